@@ -1,0 +1,194 @@
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import export
+from tfrank_sel.data import elwc
+from tfrank_sel.data.spec import FeatureSpec
+
+SPEC = FeatureSpec(num_features=3)
+LOWEST = tf.float32.min
+
+
+def ranker(call):
+    inputs = keras.Input([None, 3])
+    return keras.Model(inputs, keras.layers.Lambda(call, output_shape=(None,))(inputs))
+
+
+def written(features):
+    ids = [b"d%d" % n for n in range(len(features))]
+    return elwc.serialize(np.reshape(features, [-1, 3]), SPEC, doc_ids=ids)
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    layers = keras.layers
+    return keras.Sequential(
+        [keras.Input([None, 3]), layers.Dense(8, "relu"), layers.Dense(1), layers.Reshape([-1])]
+    )
+
+
+@pytest.fixture(scope="module")
+def path(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("export") / "model"
+    export.export(model, SPEC, path, top_k=2)
+    return path
+
+
+@pytest.fixture(scope="module")
+def signatures(path):
+    return tf.saved_model.load(str(path)).signatures
+
+
+@pytest.mark.parametrize("sizes", [[1], [5, 1, 3], [1000, 2], [0, 2], [0], []])
+def test_every_signature_scores_as_keras_does(model, signatures, sizes):
+    lists = [np.random.default_rng(n).normal(size=[n, 3]).astype("f") for n in sizes]
+    examples = tf.constant([written(x) for x in lists], tf.string)
+
+    served = signatures["serving_default"](examples=examples)
+    ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(3))
+
+    assert served["scores"].shape == (len(sizes), max(sizes, default=0))
+    assert ranked["scores"].shape == (len(sizes), min(3, max(sizes, default=0)))
+    for row, features in enumerate(lists):
+        size = len(features)
+        scores = model(features[None])[0].numpy() if size else np.zeros([0])
+        order = np.argsort(-scores, kind="stable")[:3]
+        np.testing.assert_allclose(served["scores"][row, :size], scores, atol=1e-6)
+        assert np.all(served["scores"][row, size:] == LOWEST)
+        assert np.sum(served["mask"][row]) == size
+        np.testing.assert_allclose(ranked["scores"][row, : len(order)], scores[order], atol=1e-6)
+        assert ranked["doc_ids"][row, : len(order)].numpy().tolist() == [b"d%d" % n for n in order]
+        assert ranked["ranks"][row].numpy().tolist()[: len(order)] == [*range(1, len(order) + 1)]
+        assert not np.any(ranked["ranks"][row, len(order) :])
+        assert np.sum(ranked["mask"][row]) == len(order)
+        if size:
+            dense = signatures["predict"](features=tf.constant(features[None]))["scores"]
+            np.testing.assert_allclose(dense[0], scores, atol=1e-6)
+
+
+def test_equal_scores_keep_their_order_and_padding_comes_last(tmp_path):
+    export.export(ranker(lambda x: x[:, :, 0] - np.inf * x[:, :, 1]), SPEC, tmp_path / "m")
+    rank_top_k = tf.saved_model.load(str(tmp_path / "m")).signatures["rank_top_k"]
+    lists = [[[1, 0, 0], [2, 1, 0], [2, 0, 0], [1, 0, 0]], [[3, 1, 0]]]
+
+    # 0 * inf is NaN, and NaN is no excuse for padding to lead either.
+    ranked = rank_top_k(examples=tf.constant([written(x) for x in lists]), k=tf.constant(4))
+
+    assert ranked["mask"].numpy().tolist() == [[True] * 4, [True, False, False, False]]
+    assert ranked["doc_ids"][1].numpy().tolist() == [b"d0", b"", b"", b""]
+    export.export(ranker(lambda x: x[:, :, 0]), SPEC, tmp_path / "ties")
+    rank_top_k = tf.saved_model.load(str(tmp_path / "ties")).signatures["rank_top_k"]
+    ranked = rank_top_k(examples=tf.constant([written(x) for x in lists]), k=tf.constant(4))
+    assert ranked["doc_ids"][0].numpy().tolist() == [b"d1", b"d2", b"d0", b"d3"]
+
+
+def test_bad_requests_are_told_what_is_required(signatures):
+    predict, rank_top_k = signatures["predict"], signatures["rank_top_k"]
+    invalid = tf.errors.InvalidArgumentError
+
+    with pytest.raises(invalid, match="`features` must be finite"):
+        predict(features=tf.constant([[[1.0, 2.0, float("nan")]]]))
+    with pytest.raises(invalid, match="`k` must be positive"):
+        rank_top_k(examples=tf.constant([written([[1, 2, 3]])]), k=tf.constant(0))
+    short = elwc.serialize(np.ones([1, 2]), FeatureSpec(num_features=2))
+    with pytest.raises(invalid, match=r"Key: features.*Values size: 2 but output shape: \[3\]"):
+        rank_top_k(examples=tf.constant([short]), k=tf.constant(1))
+
+
+STOCK_SERVER = """
+import ctypes, json, pathlib, sys
+import numpy as np
+import tensorflow as tf
+library = pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"
+ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
+examples = np.array([bytes.fromhex(sys.argv[2])], object)
+feeds = {
+    "serving_default": {"examples": examples},
+    "predict": {"features": np.ones([1, 2, 3], "f")},
+    "rank_top_k": {"examples": examples},
+}
+answers = {}
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    loaded = tf.compat.v1.saved_model.loader.load(session, ["serve"], sys.argv[1])
+    for name, feed in feeds.items():
+        signature = loaded.signature_def[name]
+        feed.update({k: tf.make_ndarray(v) for k, v in signature.defaults.items()})
+        answer = session.run(
+            signature.outputs["scores"].name,
+            {signature.inputs[k].name: v for k, v in feed.items()},
+        )
+        answers[name] = answer.tolist()
+print(json.dumps(answers))
+"""
+
+
+def test_a_server_without_xla_runs_every_signature(model, path):
+    features = np.ones([2, 3], "f")
+    command = [sys.executable, "-c", STOCK_SERVER, str(path), written(features).hex()]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    answers = json.loads(done.stdout.splitlines()[-1])
+
+    assert set(answers) == {"serving_default", "predict", "rank_top_k"}
+    for scores in answers.values():
+        np.testing.assert_allclose(scores, model(features[None]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: tf.numpy_function(lambda y: y[..., 0], [x], tf.float32), "PyFunc calls Python"),
+        (tf.function(lambda x: x[..., 0] + 1.0, jit_compile=True), "demands XLA"),
+    ],
+)
+def test_what_a_stock_server_cannot_run_is_refused(tmp_path, call, message):
+    def scores(x):
+        return tf.ensure_shape(call(x), [None, None])
+
+    with pytest.raises(ValueError, match=message):
+        export.export(ranker(scores), SPEC, tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_compiled_with_xla_is_servable(tmp_path, model):
+    twin = keras.models.clone_model(model)
+    twin.compile("sgd", "mse", jit_compile=True)
+    twin.fit(np.ones([2, 4, 3]), np.ones([2, 4]), verbose=0)
+
+    export.export(twin, SPEC, tmp_path / "m")
+
+
+def test_bad_arguments_write_nothing(tmp_path, model):
+    (tmp_path / "m").mkdir()
+    with pytest.raises(FileExistsError, match="`path` must not exist"):
+        export.export(model, SPEC, tmp_path / "m")
+    with pytest.raises(ValueError, match=r"`top_k` must be positive\. Received: 0"):
+        export.export(model, SPEC, tmp_path / "new", top_k=0)
+    with pytest.raises(ValueError, match=r"shape \[batch_size, list_size\]. Received"):
+        export.export(ranker(lambda x: x), SPEC, tmp_path / "new")
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_version_is_published_once(tmp_path, path):
+    base = tmp_path / "base"
+
+    published = export.publish(path, base, 7)
+
+    assert published == base / "7"
+    files = {p.relative_to(path) for p in path.rglob("*")}
+    assert {p.relative_to(published) for p in published.rglob("*")} == files
+    (base / "009").mkdir()
+    for version in (7, 9):
+        with pytest.raises(FileExistsError, match="`version` must be new"):
+            export.publish(path, base, version)
+    with pytest.raises(ValueError, match=r"must not be negative\. Received: -1"):
+        export.publish(path, base, -1)
+    with pytest.raises(FileNotFoundError, match=r"must hold saved_model\.pb"):
+        export.publish(tmp_path, base, 8)
+    assert sorted(p.name for p in base.iterdir()) == ["009", "7"]
