@@ -1,0 +1,153 @@
+"""What all losses and metrics share: a batch of lists, and one formula over it.
+
+`ListBatch.of` is the door between Keras and the formulas. Behind it there is no `None`, no ragged
+tensor, no padding label and no unknown rank, so that no formula ever asks for one.
+"""
+
+import abc
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import tensorflow as tf
+
+from tfrank_sel.serialization import Configurable
+
+
+class ListBatch(NamedTuple):
+    """A batch of lists of items: dense, masked, of one dtype.
+
+    Attributes:
+        labels: Label of each item, `[batch_size, list_size]`; zero where masked.
+        scores: Score of each item, `[batch_size, list_size]`; zero where masked.
+        mask: True for the valid items, `[batch_size, list_size]`.
+        weights: Weight of each item, `[batch_size, list_size]`; zero where masked.
+        list_weights: Weight of each list, `[batch_size]`; zero for a list without a valid item.
+    """
+
+    labels: tf.Tensor
+    scores: tf.Tensor
+    mask: tf.Tensor
+    weights: tf.Tensor
+    list_weights: tf.Tensor
+
+    @classmethod
+    def of(
+        cls, y_true: Any, y_pred: Any, sample_weight: Any, *, min_label: float, dtype: str
+    ) -> "ListBatch":
+        """Reads the arguments of a Keras loss or metric.
+
+        Args:
+            y_true: Labels, `[batch_size, list_size]` or ragged.
+            y_pred: Scores, of the shape of `y_true`. Where it carries a Keras mask of its shape,
+                an item must pass that, too.
+            sample_weight: Weights per list (a scalar, `[batch_size]` or `[batch_size, 1]`), or per
+                item (`[batch_size, list_size]` or ragged); 1 if `None`.
+            min_label: The least label of a valid item. Items below it, or with label NaN, are
+                padding.
+            dtype: The dtype of the batch.
+
+        Raises:
+            ValueError: If the shapes do not fit.
+            tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths.
+        """
+        keras_mask = getattr(y_pred, "_keras_mask", None)
+        labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)
+        _check_shapes(labels, scores, weights)
+        mask = labels >= min_label
+        if keras_mask is not None:
+            mask &= tf.cast(keras_mask, tf.bool)
+        item_weights, list_weights = _split_weights(weights)
+        return cls(
+            labels=tf.where(mask, labels, 0.0),
+            scores=tf.where(mask, scores, 0.0),
+            mask=mask,
+            weights=tf.where(mask, item_weights, 0.0),
+            list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+        )
+
+
+class Listwise(Configurable, abc.ABC):
+    """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
+
+    min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
+    compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
+
+    @abc.abstractmethod
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
+
+    @functools.cached_property
+    def compiled(self) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
+        """`per_list` under XLA, in whatever mode the caller runs."""
+        # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas
+        # would share one, and a few of them in one model would raise a warning.
+        per_list = functools.partial(self.per_list)
+        return tf.function(per_list, jit_compile=True, reduce_retracing=True, autograph=False)
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras as this formula understands them."""
+        batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
+        if self.compares_items and batch.scores.shape[1] == 1:
+            warnings.warn(
+                f"{type(self).__name__} compares the items of a list, but every list has one item: "
+                f"y_pred.shape={batch.scores.shape}. Expected [batch_size, list_size].",
+                stacklevel=3,
+            )
+        return batch
+
+
+def _dense(
+    y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    if isinstance(y_true, tf.RaggedTensor) and isinstance(y_pred, tf.RaggedTensor):
+        tf.debugging.assert_equal(
+            y_true.row_lengths(),
+            y_pred.row_lengths(),
+            message="`y_true` and `y_pred` must have equal row lengths.",
+        )
+    width = next(
+        (tf.shape(x)[1] for x in (y_true, y_pred) if _is_dense_matrix(x)),
+        None,
+    )
+
+    def dense(x: Any) -> tf.Tensor:
+        if isinstance(x, tf.RaggedTensor):
+            return tf.cast(x, dtype).to_tensor(math.nan, shape=[None, width])
+        return tf.cast(x, dtype)
+
+    return dense(y_true), dense(y_pred), dense(1.0 if sample_weight is None else sample_weight)
+
+
+def _is_dense_matrix(x: Any) -> bool:
+    return not isinstance(x, tf.RaggedTensor) and len(x.shape) == 2
+
+
+def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Tells weights per item, `[batch_size, list_size]`, from weights per list."""
+    if weights.shape.rank != 2:
+        return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
+    per_list = tf.equal(tf.shape(weights)[1], 1)
+    item_weights = tf.where(per_list, tf.ones_like(weights), weights)
+    return item_weights, tf.where(per_list, weights[:, 0], tf.ones_like(weights[:, 0]))
+
+
+def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:
+    if scores.shape.rank != 2 or not labels.shape.is_compatible_with(scores.shape):
+        raise ValueError(
+            "`y_true` and `y_pred` must both have shape [batch_size, list_size]. "
+            f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
+        )
+    batch_size, list_size = scores.shape
+    allowed: list[list[int | None]]
+    allowed = [[], [batch_size], [batch_size, 1], [batch_size, list_size]]
+    if not any(weights.shape.is_compatible_with(shape) for shape in allowed):
+        raise ValueError(
+            "`sample_weight` must be a scalar or have shape [batch_size], [batch_size, 1] or "
+            f"[batch_size, list_size]. Received: sample_weight.shape={weights.shape}, "
+            f"y_pred.shape={scores.shape}"
+        )

@@ -1,0 +1,62 @@
+"""The softmax family."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+
+@register
+class SoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy of each list, also known as ListNet.
+
+    For each list of relevances `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    loss = -sum_i w_i * y_i / sum_j y_j * log softmax(s / temperature)_i
+    ```
+
+    It is 0 for a list without a relevant item. For binary relevances, `exp(-loss)` is a lower bound
+    of the reciprocal rank, the average precision and the NDCG of the list.
+
+    Args:
+        temperature: Divides the scores; positive.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.SoftmaxLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, 2007](
+        https://dl.acm.org/doi/10.1145/1273496.1273513); [Bruch et al., An Analysis of the Softmax
+        Cross Entropy Loss for Learning-to-Rank with Binary Relevance, 2019](
+        https://dl.acm.org/doi/10.1145/3341981.3344221).
+    """
+
+    def __init__(self, temperature: float = 1.0, name: str = "softmax_loss", **kwargs: Any) -> None:
+        if not temperature > 0.0:
+            raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the cross-entropy of each list."""
+        total = tf.reduce_sum(labels, axis=-1, keepdims=True)
+        targets = tf.math.divide_no_nan(labels, total)
+        log_p = masking.log_softmax(scores / self.temperature, mask)
+        return -masking.masked_sum(weights * targets * log_p, mask)

@@ -1,0 +1,38 @@
+"""The one place that knows how this package's objects are named and saved by Keras."""
+
+import inspect
+from typing import Any, Self, TypeVar
+
+import keras
+
+T = TypeVar("T")
+
+
+def register(symbol: T) -> T:
+    """Registers a class or function with Keras as `"tfrank_sel>Name"`."""
+    registered: T = keras.saving.register_keras_serializable(package="tfrank_sel")(symbol)
+    return registered
+
+
+class Configurable:
+    """Mixin: the constructor's own arguments, kept as attributes of the same names, are the config.
+
+    It serves value objects, which have no other config, and Keras objects alike, whose base class
+    adds its own (`name`, `reduction`, `dtype`).
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments that make an equal object, as JSON-ready values."""
+        base: dict[str, Any] = getattr(super(), "get_config", dict)()
+        own = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in _arguments(self)}
+        return {**base, **own}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Makes the object that `get_config` described."""
+        return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
+
+
+def _arguments(obj: object) -> list[str]:
+    parameters = inspect.signature(type(obj)).parameters.values()
+    return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
