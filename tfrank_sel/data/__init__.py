@@ -1,0 +1,19 @@
+"""Listwise data: what an example holds, its formats, and batches for training."""
+
+from tfrank_sel.data import batching, elwc, letor, synthetic
+from tfrank_sel.data.batching import batches, bucket_edges, head
+from tfrank_sel.data.lists import InputError, ItemList
+from tfrank_sel.data.spec import FeatureSpec
+
+__all__ = [
+    "FeatureSpec",
+    "InputError",
+    "ItemList",
+    "batches",
+    "batching",
+    "bucket_edges",
+    "elwc",
+    "head",
+    "letor",
+    "synthetic",
+]

@@ -1,0 +1,309 @@
+"""LETOR and SVMLight text: one line an item, `label qid:ID index:value ... # comment`."""
+
+import dataclasses
+import gzip
+import math
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, NoReturn
+
+import numpy as np
+
+from tfrank_sel.data.lists import InputError, ItemList
+
+# Lists are dense arrays: an index beyond this is a slip of the pen, not a feature.
+MAX_FEATURES = 100_000
+
+_LINE = "`label qid:ID index:value ...`"
+_DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
+
+
+def _raise(error: InputError) -> NoReturn:
+    raise error
+
+
+def read(
+    path: str | pathlib.Path,
+    num_features: int,
+    *,
+    on_error: Callable[[InputError], None] = _raise,
+) -> Iterator[ItemList]:
+    """Reads a LETOR or SVMLight file (`.gz` too), one list at a time.
+
+    Each line is `label qid:ID index:value ... # comment`. Indices count from 1 to `num_features`,
+    each at most once in a line; a feature that is not named is 0. The lines of a query stand
+    together. The document's identifier is the comment's `docid = ...` (LETOR 4.0), or else
+    `ID:position`, the position counted from 1. Blank lines and lines of comment are skipped.
+
+    Args:
+        path: The file.
+        num_features: Number of features of an item.
+        on_error: Called with an `InputError` for each line that breaks these rules, or once for a
+            query's lines that come back later. It raises by default; if it returns, those lines
+            are left out and reading goes on.
+
+    Yields:
+        The lists, in the order of the file. Only one is held in memory, with the identifiers of
+        the queries already seen.
+
+    Raises:
+        InputError: At the first bad line, unless `on_error` returns; and if the file is missing,
+            unreadable, empty, or holds no list.
+        ValueError: If `num_features` is not in 1..100000.
+    """
+    if not 1 <= num_features <= MAX_FEATURES:
+        raise ValueError(f"`num_features` must be in 1..{MAX_FEATURES}. Received: {num_features}")
+    seen: set[bytes] = set()
+    for block in _blocks(path, on_error):
+        if block.query_id in seen:
+            reason = "the lines of a query must stand together. Received: qid:{} again"
+            place = f"{path}:{block.items[0].line}"
+            on_error(InputError(place, reason.format(_text(block.query_id))))
+            continue
+        seen.add(block.query_id)
+        parsed = _parse(block, num_features, on_error)
+        if parsed is not None:
+            yield parsed
+    if not seen:
+        on_error(_no_list(path))
+
+
+def num_features(path: str | pathlib.Path) -> int:
+    """Returns the largest feature index of a LETOR or SVMLight file.
+
+    Lines that `read` would refuse are passed over.
+
+    Raises:
+        InputError: If the file is missing, unreadable, empty, holds no list, names no feature, or
+            names one beyond 100000.
+    """
+    largest, any_list = 0, False
+    for block in _blocks(path, lambda error: None):
+        any_list = True
+        bodies = [item.body for item in block.items]
+        whole = _pairs(b" ".join(bodies))
+        each = [whole] if whole is not None else [_pairs(body) for body in bodies]
+        for pairs in each:
+            if pairs is not None and np.all(np.isfinite(pairs)):
+                largest = max(largest, int(pairs[:, 0].max(initial=0)))
+        if largest > MAX_FEATURES:
+            reason = f"a feature index must be in 1..{MAX_FEATURES}. Received: {largest}"
+            raise InputError(f"{path}:{_line_of(block, largest)}", reason)
+    if not any_list:
+        raise _no_list(path)
+    if largest == 0:
+        raise InputError(str(path), "expected at least one feature. Received: lines without any")
+    return largest
+
+
+def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
+    """Writes lists as LETOR 4.0 text that `read` reads back to the same values.
+
+    Args:
+        path: The file; compressed if its name ends in `.gz`.
+        lists: The lists. All features are written, zeros too.
+
+    Raises:
+        ValueError: If an identifier is empty or holds white space, or a query's holds `#`.
+    """
+    path = pathlib.Path(path)
+    with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
+        for item_list in lists:
+            file.write(text(item_list).encode())
+
+
+def text(item_list: ItemList) -> str:
+    """Returns the lines of one list, as `write` writes them.
+
+    Example:
+        >>> features = np.array([[0.5, 0.0], [2.0, 1.0]], np.float32)
+        >>> print(text(ItemList("7", np.array([1.0, 0.0]), features, ("a", "b"))), end="")
+        1 qid:7 1:0.5 2:0 # docid = a
+        0 qid:7 1:2 2:1 # docid = b
+    """
+    for name in (item_list.query_id, *item_list.doc_ids):
+        if not name or re.search(r"\s", name) or (name is item_list.query_id and "#" in name):
+            raise ValueError(
+                "An identifier must be one word, and a query's must not hold `#`. "
+                f"Received: {name!r}"
+            )
+    # 9 significant digits name a float32 exactly.
+    template = " ".join(f"{i}:%.9g" for i in range(1, item_list.features.shape[1] + 1))
+    rows = zip(item_list.labels, item_list.features.tolist(), item_list.doc_ids, strict=True)
+    return "".join(
+        f"{label:.9g} qid:{item_list.query_id} {template % tuple(row)} # docid = {doc_id}\n"
+        for label, row, doc_id in rows
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Item:
+    """One line, split but not parsed."""
+
+    line: int
+    label: float
+    body: bytes
+    comment: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """The consecutive lines of one query."""
+
+    path: str | pathlib.Path
+    query_id: bytes
+    items: list[_Item]
+
+
+def _blocks(path: str | pathlib.Path, on_error: Callable[[InputError], None]) -> Iterator[_Block]:
+    block = _Block(path, b"", [])
+    for number, line in enumerate(_lines(path), start=1):
+        content, _, comment = line.partition(b"#")
+        if content.isspace() or not content:
+            continue
+        try:
+            query_id, item = _split(content, comment, number)
+        except ValueError as error:
+            on_error(InputError(f"{path}:{number}", str(error)))
+            continue
+        if query_id != block.query_id:
+            if block.items:
+                yield block
+            block = _Block(path, query_id, [])
+        block.items.append(item)
+    if block.items:
+        yield block
+
+
+def _lines(path: str | pathlib.Path) -> Iterator[bytes]:
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise InputError(str(path), "expected a file. Received: no such file")
+    if path.stat().st_size == 0:
+        raise InputError(str(path), f"expected lines of {_LINE}. Received: an empty file")
+    try:
+        with _open(path) as file:
+            yield from file
+    except (OSError, EOFError) as error:
+        raise InputError(str(path), f"expected a readable file. Received: {error}") from error
+
+
+def _open(path: pathlib.Path) -> BinaryIO | gzip.GzipFile:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _split(content: bytes, comment: bytes, number: int) -> tuple[bytes, _Item]:
+    label, query, body = (*content.split(None, 2), b"", b"")[:3]
+    if not query.startswith(b"qid:") or query == b"qid:":
+        raise ValueError(f"expected {_LINE}. Received: {_shown(content)}")
+    value = _number(label)
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"a label must be a number of at least 0. Received: {_shown(label)}")
+    return query[4:], _Item(number, value, body, comment)
+
+
+def _parse(
+    block: _Block, num_features: int, on_error: Callable[[InputError], None]
+) -> ItemList | None:
+    items = block.items
+    features = _dense([item.body for item in items], num_features)
+    if features is None:  # some line is at fault: find out which, and why
+        items, rows = [], []
+        for item in block.items:
+            try:
+                rows.append(_row(item.body, num_features))
+                items.append(item)
+            except ValueError as error:
+                on_error(InputError(f"{block.path}:{item.line}", str(error)))
+        if not rows:
+            return None
+        features = np.stack(rows)
+    query_id = _text(block.query_id)
+    labels = np.array([item.label for item in items], np.float32)
+    ids = (_DOC_ID.search(item.comment) for item in items)
+    doc_ids = (_text(m[1]) if m else f"{query_id}:{i}" for i, m in enumerate(ids, start=1))
+    return ItemList(query_id, labels, features, tuple(doc_ids))
+
+
+def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
+    """Features of a whole list at once, `[list_size, num_features]`; None if a line is at fault."""
+    pairs = _pairs(b" ".join(bodies))
+    if pairs is None:
+        return None
+    index, value = pairs[:, 0].astype(np.int64), pairs[:, 1]
+    if np.any(index != pairs[:, 0]) or np.any(index < 1) or np.any(index > num_features):
+        return None
+    rows = np.repeat(np.arange(len(bodies)), [body.count(b":") for body in bodies])
+    cells = rows * num_features + index - 1
+    if np.any(np.diff(cells) <= 0) and np.unique(cells).size < cells.size:
+        return None
+    features = np.zeros(len(bodies) * num_features, np.float32)
+    with np.errstate(over="ignore"):
+        features[cells] = value
+    return features.reshape(-1, num_features) if np.all(np.isfinite(features)) else None
+
+
+def _pairs(body: bytes) -> np.ndarray | None:
+    """Index and value of each `index:value`, `[n, 2]` float64; None if any is malformed."""
+    octets = np.frombuffer(b" " + body + b" ", np.uint8)
+    space = octets <= ord(" ")
+    before = np.flatnonzero(space[:-1] & ~space[1:])  # the space before each word
+    colons = np.flatnonzero(octets == ord(":"))
+    # One colon inside each word, so that an even count of numbers can only be pairs.
+    inside = before.size == colons.size and not (
+        np.any(before + 1 >= colons) or np.any(colons[:-1] > before[1:]) or space[colons + 1].any()
+    )
+    if not inside:
+        return None
+    try:
+        numbers = np.fromstring(body.replace(b":", b" ").decode("ascii"), sep=" ")
+    except ValueError:
+        return None
+    return numbers.reshape(-1, 2) if numbers.size == 2 * colons.size else None
+
+
+def _row(body: bytes, num_features: int) -> np.ndarray:
+    """Features of one line; a `ValueError` says what is wrong with it."""
+    row = np.zeros(num_features, np.float32)
+    seen: set[int] = set()
+    for word in body.split():
+        name, _, number = word.partition(b":")
+        if not name.isdigit() or not 1 <= int(name) <= num_features:
+            raise ValueError(
+                f"a feature index must be in 1..{num_features}. Received: {_shown(word)}"
+            )
+        if int(name) in seen:
+            raise ValueError(f"a feature index must occur once. Received: {int(name)} again")
+        seen.add(int(name))
+        with np.errstate(over="ignore"):
+            row[int(name) - 1] = _number(number)
+        if not np.isfinite(row[int(name) - 1]):
+            raise ValueError(f"a feature must be a finite number. Received: {_shown(word)}")
+    return row
+
+
+def _number(word: bytes) -> float:
+    """The number, or NaN if it is not one."""
+    try:
+        return math.nan if b"_" in word else float(word)
+    except ValueError:
+        return math.nan
+
+
+def _line_of(block: _Block, index: int) -> int:
+    name = re.compile(rb"(?:^|\s)%d:" % index)
+    return next(item.line for item in block.items if name.search(item.body))
+
+
+def _no_list(path: str | pathlib.Path) -> InputError:
+    return InputError(str(path), f"expected lines of {_LINE}. Received: no list in the whole file")
+
+
+def _text(octets: bytes) -> str:
+    return octets.decode("utf-8", errors="replace")
+
+
+def _shown(octets: bytes) -> str:
+    words = _text(octets).strip()
+    return repr(words if len(words) <= 60 else words[:57] + "...")

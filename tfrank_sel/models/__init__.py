@@ -1,0 +1,5 @@
+"""Models that score the items of lists."""
+
+from tfrank_sel.models.scorer import Scorer
+
+__all__ = ["Scorer"]
