@@ -1,0 +1,66 @@
+"""Artefacts on disk: whole or not at all."""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel import data
+
+
+@contextlib.contextmanager
+def aside(output: Path) -> Iterator[Path]:
+    """Gives a folder beside `output`, which becomes `output` if the block succeeds.
+
+    If it does not, the folder is removed, and nothing stands at `output`.
+
+    Args:
+        output: The folder to make. It must be new or empty.
+
+    Yields:
+        The folder to write to meanwhile.
+
+    Raises:
+        tfrank_sel.data.InputError: If `output` is a file or a folder that is not empty, or its
+            place cannot be written to.
+    """
+    output = output.absolute()
+    if output.exists() and not output.is_dir():
+        raise data.InputError(str(output), "the output must be a folder. Received: a file")
+    if output.is_dir() and any(output.iterdir()):
+        kind = "holds a run" if (output / "metrics.json").exists() else "is not empty"
+        raise data.InputError(
+            str(output), f"the output folder must be new or empty. Received: a folder that {kind}"
+        )
+    folder = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        reason = f"the output folder must be in a place that can be written to. Received: {error}"
+        raise data.InputError(str(output), reason) from error
+    try:
+        yield folder
+        folder.rename(output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as JSON."""
+    write_text(path, json.dumps(value, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file aside and renames it, making its folder if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.rename(path)
+
+
+def shards(prefix: Path) -> list[str]:
+    """Returns the files that Beam wrote under a prefix, in order."""
+    return sorted(str(path) for path in prefix.parent.glob(f"{prefix.name}-*"))

@@ -1,0 +1,189 @@
+"""Training: a scorer fitted with one loss, stopped when validation NDCG no longer rises."""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from pipelines.statistics import Statistics
+from tfrank_sel import data, metrics, models
+from tfrank_sel.data import batching
+
+# Lists to shuffle among; a list of MSLR takes about 60 kB.
+SHUFFLE_BUFFER = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a model is trained; the same for ours and the baseline.
+
+    Args:
+        epochs: Largest number of epochs.
+        patience: Epochs without a better validation NDCG@10 before training stops.
+        batch_size: Lists in a batch.
+        learning_rate: Step size of Adam.
+        hidden_units: Widths of the hidden layers.
+        dropout: Share of hidden units dropped, in [0, 1).
+        seed: Seed of weights, shuffling and dropout.
+    """
+
+    epochs: int = 60
+    patience: int = 10
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    hidden_units: tuple[int, ...] = (128, 64, 32)
+    dropout: float = 0.1
+    seed: int = 42
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """A split on disk: its shards and statistics."""
+
+    shards: Sequence[str]
+    statistics: Statistics
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A trained model and how it went.
+
+    Args:
+        model: The model, with the weights of its best epoch.
+        epochs: Number of epochs run.
+        validation_ndcg: Best validation NDCG@10.
+        seconds_per_step: Mean time of a training step, the first epoch (which compiles) left out
+            if there are more.
+        lists_per_second: Lists trained on in that time.
+        items_per_second: Documents trained on in that time; padding does not count.
+    """
+
+    model: keras.Model
+    epochs: int
+    validation_ndcg: float
+    seconds_per_step: float
+    lists_per_second: float
+    items_per_second: float
+
+    def figures(self) -> dict[str, float]:
+        """Returns all but the model."""
+        figures = dict(vars(self))
+        del figures["model"]
+        return figures
+
+
+def train(
+    loss: keras.losses.Loss,
+    spec: data.FeatureSpec,
+    train_split: Split,
+    validation_split: Split,
+    settings: Settings,
+    logs: Path,
+    model_path: Path,
+    on_epoch: Callable[[int, float], None],
+) -> Trained:
+    """Trains a scorer and saves it.
+
+    Args:
+        loss: The loss. Its labels are the grades; NaN is padding.
+        spec: Names of the parts and number of features.
+        train_split: What to learn from. Its statistics standardise the features in the model.
+        validation_split: What decides when to stop.
+        settings: How to train.
+        logs: Folder of TensorBoard logs.
+        model_path: `.keras` file to write.
+        on_epoch: Called after each epoch with its number, from 1, and the validation NDCG@10.
+
+    Returns:
+        The model and how it went.
+    """
+    keras.utils.set_random_seed(settings.seed)
+    features = train_split.statistics.features
+    model = models.Scorer(
+        features["compressed_mean"],
+        features["compressed_variance"],
+        settings.hidden_units,
+        settings.dropout,
+    )
+    model.compile(
+        optimizer=keras.optimizers.Adam(settings.learning_rate),
+        loss=loss,
+        metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
+        jit_compile=True,
+    )
+    steps = math.ceil(train_split.statistics.lists / settings.batch_size)
+    edges = _edges(train_split, validation_split)
+    watch = _Stopwatch(on_epoch)
+    history = model.fit(
+        batching.batches(
+            train_split.shards,
+            spec,
+            batch_size=settings.batch_size,
+            bucket_edges=edges,
+            shuffle_buffer=SHUFFLE_BUFFER,
+            seed=settings.seed,
+            repeat=True,
+        ),
+        steps_per_epoch=steps,
+        epochs=settings.epochs,
+        validation_data=batching.batches(
+            validation_split.shards, spec, batch_size=settings.batch_size, bucket_edges=edges
+        ),
+        callbacks=[
+            watch,
+            keras.callbacks.TensorBoard(str(logs)),
+            keras.callbacks.EarlyStopping(
+                "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
+            ),
+        ],
+        verbose=0,
+    ).history
+    model_path.parent.mkdir(parents=True, exist_ok=True)
+    model.save(model_path)
+    statistics, per_step = train_split.statistics, watch.seconds_per_step(steps)
+    lists_per_second = settings.batch_size / per_step
+    return Trained(
+        model,
+        epochs=len(history["val_ndcg"]),
+        validation_ndcg=float(max(history["val_ndcg"])),
+        seconds_per_step=per_step,
+        lists_per_second=lists_per_second,
+        items_per_second=lists_per_second * statistics.items / statistics.lists,
+    )
+
+
+class _Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]
+    """Times the training steps of each epoch, without its validation."""
+
+    def __init__(self, on_epoch: Callable[[int, float], None]) -> None:
+        super().__init__()
+        self._on_epoch = on_epoch
+        self._seconds: list[float] = []
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._began = self._ended = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self._ended = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._seconds.append(self._ended - self._began)
+        self._on_epoch(epoch + 1, float((logs or {})["val_ndcg"]))
+
+    def seconds_per_step(self, steps: int) -> float:
+        """Mean over the steps of all epochs but the first, if there are others."""
+        seconds = self._seconds[1:] or self._seconds
+        return sum(seconds) / (steps * len(seconds))
+
+
+def _edges(*splits: Split) -> tuple[int, ...]:
+    """Bucket edges of all splits together, so that one compilation serves them all."""
+    sizes: dict[int, int] = {}
+    for split in splits:
+        for size, count in split.statistics.list_sizes.items():
+            sizes[size] = sizes.get(size, 0) + count
+    return batching.bucket_edges(sizes)
