@@ -1,0 +1,10 @@
+"""Serving a ranker: a local endpoint that answers as TensorFlow Serving does, and its client."""
+
+import importlib.util
+
+_NEEDED = ("grpc", "grpc_health", "httptools", "orjson", "rich", "typer", "uvicorn", "uvloop")
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise ImportError(
+        f"`serving` needs {', '.join(_missing)}: install it with `pip install tfrank_sel[serving]`"
+    )

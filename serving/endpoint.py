@@ -1,0 +1,128 @@
+"""The local endpoint: core, gRPC and REST under one roof."""
+
+import socket
+import threading
+from collections.abc import Sequence
+
+import grpc
+import uvicorn
+
+from serving.core import ServerCore
+from serving.grpc_services import create_server
+from serving.rest import RestApi
+from serving.status import Code, ServingError
+from serving.versions import ModelConfig
+
+
+class Endpoint:
+    """Answers TensorFlow Serving's gRPC and REST requests on two ports of this machine.
+
+    Args:
+        models: What to serve.
+        host: Address to listen on.
+        grpc_port: Port for gRPC; 0 for any that is free.
+        rest_port: Port for REST; 0 for any that is free.
+        poll_seconds: Time between two looks at the models' folders.
+
+    Example:
+        ```
+        with Endpoint([ModelConfig("ranker", Path("serving/ranker"))]) as endpoint:
+            ranker = Ranker(f"127.0.0.1:{endpoint.grpc_port}", "ranker")
+        ```
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        *,
+        host: str = "127.0.0.1",
+        grpc_port: int = 0,
+        rest_port: int = 0,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        self.host = host
+        self.grpc_port = grpc_port
+        self.rest_port = rest_port
+        self._core = ServerCore(models, poll_seconds=poll_seconds)
+        self._grpc: grpc.Server | None = None
+        self._rest: uvicorn.Server | None = None
+        self._rest_thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Loads the models, then opens the ports: who can connect is answered.
+
+        Raises:
+            ServingError: If a port is taken or a model has no version that loads.
+        """
+        listener = listen(self.host, self.rest_port)
+        self.rest_port = listener.getsockname()[1]
+        try:
+            # gRPC itself would print what is wrong with a port, and raise without the reason.
+            listen(self.host, self.grpc_port).close()
+            self._grpc = create_server(self._core)
+            try:
+                self.grpc_port = self._grpc.add_insecure_port(f"{self.host}:{self.grpc_port}")
+            except RuntimeError as error:
+                raise _port_error(self.host, self.grpc_port, "in use") from error
+            self._core.start()
+        except ServingError:
+            listener.close()
+            raise
+        config = uvicorn.Config(
+            RestApi(self._core),
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            access_log=False,
+            log_config=None,
+            log_level="warning",
+        )
+        self._rest = uvicorn.Server(config)
+        self._rest_thread = threading.Thread(
+            target=self._rest.run, args=([listener],), name="rest", daemon=True
+        )
+        self._rest_thread.start()
+        self._grpc.start()
+
+    def stop(self, grace_seconds: float = 10.0) -> None:
+        """Closes the ports, lets running requests end, and frees the models.
+
+        Args:
+            grace_seconds: How long requests may still run.
+        """
+        if self._grpc is None or self._rest is None or self._rest_thread is None:
+            return
+        self._rest.should_exit = True
+        self._grpc.stop(grace_seconds).wait()
+        self._rest_thread.join(grace_seconds)
+        self._core.stop()
+
+    def __enter__(self) -> "Endpoint":
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens.
+
+    Raises:
+        ServingError: If the address cannot be listened on.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise _port_error(host, port, error.strerror or str(error)) from error
+    return listener
+
+
+def _port_error(host: str, port: int, reason: str) -> ServingError:
+    return ServingError(Code.UNAVAILABLE, f"{host}:{port} must be free to listen on: {reason}")

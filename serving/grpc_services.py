@@ -1,0 +1,187 @@
+"""TensorFlow Serving's gRPC services, on the shared core."""
+
+import contextlib
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from serving import tensor_protos
+from serving.core import ServerCore
+from serving.model import LoadedModel
+from serving.predict import predict
+from serving.status import Code, ServingError
+
+DEFAULT_SIGNATURE = "serving_default"
+
+_STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_ANY_SIZE = -1
+_YEAR = 365 * 24 * 3600.0
+
+
+def create_server(core: ServerCore, *, threads: int = 8) -> grpc.Server:
+    """Returns a gRPC server of the services, without a port and not started.
+
+    Args:
+        core: What it serves.
+        threads: How many requests run at a time.
+    """
+    options = [
+        ("grpc.max_receive_message_length", _ANY_SIZE),
+        ("grpc.max_send_message_length", _ANY_SIZE),
+        # Otherwise a second server could take the same port, and half of its requests.
+        ("grpc.so_reuseport", 0),
+    ]
+    server = grpc.server(futures.ThreadPoolExecutor(threads, "grpc"), options=options)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(core), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Models(core), server)
+    servicer = health.HealthServicer()
+    for service in ("", "PredictionService", "ModelService"):
+        servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    return server
+
+
+class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+    """`tensorflow.serving.PredictionService`.
+
+    Args:
+        core: What it serves.
+    """
+
+    def __init__(self, core: ServerCore) -> None:
+        self._core = core
+
+    def Predict(  # noqa: N802
+        self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
+    ) -> predict_pb2.PredictResponse:
+        """Runs a signature."""
+        with _errors(context), _acquired(self._core, request) as model:
+            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            signature = model.signatures.get(name)
+            if signature is None:
+                raise ServingError(
+                    Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.'
+                )
+            sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
+            outputs = predict(model, signature, sent, request.output_filter, _timeout(context))
+            response = predict_pb2.PredictResponse(model_spec=_spec(request, model, name))
+            for alias, array in outputs.items():
+                tensor_protos.to_proto(array, response.outputs[alias])
+            return response
+
+    def GetModelMetadata(  # noqa: N802
+        self,
+        request: get_model_metadata_pb2.GetModelMetadataRequest,
+        context: grpc.ServicerContext,
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """Tells a model's signatures."""
+        with _errors(context):
+            if not request.HasField("model_spec"):
+                raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+            if not request.metadata_field:
+                raise ServingError(
+                    Code.INVALID_ARGUMENT,
+                    "GetModelMetadataRequest must specify at least one metadata_field",
+                )
+            for field in request.metadata_field:
+                if field != "signature_def":
+                    raise ServingError(
+                        Code.INVALID_ARGUMENT, f"Metadata field {field} is not supported"
+                    )
+            with _acquired(self._core, request) as model:
+                response = get_model_metadata_pb2.GetModelMetadataResponse(
+                    model_spec=_spec(request, model, "")
+                )
+                packed = any_pb2.Any()
+                packed.Pack(signature_map(model))
+                response.metadata["signature_def"].CopyFrom(packed)
+                return response
+
+
+class Models(model_service_pb2_grpc.ModelServiceServicer):
+    """`tensorflow.serving.ModelService`.
+
+    Args:
+        core: What it serves.
+    """
+
+    def __init__(self, core: ServerCore) -> None:
+        self._core = core
+
+    def GetModelStatus(  # noqa: N802
+        self,
+        request: get_model_status_pb2.GetModelStatusRequest,
+        context: grpc.ServicerContext,
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """Tells the states of a model's versions."""
+        with _errors(context):
+            if not request.HasField("model_spec"):
+                raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+            return status_response(self._core, request.model_spec.name, _version(request))
+
+
+def signature_map(model: LoadedModel) -> get_model_metadata_pb2.SignatureDefMap:
+    """Returns the declarations of all signatures of a model."""
+    return get_model_metadata_pb2.SignatureDefMap(signature_def=model.definitions)
+
+
+def status_response(
+    core: ServerCore, name: str, version: int | None
+) -> get_model_status_pb2.GetModelStatusResponse:
+    """Returns the states of one version, or of all versions of a model, latest first.
+
+    Raises:
+        ServingError: NOT_FOUND if there is none.
+    """
+    response = get_model_status_pb2.GetModelStatusResponse()
+    for status in core.statuses(name, version):
+        entry = response.model_version_status.add(version=status.version, state=int(status.state))
+        entry.status.error_code = int(status.code)
+        entry.status.error_message = status.message
+    return response
+
+
+@contextlib.contextmanager
+def _errors(context: grpc.ServicerContext) -> Iterator[None]:
+    """Ends the call with the code and text of an error."""
+    try:
+        yield
+    except ServingError as error:
+        context.abort(_STATUS_CODES[int(error.code)], str(error))
+
+
+def _acquired(core: ServerCore, request: Any) -> contextlib.AbstractContextManager[LoadedModel]:
+    if not request.HasField("model_spec"):
+        raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+    spec = request.model_spec
+    label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
+    return core.acquire(spec.name, _version(request), label)
+
+
+def _timeout(context: grpc.ServicerContext) -> float | None:
+    """Returns the seconds left, or None if the client set no deadline: gRPC says centuries then."""
+    remaining = context.time_remaining()
+    return remaining if remaining is not None and remaining < _YEAR else None
+
+
+def _version(request: Any) -> int | None:
+    spec = request.model_spec
+    return spec.version.value if spec.HasField("version") else None
+
+
+def _spec(request: Any, model: LoadedModel, signature: str) -> model_pb2.ModelSpec:
+    spec = model_pb2.ModelSpec(name=request.model_spec.name, signature_name=signature)
+    spec.version.value = model.version
+    return spec

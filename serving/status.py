@@ -1,0 +1,74 @@
+"""What a request can end with: the codes that gRPC, REST and TensorFlow share."""
+
+import enum
+
+# A server cuts what it says of an error at this many characters.
+_MESSAGE_LIMIT = 1024
+
+
+class Code(enum.IntEnum):
+    """The canonical codes, by the numbers that gRPC and TensorFlow give them."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+    @property
+    def http_status(self) -> int:
+        """The HTTP status that TensorFlow Serving answers with."""
+        return _HTTP_STATUS[self]
+
+
+_HTTP_STATUS = {
+    Code.OK: 200,
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+
+
+class ServingError(Exception):
+    """A request, or the start of the server, ends with this.
+
+    Args:
+        code: The kind of error.
+        message: What is required and what was received; cut after 1024 characters.
+
+    Example:
+        >>> error = ServingError(Code.NOT_FOUND, "Could not find any versions of model m")
+        >>> error.code.http_status, str(error)
+        (404, 'Could not find any versions of model m')
+    """
+
+    def __init__(self, code: Code, message: str) -> None:
+        if len(message) > _MESSAGE_LIMIT:
+            message = message[:_MESSAGE_LIMIT] + "...TRUNCATED"
+        super().__init__(message)
+        self.code = code

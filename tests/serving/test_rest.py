@@ -1,0 +1,174 @@
+import gzip
+import http.client
+import json
+
+import pytest
+
+PREDICT = "/v1/models/half/versions/1:predict"
+
+
+@pytest.fixture(scope="module")
+def call(endpoint):
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port, timeout=20)
+
+    def answer(method, path, body=None, headers=None):
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        return response.status, response.read(), response
+
+    yield answer
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        ('{"instances": [2, 4.0]}', {"predictions": [3.0, 4.0]}),
+        ('{"instances": [[2.0], [4.0]]}', {"predictions": [[3.0], [4.0]]}),
+        ('{"instances": [{"x": 2.0}, {"x": 4.0}]}', {"predictions": [3.0, 4.0]}),
+        ('{"inputs": 4.0}', {"outputs": 4.0}),
+        ('{"inputs": {"x": [2.0], "ignored": [[]]}}', {"outputs": [3.0]}),
+        ('{"inputs": []}', {"outputs": []}),
+        ('{"signature_name": "total", "inputs": [1, 2]}', {"outputs": 3.0}),
+        ('{"instances": [1e300]}', {"predictions": [float("inf")]}),
+        ('{"instances": [2.0], "instances": [9.0]} and more', {"predictions": [3.0]}),
+        (
+            '{"signature_name": "multi", "instances": [{"a": [1, 2], "b": {"b64": "/wA="}}]}',
+            {"predictions": [{"sum": 3.0, "echo": "\udcff\0", "echo_bytes": {"b64": "/wA="}}]},
+        ),
+        (
+            '{"signature_name": "types", "inputs": {"i32": [1], "i64": [9007199254740993], '
+            '"u8": [255], "f64": [0.1], "flag": [true]}}',
+            {
+                "outputs": {
+                    "i32": [1],
+                    "i64": [2**53 + 1],
+                    "u8": [255],
+                    "f64": [0.1],
+                    "flag": [True],
+                }
+            },
+        ),
+        (
+            '{"signature_name": "with_default", "inputs": {"x": [1.5], "k": 3}}',
+            {"outputs": [4.5]},
+        ),
+        ('{"instances": [2.0], "deep": ' + "[" * 100_000 + "]" * 100_000 + "}", None),
+    ],
+)
+def test_predict_reads_rows_and_columns(call, body, answer):
+    status, text, response = call("POST", PREDICT, body)
+
+    assert (status, response.getheader("content-type")) == (200, "application/json")
+    received = json.loads(text.decode("utf-8", "surrogateescape"))
+    assert received == (answer or {"predictions": [3.0]})
+
+
+def test_what_is_not_finite_is_written_as_it_is_read(call):
+    _, text, _ = call("POST", PREDICT, '{"instances": [NaN, Infinity, -Infinity]}')
+    assert b"[NaN, Infinity, -Infinity]" in text
+
+
+def test_bodies_may_be_compressed(call):
+    body, headers = gzip.compress(b'{"instances": [2.0]}'), {"Content-Encoding": "gzip"}
+
+    assert call("POST", PREDICT, body, headers)[0] == 200
+    for bad in (body[:-4], b"plain"):
+        assert call("POST", PREDICT, bad, headers)[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("", "JSON Parse error: The document is empty"),
+        ("instances", "JSON Parse error: Invalid value"),
+        ('{"instances": [1', "JSON Parse error: Missing a comma"),
+        ('{"instances" 1}', "JSON Parse error: Missing a colon"),
+        ("{instances: 1}", "JSON Parse error: Missing a name"),
+        ('{"a', "JSON Parse error"),
+        ("[1]", "must be a JSON object"),
+        ("{}", "Missing 'inputs' or 'instances' key"),
+        ('{"inputs": 1, "instances": [1]}', "Not both"),
+        ('{"signature_name": 1}', "'signature_name' key must be a string value"),
+        ('{"signature_name": "no"}', 'Serving signature name: "no" not found in signature def'),
+        ('{"instances": 1}', "Expecting 'instances' to be an list/array"),
+        ('{"instances": []}', "No values in 'instances' array"),
+        ('{"instances": [true]}', "JSON Value: true Type: True is not of expected type: float"),
+        ('{"instances": ["x"]}', 'JSON Value: "x" Type: String is not of expected type: float'),
+        ('{"instances": [null]}', "Type: Null is not of expected type: float"),
+        ('{"instances": [{"b64": "AA=="}]}', "Type: Object is not of expected type: float"),
+        ('{"instances": [[1, 2], [3]]}', "Expecting tensor size: 2 but got: 1"),
+        ('{"instances": [[1, 2], [[3, 4]]]}', "Expecting shape (2,) but got: (1, 2)"),
+        ('{"instances": [1, {"x": 1}]}', "got object at item 1"),
+        ('{"instances": [{"x": 1}, 1]}', "got list at item 1"),
+        ('{"instances": [{"z": 1}]}', "does not have named input: z"),
+        ('{"inputs": [[1], 2]}', "found at incorrect level"),
+        ('{"inputs": [[1], [2, 3]]}', "Encountered list at unexpected size: 2"),
+        ('{"inputs": ' + "[" * 70 + "]" * 70 + "}", "at most 64 axes"),
+        ('{"signature_name": "multi", "instances": [1]}', "expecting list of objects"),
+        ('{"signature_name": "multi", "inputs": 1}', "expecting an object"),
+        ('{"signature_name": "multi", "inputs": {"a": [[1, 2]]}}', "Missing named input: b"),
+        (
+            '{"signature_name": "multi", "inputs": {"a": [[1, 2]], "b": [{"b64": "%"}]}}',
+            "Unable to base64 decode",
+        ),
+        (
+            '{"signature_name": "types", "inputs": {"i32": [2147483648], "i64": [1], '
+            '"u8": [1], "f64": [1], "flag": [true]}}',
+            "JSON Value: 2147483648 Type: Number is not of expected type: int32",
+        ),
+        ('{"signature_name": "with_default", "instances": [{"x": 1}]}', "must be equal to: k,x"),
+        ('{"signature_name": "total", "instances": [1]}', "total has no shape information"),
+    ],
+)
+def test_a_bad_body_is_told_why(call, body, message):
+    status, text, _ = call("POST", PREDICT, body)
+
+    assert status == 400
+    assert message in json.loads(text)["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/v1/models/foo", 404, "Could not find any versions of model foo"),
+        ("GET", "/v1/models/half?x=1", 404, "Could not find any versions of model half?x=1"),
+        ("GET", "/v1/models/half/versions/9", 404, "Could not find version 9 of model half"),
+        ("GET", "/v1/models", 400, "Missing model name in request."),
+        ("GET", "/v1/models/half/versions/9223372036854775808", 400, "Failed to convert version"),
+        ("GET", "/v1/models/half/labels/a/metadata", 400, "Unrecognized servable version label: a"),
+        ("GET", "/v1/models/half/versions/9/metadata", 404, "Specific(half, 9)"),
+        ("POST", "/v1/models/foo:predict", 404, "Latest(foo)"),
+        ("POST", "/v1/models/half:PREDICT", 400, "Malformed request: POST"),
+        ("POST", "/v1/models/half", 400, "Malformed request: POST /v1/models/half"),
+        ("DELETE", "/v1/models/half", 400, "Malformed request: DELETE /v1/models/half"),
+        ("POST", "/v1/models/half/versions/1/labels/a:predict", 400, "Malformed request"),
+    ],
+)
+def test_a_bad_path_is_told_why(call, method, path, status, message):
+    received, text, _ = call(method, path, "{}")
+
+    assert received == status
+    assert message in json.loads(text)["error"]
+
+
+def test_status_and_metadata_are_told(call):
+    for path in ("/v1/models/half", "/V1/MODELS/h%61lf", "/v1/models/half/labels/any"):
+        versions = json.loads(call("GET", path)[1])["model_version_status"]
+        assert [version["version"] for version in versions] == ["2", "1"]
+        assert versions[0] == {
+            "version": "2",
+            "state": "AVAILABLE",
+            "status": {"error_code": "OK", "error_message": ""},
+        }
+    metadata = json.loads(call("GET", "/v1/models/half/metadata")[1])
+    assert metadata["model_spec"] == {"name": "half", "signature_name": "", "version": "2"}
+    signatures = metadata["metadata"]["signature_def"]["signature_def"]
+    assert signatures["multi"]["inputs"]["a"]["dtype"] == "DT_FLOAT"
+    assert signatures["serving_default"]["inputs"]["x"]["tensor_shape"]["unknown_rank"] is True
+
+
+def test_other_paths_and_preflights(call):
+    assert call("GET", "/other")[0] == 404
+    assert call("OPTIONS", PREDICT)[0] == 400
+    assert call("OPTIONS", PREDICT, headers={"Origin": "https://example.test"})[:2] == (200, b"")
