@@ -1,0 +1,119 @@
+"""The command line: `tfrank-sel-serving`, or `python -m serving`."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Annotated, NoReturn
+
+import rich.console
+import rich.table
+import typer
+
+app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is_help=True)
+
+
+@app.command()
+def serve(
+    model_base_path: Annotated[
+        pathlib.Path, typer.Option(help="Folder of the model; its children are versions.")
+    ],
+    model_name: Annotated[
+        str, typer.Option(help="Name of the model in requests; by default the folder's.")
+    ] = "",
+    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Answer TensorFlow Serving's gRPC and REST requests, until interrupted.
+
+    The latest version is served; a newer one in the folder takes over without a lost request.
+    """
+    if not model_base_path.is_dir():
+        _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
+    with _quiet():
+        from serving.endpoint import Endpoint
+        from serving.status import ServingError
+        from serving.versions import ModelConfig
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    base_path = model_base_path.resolve()
+    name = model_name or base_path.name
+    endpoint = Endpoint(
+        [ModelConfig(name, base_path)], host=host, grpc_port=grpc_port, rest_port=rest_port
+    )
+    try:
+        with _quiet():
+            endpoint.start()
+    except ServingError as error:
+        _fail(str(error))
+    rest = f"http://{host}:{endpoint.rest_port}/v1/models/{name}"
+    print(f"Serving {name}: gRPC {host}:{endpoint.grpc_port}, REST {rest}", flush=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
+    stopped.wait()
+    endpoint.stop()
+
+
+@app.command()
+def rank(
+    file: Annotated[
+        pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
+    ],
+    address: Annotated[str, typer.Option(help="HOST:PORT of the gRPC service.")] = "127.0.0.1:8500",
+    model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
+) -> None:
+    """Rank the documents of one query, and print them with their scores."""
+    if not file.is_file():
+        _fail(f"{file} must be a file with one query. Received: no such file")
+    with _quiet():
+        from serving.client import Ranker
+        from serving.status import ServingError
+        from tfrank_sel.data import letor
+        from tfrank_sel.data.lists import InputError
+    try:
+        with Ranker(address, model_name) as ranker:
+            lists = list(letor.read(file, ranker.num_features()))
+            if len(lists) != 1:
+                raise InputError(str(file), f"expected one query. Received: {len(lists)}")
+            [query] = lists
+            ranked = ranker.rank(query.features, query.doc_ids)
+    except (InputError, ServingError) as error:
+        _fail(str(error))
+    table = rich.table.Table("rank", "document", "score", title=f"query {query.query_id}")
+    for item in ranked:
+        table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
+    rich.console.Console(highlight=False).print(table)
+
+
+def main() -> None:
+    """Runs the command line; bad input ends with one line on stderr and status 2."""
+    app()
+
+
+def _fail(message: str) -> NoReturn:
+    print(" ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TensorFlow's greeting, which no setting turns off, out of what the user reads."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+import base64
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from serving.__main__ import app
+from serving.client import Ranker
+from serving.endpoint import Endpoint
+from serving.status import Code, ServingError
+from serving.versions import ModelConfig
+from tfrank_sel import export
+from tfrank_sel.data import elwc
+from tfrank_sel.data.spec import FeatureSpec
+
+SPEC = FeatureSpec(num_features=3)
+QUERY = """\
+2 qid:7 1:0.5 3:1 # docid = first
+0 qid:7 1:-2 2:0.25 # docid = second
+1 qid:7 2:3 # docid = third
+"""
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(2)
+    layers = keras.layers
+    return keras.Sequential(
+        [keras.Input([None, 3]), layers.Dense(8, "relu"), layers.Dense(1), layers.Reshape([-1])]
+    )
+
+
+@pytest.fixture(scope="module")
+def base(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranker")
+    export.export(model, SPEC, folder / "saved_model")
+    export.publish(folder / "saved_model", folder / "ranker", 3)
+    return folder / "ranker"
+
+
+@pytest.fixture(scope="module")
+def endpoint(base):
+    with Endpoint([ModelConfig("ranker", base)]) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def ranker(endpoint):
+    with Ranker(f"127.0.0.1:{endpoint.grpc_port}") as ranker:
+        yield ranker
+
+
+def rest_scores(port, features):
+    examples = base64.b64encode(elwc.serialize(features, SPEC)).decode()
+    bodies = {
+        "serving_default": {"instances": [{"b64": examples}]},
+        "predict": {"instances": [features.tolist()]},
+    }
+    for signature, body in bodies.items():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        text = json.dumps({"signature_name": signature, **body})
+        connection.request("POST", "/v1/models/ranker:predict", text)
+        [row] = json.loads(connection.getresponse().read())["predictions"]
+        yield row["scores"] if signature == "serving_default" else row
+
+
+@pytest.mark.parametrize("size", [1, 2, 100, 1000])
+def test_keras_grpc_and_rest_agree(model, endpoint, ranker, size):
+    features = np.random.default_rng(size).normal(size=[size, 3]).astype(np.float32)
+    scores = model(features[None])[0].numpy()
+    names = [f"d{n}" for n in range(size)]
+
+    ranked = ranker.rank(features, names)
+
+    assert [item.rank for item in ranked] == list(range(1, size + 1))
+    by_name = {item.doc_id: item.score for item in ranked}
+    np.testing.assert_allclose([by_name[name] for name in names], scores, atol=1e-6)
+    assert [item.score for item in ranked] == sorted(by_name.values(), reverse=True)
+    assert ranker.rank(features, names, k=1) == ranked[:1]
+    for received in rest_scores(endpoint.rest_port, features):
+        np.testing.assert_allclose(received, scores, atol=1e-6)
+
+
+def test_an_empty_list_has_no_ranking(ranker):
+    assert ranker.rank(np.ones([0, 3]), []) == []
+
+
+def test_the_number_of_features_is_asked(ranker):
+    assert ranker.num_features() == 3
+
+
+def test_errors_of_the_server_name_it(ranker):
+    with pytest.raises(ServingError, match=r"127.0.0.1:.* INVALID_ARGUMENT: .*features") as error:
+        ranker.rank(np.ones([1, 2]), ["a"])
+    assert error.value.code is Code.INVALID_ARGUMENT
+    with pytest.raises(ServingError, match="`features` must be finite"):
+        ranker.rank(np.full([1, 3], np.nan), ["a"])
+
+
+def test_rank_prints_the_ranking_of_a_file(tmp_path, endpoint, model):
+    file = tmp_path / "query.txt"
+    file.write_text(QUERY)
+    features = np.array([[0.5, 0, 1], [-2, 0.25, 0], [0, 3, 0]], np.float32)
+    scores = model(features[None])[0].numpy()
+    address = f"127.0.0.1:{endpoint.grpc_port}"
+
+    result = CliRunner().invoke(app, ["rank", "--file", str(file), "--address", address])
+
+    assert result.exit_code == 0
+    lines = [line for line in result.stdout.splitlines() if line.startswith("│")]
+    names = np.array(["first", "second", "third"])[np.argsort(-scores)]
+    assert [line.split()[3] for line in lines] == names.tolist()
+    assert [line.split()[5] for line in lines] == [f"{s:.6g}" for s in np.sort(scores)[::-1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "must be a file with one query. Received: no such file"),
+        ("", "an empty file"),
+        (QUERY + QUERY.replace("qid:7", "qid:8"), "expected one query. Received: 2"),
+        ("1 qid:7 1:x\n", "query.txt:1: a feature must be a finite number"),
+        ("1 qid:7 4:1\n", "query.txt:1: a feature index must be in 1..3"),
+    ],
+)
+def test_a_bad_query_is_one_line_and_status_2(tmp_path, endpoint, text, message):
+    file = tmp_path / "query.txt"
+    if text is not None:
+        file.write_text(text)
+    address = f"127.0.0.1:{endpoint.grpc_port}"
+
+    result = CliRunner().invoke(app, ["rank", "--file", str(file), "--address", address])
+
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--address", "127.0.0.1:1"], "127.0.0.1:1: UNAVAILABLE"),
+        (["--model-name", "foo"], "NOT_FOUND: Servable not found for request: Latest(foo)"),
+    ],
+)
+def test_a_server_that_cannot_answer_is_status_2(tmp_path, endpoint, arguments, message):
+    file = tmp_path / "query.txt"
+    file.write_text(QUERY)
+    address = ["--address", f"127.0.0.1:{endpoint.grpc_port}"]
+
+    result = CliRunner().invoke(app, ["rank", "--file", str(file), *address, *arguments])
+
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert message in result.stderr
+
+
+def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):
+    free = ["--rest-port", "0", "--grpc-port", "0"]
+    cases = [
+        (tmp_path / "none", free, "must be a folder of versions. Received: no such folder"),
+        (tmp_path, free, "must hold a version: a folder whose name is an integer"),
+        (base, [*free, "--grpc-port", str(endpoint.grpc_port)], "must be free to listen on"),
+        (base, [*free, "--rest-port", str(endpoint.rest_port)], "must be free to listen on"),
+    ]
+    for path, arguments, message in cases:
+        result = CliRunner().invoke(app, ["serve", "--model-base-path", str(path), *arguments])
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+        assert message in result.stderr
+
+
+def test_serve_answers_until_it_is_told_to_stop(base):
+    command = [sys.executable, "-m", "serving", "serve", "--model-base-path", str(base)]
+    ports = ["--rest-port", "0", "--grpc-port", "0"]
+    server = subprocess.Popen(
+        [*command, *ports], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        ready = server.stdout.readline()
+        assert ready.startswith("Serving ranker: gRPC 127.0.0.1:")
+        with Ranker(ready.split()[3].rstrip(",")) as ranker:
+            assert len(ranker.rank(np.ones([2, 3]), ["a", "b"])) == 2
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.wait(timeout=20) == 0
+        assert server.stderr.read() == ""
+    finally:
+        server.kill()
