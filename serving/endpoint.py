@@ -1,5 +1,6 @@
 """The local endpoint: core, gRPC and REST under one roof."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Sequence
@@ -54,20 +55,19 @@ class Endpoint:
         Raises:
             ServingError: If a port is taken or a model has no version that loads.
         """
-        listener = listen(self.host, self.rest_port)
-        self.rest_port = listener.getsockname()[1]
-        try:
-            # gRPC itself would print what is wrong with a port, and raise without the reason.
-            listen(self.host, self.grpc_port).close()
-            self._grpc = create_server(self._core)
-            try:
-                self.grpc_port = self._grpc.add_insecure_port(f"{self.host}:{self.grpc_port}")
-            except RuntimeError as error:
-                raise _port_error(self.host, self.grpc_port, "in use") from error
+        # Asked before the models load, which takes long; opened after, so that open means ready.
+        for port in (self.rest_port, self.grpc_port):
+            listen(self.host, port).close()
+        with contextlib.ExitStack() as undo:
             self._core.start()
-        except ServingError:
-            listener.close()
-            raise
+            undo.callback(self._core.stop)
+            listener = listen(self.host, self.rest_port)
+            undo.callback(listener.close)
+            server = create_server(self._core)
+            self.grpc_port = _add_port(server, self.host, self.grpc_port)
+            undo.pop_all()
+        self.rest_port = listener.getsockname()[1]
+        self._grpc = server
         config = uvicorn.Config(
             RestApi(self._core),
             loop="uvloop",
@@ -122,6 +122,13 @@ def listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise _port_error(host, port, error.strerror or str(error)) from error
     return listener
+
+
+def _add_port(server: grpc.Server, host: str, port: int) -> int:
+    try:
+        return server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as error:
+        raise _port_error(host, port, str(error)) from error
 
 
 def _port_error(host: str, port: int, reason: str) -> ServingError:

@@ -94,6 +94,7 @@ class ModelVersions:
         self._loaded: dict[int, _Handle] = {}
         self._failures: dict[int, _Failure] = {}
         self._statuses: dict[int, VersionStatus] = {}
+        self._is_readable = True
 
     def poll(self) -> None:
         """Looks at the folder once and makes what is loaded agree with it.
@@ -103,11 +104,15 @@ class ModelVersions:
         try:
             found = find(self.config.base_path)
         except OSError as error:
-            _log.warning("cannot read %s: %s", self.config.base_path, error)
+            if self._is_readable:  # told once, not at every look
+                _log.warning("cannot read %s: %s", self.config.base_path, error)
+            self._is_readable = False
             return
+        self._is_readable = True
         aspired = sorted(found, reverse=True)[: self.config.num_versions]
         for version in set(self._failures) - set(aspired):
             del self._failures[version]
+            self._set(dataclasses.replace(self._statuses[version], state=State.END))
         for version in aspired:
             if version not in self._loaded:
                 self._load(version, found[version])

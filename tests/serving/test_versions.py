@@ -86,6 +86,15 @@ def test_a_broken_version_leaves_the_old_one_serving(versions, base, half):
     assert served(versions) == 2
 
 
+def test_a_broken_version_that_is_taken_away_has_ended(versions, base):
+    (base / "2").mkdir()
+    versions.poll()
+    (base / "2").rmdir()
+    versions.poll()
+
+    assert states(versions) == {2: State.END, 1: State.AVAILABLE}
+
+
 def test_a_version_is_freed_when_its_last_request_ends(versions, base, half):
     with versions.acquire(None) as model:
         shutil.copytree(half / "2", base / "2")
