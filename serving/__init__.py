@@ -2,7 +2,17 @@
 
 import importlib.util
 
-_NEEDED = ("grpc", "grpc_health", "httptools", "orjson", "rich", "typer", "uvicorn", "uvloop")
+_NEEDED = (
+    "grpc",
+    "grpc_health",
+    "httptools",
+    "orjson",
+    "rich",
+    "tensorflow_serving",
+    "typer",
+    "uvicorn",
+    "uvloop",
+)
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 if _missing:
     raise ImportError(

@@ -42,12 +42,6 @@ class Ranker:
         address: `HOST:PORT` of the gRPC service.
         model_name: Name of the model there.
         timeout: Seconds that a request may take.
-
-    Example:
-        ```
-        with Ranker("127.0.0.1:8500") as ranker:
-            best = ranker.rank(features, ["a", "b", "c"])[0]
-        ```
     """
 
     def __init__(self, address: str, model_name: str = "ranker", *, timeout: float = 10.0) -> None:

@@ -24,12 +24,6 @@ class Endpoint:
         grpc_port: Port for gRPC; 0 for any that is free.
         rest_port: Port for REST; 0 for any that is free.
         poll_seconds: Time between two looks at the models' folders.
-
-    Example:
-        ```
-        with Endpoint([ModelConfig("ranker", Path("serving/ranker"))]) as endpoint:
-            ranker = Ranker(f"127.0.0.1:{endpoint.grpc_port}", "ranker")
-        ```
     """
 
     def __init__(
