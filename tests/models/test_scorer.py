@@ -1,0 +1,72 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import models
+
+
+def scorer(**changed):
+    arguments = {"mean": [0.5, 0.0, 1.0], "variance": [1.0, 4.0, 0.0], "hidden_units": [8, 4]}
+    return models.Scorer(**{**arguments, **changed})
+
+
+def features(*shape, seed=0):
+    return np.random.default_rng(seed).normal(0.0, 9.0, shape).astype(np.float32)
+
+
+def test_scores_are_those_of_the_formula():
+    model, x = scorer(hidden_units=[]), features(2, 5, 3)
+    scores = model(x)
+    [kernel, bias] = (w.numpy() for w in model.weights)
+    u = (np.sign(x) * np.log1p(np.abs(x)) - [0.5, 0.0, 1.0]) / [1.0, 2.0, np.inf]
+    np.testing.assert_allclose(scores, (u @ kernel + bias)[..., 0], rtol=1e-5, atol=1e-6)
+
+
+def test_an_item_is_scored_alone():
+    model, x = scorer(), features(2, 5, 3)
+    apart = [model(x[:, i : i + 1]) for i in range(5)]
+    np.testing.assert_allclose(model(x), tf.concat(apart, axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_a_saved_model_scores_the_same(tmp_path):
+    model, x = scorer(dropout=0.5), features(2, 5, 3)
+    scores = model(x)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(x), scores)
+    assert loaded.get_config()["dropout"] == 0.5
+
+
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_it_trains(jit_compile):
+    keras.utils.set_random_seed(1)
+    model, x = scorer(mean=[0.0] * 3, variance=[1.0] * 3), features(32, 5, 3)
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=jit_compile)
+    losses = model.fit(x, np.sign(x[..., 0]), epochs=15, verbose=0).history["loss"]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_scores_are_float32_under_mixed_precision():
+    model = scorer(dtype="mixed_bfloat16")
+    assert model(features(1, 2, 3)).dtype == tf.float32
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mean": [0.0]},
+        {"mean": [], "variance": []},
+        {"variance": [1.0, -1.0, 1.0]},
+        {"hidden_units": [0]},
+        {"dropout": 1.0},
+    ],
+)
+def test_wrong_arguments_are_refused(wrong):
+    with pytest.raises(ValueError, match="Received"):
+        scorer(**wrong)
+
+
+def test_another_number_of_features_is_refused():
+    with pytest.raises(ValueError, match=r"list_size, 3\]. Received"):
+        scorer()(features(1, 2, 4))
