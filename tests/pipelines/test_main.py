@@ -1,0 +1,203 @@
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_serving.config import model_server_config_pb2
+from typer.testing import CliRunner
+
+from pipelines.__main__ import app
+from tfrank_sel import data
+from tfrank_sel.data import letor
+
+SPLITS = {"train": 16, "validation": 4, "test": 6}
+GOOD = "1 qid:1 1:1 2:0\n0 qid:1 1:2\n0 qid:2 2:5\n"
+
+
+def small_set(folder):
+    """Lists of 1 or 4 items: two shapes, so that little has to be compiled."""
+    random = np.random.default_rng(0)
+    for split, count in SPLITS.items():
+        lists = []
+        for query in range(count):
+            features = random.normal(size=(4 if query else 1, 3)).astype(np.float32)
+            labels = (features[:, 0] > 0.0) * 2.0
+            labels[: len(labels) // 2] = 0.0
+            ids = tuple(f"d{i}" for i in range(len(labels)))
+            lists.append(data.ItemList(f"{split}{query}", labels, features, ids))
+        letor.write(folder / f"{split}.txt.gz", lists)
+    return {split: folder / f"{split}.txt.gz" for split in SPLITS}
+
+
+def invoke(sources, output, *options):
+    files = [part for split, path in sources.items() for part in (f"--{split}", str(path))]
+    return CliRunner().invoke(app, ["run", *files, "--output", str(output), *options])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    output = folder / "out"
+    result = invoke(small_set(folder), output, "--epochs", "2", "--batch-size", "8")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return output, result
+
+
+def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
+    output, result = finished
+    for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
+        assert word in result.stdout
+    assert "1 lists of one item" in result.stdout
+    assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in result.stdout
+    assert f"tfrank-sel-serving rank --file {output}/one_query.txt" in result.stdout
+    assert result.stderr == ""
+
+
+def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
+    output, _ = finished
+    assert sorted(path.name for path in output.parent.iterdir() if path.name != "out") == [
+        f"{split}.txt.gz" for split in sorted(SPLITS)
+    ]
+    assert sorted(path.name for path in output.iterdir()) == [
+        "anomalies",
+        "logs",
+        "metrics.json",
+        "models",
+        "one_query.txt",
+        "records",
+        "saved_model",
+        "schema.pbtxt",
+        "serving",
+        "statistics",
+    ]
+    assert not [path for path in output.rglob(".*") if path.is_file()]
+    assert list((output / "logs" / "ours" / "validation").glob("events*"))
+
+
+def test_metrics_compare_ours_with_the_baseline(finished):
+    output, _ = finished
+    report = json.loads((output / "metrics.json").read_text())
+    assert set(report["metrics"]) == {"NDCG@1", "NDCG@5", "NDCG@10", "MRR"}
+    for value in report["metrics"].values():
+        assert value["queries"] == SPLITS["test"]
+        assert value["low"] <= value["ours"] - value["baseline"] <= value["high"]
+    assert report["training"]["ours"]["epochs"] <= 2
+    assert report["training"]["ours"]["items_per_second"] > 0.0
+
+
+def test_statistics_and_schema_describe_the_training_split(finished):
+    output, _ = finished
+    statistics = json.loads((output / "statistics" / "train.json").read_text())
+    assert statistics["lists"] == 16
+    assert statistics["list_sizes"] == {"1": 1, "4": 15}
+    schema = text_format.Parse((output / "schema.pbtxt").read_text(), schema_pb2.Schema())
+    first = next(feature for feature in schema.feature if feature.name == "features[1]")
+    assert first.float_domain.max == statistics["features"]["max"][0]
+
+
+def test_what_is_published_is_what_was_trained(finished):
+    output, _ = finished
+    config = text_format.Parse(
+        (output / "serving" / "models.config").read_text(),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    [entry] = config.model_config_list.config
+    assert (entry.name, entry.model_platform) == ("ranker", "tensorflow")
+    served = tf.saved_model.load(f"{entry.base_path}/1")
+    model = keras.models.load_model(output / "models" / "ours.keras", compile=False)
+    [query] = letor.read(output / "one_query.txt", 3)
+    features = tf.constant(query.features[None])
+    scores = served.signatures["predict"](features=features)["scores"]
+    np.testing.assert_allclose(scores, model(features), rtol=1e-5, atol=1e-5)
+
+
+def test_a_second_run_does_not_touch_the_first(finished):
+    output, _ = finished
+    before = sorted(output.rglob("*"))
+    result = invoke({}, output)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"{output}: the output folder must be new or empty. Received: a folder that holds a run\n"
+    )
+    assert sorted(output.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("split", "text", "place", "reason"),
+    [
+        ("train", None, "", "no such file"),
+        ("test", None, "", "no such file"),
+        ("train", "", "", "an empty file"),
+        ("train", "# nothing\n", "", "no list in the whole file"),
+        ("validation", "\n", "", "no list in the whole file"),
+        ("train", "1 qid:1\n0 qid:1\n", "", "lines without any"),
+        ("train", GOOD + "1 1:3\n", ":4", "qid:ID"),
+        ("train", GOOD + "1 qid:3 1:x\n", ":4", "finite number"),
+        ("test", GOOD + "1 qid:3 3:1\n", ":4", "its index in 1..2"),
+        ("train", GOOD + "1 qid:1 1:1\n", ":4", "stand together"),
+        ("train", GOOD + "-1 qid:3 1:1\n", ":4", "a label must be"),
+        ("train", GOOD + "nan qid:3 1:1\n", ":4", "a label must be"),
+        ("train", "1 qid:1 1:1\n0 qid:2 2:2\n", "", "two different labels"),
+    ],
+)
+def test_bad_input_is_one_line_and_status_2(tmp_path, split, text, place, reason):
+    sources = {name: tmp_path / f"{name}.txt" for name in SPLITS}
+    for name, path in sources.items():
+        path.write_text(GOOD)
+        if name == split:
+            path.unlink() if text is None else path.write_text(text)
+    result = invoke(sources, tmp_path / "out" / "run")
+    assert result.exit_code == 2
+    [line] = result.stderr.splitlines()
+    assert line.startswith(f"{sources[split]}{place}: ")
+    assert reason in line
+    assert "Traceback" not in result.output
+    assert [path for path in tmp_path.rglob("*") if path.suffix != ".txt"] == []
+
+
+def test_many_bad_lines_are_listed_and_counted(tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text(GOOD + "x qid:3 1:1\n" * 25)
+    result = invoke(dict.fromkeys(SPLITS, path), tmp_path / "out")
+    assert result.exit_code == 2
+    *shown, count = result.stderr.splitlines()
+    assert [line.split(": ")[0] for line in shown] == [f"{path}:{n}" for n in range(4, 14)]
+    assert count == f"{path}: expected no bad line. Received: 25"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--train", "x"], "--validation, --test"),
+        (["--epochs", "0"], "--epochs"),
+        (["--batch-size", "0"], "--batch-size"),
+        (["--learning-rate", "-1"], "--learning-rate must be positive"),
+        (["--model-name", "../up"], "--model-name must be a plain word"),
+    ],
+)
+def test_wrong_options_are_status_2(tmp_path, options, reason):
+    result = CliRunner().invoke(app, ["run", "--output", str(tmp_path / "out"), *options])
+    assert result.exit_code == 2
+    assert reason in result.stderr.replace("\n", " ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    for output, reason in (("file", "Received: a file"), ("file/run", "can be written to")):
+        result = invoke({}, tmp_path / output)
+        assert result.exit_code == 2
+        assert reason in result.stderr
+
+
+def test_a_process_with_bad_input_prints_one_line(tmp_path):
+    command = [sys.executable, "-m", "pipelines", "run", "--output", str(tmp_path / "out")]
+    files = [part for split in SPLITS for part in (f"--{split}", str(tmp_path / "none.txt"))]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == (f"{tmp_path}/none.txt: expected a file. Received: no such file\n")
