@@ -1,17 +1,18 @@
 """The command `tfrank-sel-pipelines`."""
 
+import contextlib
 import logging
 import os
 import re
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-# TensorFlow reads these once, when it is first imported.
+# TensorFlow reads it once, when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import typer
 from rich.console import Console
@@ -45,10 +46,10 @@ def run(
     Without files, a synthetic set is made.
     """
     # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
-    from pipelines import console as tables, run as pipeline
-    from pipelines.console import Progress
-    from pipelines.training import Settings
-    from tfrank_sel import data
+    with _quiet():
+        from pipelines import console as tables, run as pipeline
+        from pipelines.training import Settings
+        from tfrank_sel import data
 
     given = {"train": train, "validation": validation, "test": test}
     sources = {split: path for split, path in given.items() if path is not None}
@@ -72,7 +73,7 @@ def run(
             sources or None,
             output,
             settings,
-            Progress(console),
+            tables.Progress(console),
             model_name=model_name,
             version=version,
         )
@@ -92,10 +93,23 @@ def run(
 
 def main() -> None:
     """Runs the command line."""
-    # Beam warns of cloud clients that nothing here uses.
-    logging.getLogger().addHandler(logging.NullHandler())
+    logging.basicConfig(level=logging.ERROR)  # Beam warns of cloud clients that nothing here uses
     signal.signal(signal.SIGTERM, _stop)
     app()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Drops what TensorFlow's native code prints on loading, before its log level holds."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -36,6 +36,7 @@ def aside(output: Path) -> Iterator[Path]:
             str(output), f"the output folder must be new or empty. Received: a folder that {kind}"
         )
     folder = output.with_name(f".{output.name}.{os.getpid()}")
+    made = [parent for parent in folder.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -44,8 +45,12 @@ def aside(output: Path) -> Iterator[Path]:
     try:
         yield folder
         folder.rename(output)
-    finally:
+    except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        for parent in made:
+            with contextlib.suppress(OSError):  # another may have used it meanwhile
+                parent.rmdir()
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -48,11 +48,10 @@ class Progress:
             step = Step(name, status)
             yield step
         self.seconds[name] = time.perf_counter() - began
-        self.console.print(
-            f"[green]done[/] {name:18} {self.seconds[name]:7.1f} s", highlight=False
-        )
+        duration = f"{self.seconds[name]:7.1f} s"
+        self.console.print(f"[green]done[/] {name:18} {duration}", highlight=False)
         for line in step.told:
-            self.console.print(f"     {line}", style="dim", markup=False, highlight=False)
+            self.console.out(f"     {line}", style="dim", highlight=False)
 
 
 def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:

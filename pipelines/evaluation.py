@@ -68,15 +68,15 @@ def compare(
     Returns:
         A comparison for each of `measures()`.
     """
-    values = {name: per_query(model, spec, split, batch_size)
-              for name, model in (("baseline", baseline), ("ours", ours))}
+    values = {
+        name: per_query(model, spec, split, batch_size)
+        for name, model in (("baseline", baseline), ("ours", ours))
+    }
     compared = {}
     for name in measures():
         theirs, own = values["baseline"][name], values["ours"][name]
         low, high = paired_bootstrap(own - theirs, seed=seed)
-        compared[name] = Comparison(
-            float(theirs.mean()), float(own.mean()), low, high, len(own)
-        )
+        compared[name] = Comparison(float(theirs.mean()), float(own.mean()), low, high, len(own))
     return compared
 
 
@@ -88,14 +88,17 @@ def per_query(
     batches = batching.batches(split.shards, spec, batch_size=batch_size, bucket_edges=edges)
     measured = measures()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None, spec.num_features]),
+            tf.TensorSpec([None, None]),
+        ]
+    )
     def values(features: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
         scores = model(features, training=False)
         result = {}
         for name, metric in measured.items():
-            batch = ListBatch.of(
-                labels, scores, None, min_label=metric.min_label, dtype="float32"
-            )
+            batch = ListBatch.of(labels, scores, None, min_label=metric.min_label, dtype="float32")
             result[name] = metric.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
         return result
 

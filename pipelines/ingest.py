@@ -55,7 +55,7 @@ def ingest(source: Path, spec: data.FeatureSpec, records: Path) -> list[str]:
     return artefacts.shards(records)
 
 
-class _Read(beam.DoFn):  # type: ignore[misc]
+class _Read(beam.DoFn):
     """File name to serialized lists, and to `(place, reason)` of each bad line."""
 
     def __init__(self, spec: data.FeatureSpec) -> None:
@@ -83,7 +83,7 @@ class _Read(beam.DoFn):  # type: ignore[misc]
         errors.clear()
 
 
-class _First(beam.CombineFn):  # type: ignore[misc]
+class _First(beam.CombineFn):
     """The first few elements, and how many there are."""
 
     def __init__(self, shown: int) -> None:

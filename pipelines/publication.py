@@ -1,5 +1,6 @@
 """Publication: a model exported, tried as a server would, and put where one finds it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -16,7 +17,12 @@ TOLERANCE = 1e-5
 
 
 def infra_validate(
-    saved_model: Path, model: keras.Model, spec: data.FeatureSpec, shards: list[str], *, lists: int
+    saved_model: Path,
+    model: keras.Model,
+    spec: data.FeatureSpec,
+    shards: Sequence[str],
+    *,
+    lists: int,
 ) -> float:
     """Loads a SavedModel and runs every signature on real lists.
 
@@ -39,7 +45,6 @@ def infra_validate(
     mask = parsed["mask"].numpy()
     expected = model(parsed[spec.features], training=False).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
-    # A signature is a graph: it gives what it was asked for, whatever Python made it.
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
         "predict": signatures["predict"](features=parsed[spec.features])["scores"].numpy(),

@@ -70,7 +70,7 @@ def run(
         if sources is None:
             with progress.step("synthesis") as step:
                 sources = _synthesise(folder / "synthetic", settings.seed)
-                step.tell("no files given: made a synthetic set of 600 lists")
+                step.tell(f"no files given: made a synthetic set of {SYNTHETIC_LISTS} lists")
         spec, splits = _ingest(sources, folder, progress)
         _examine(spec, splits, folder, progress)
         trained = _train(spec, splits, settings, folder, progress)
@@ -85,7 +85,14 @@ def run(
             )
             step.tell(f"{splits['test'].statistics.lists} queries of the test split")
         _publish(
-            trained["ours"].model, spec, splits["test"], folder, output, model_name, version, progress
+            trained["ours"].model,
+            spec,
+            splits["test"],
+            folder,
+            output,
+            model_name,
+            version,
+            progress,
         )
         first = _teaching_list(sources["test"], spec)
         artefacts.write_text(folder / "one_query.txt", letor.text(first))
@@ -189,9 +196,7 @@ def _train(
                 settings,
                 folder / "logs" / name,
                 folder / "models" / f"{name}.keras",
-                on_epoch=lambda epoch, ndcg, step=step: step.doing(
-                    f"epoch {epoch}/{settings.epochs}, validation NDCG@10 {ndcg:.4f}"
-                ),
+                on_epoch=step.doing,
             )
             step.tell(
                 f"{type(loss).__name__}: {trained[name].epochs} epochs, "

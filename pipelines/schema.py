@@ -110,7 +110,7 @@ def validate(
     return anomalies
 
 
-class _Outside(beam.CombineFn):  # type: ignore[misc]
+class _Outside(beam.CombineFn):
     """Counts items below and above the bounds of label and features: `[2, 1 + num_features]`."""
 
     def __init__(self, spec: data.FeatureSpec, low: np.ndarray, high: np.ndarray) -> None:

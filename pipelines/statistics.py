@@ -109,7 +109,7 @@ class _Totals:
     compressed: _Moments
 
 
-class _Summary(beam.CombineFn):  # type: ignore[misc]
+class _Summary(beam.CombineFn):
     """Batches of serialized lists to `Statistics`."""
 
     def __init__(self, spec: data.FeatureSpec) -> None:
@@ -177,5 +177,3 @@ class _Summary(beam.CombineFn):  # type: ignore[misc]
             plain=_Moments.of(rows),
             compressed=_Moments.of(np.sign(rows) * np.log1p(np.abs(rows))),
         )
-
-

@@ -1,5 +1,6 @@
 """Training: a scorer fitted with one loss, stopped when validation NDCG no longer rises."""
 
+import collections
 import dataclasses
 import math
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from pipelines.statistics import Statistics
 from tfrank_sel import data, metrics, models
@@ -36,7 +38,7 @@ class Settings:
     batch_size: int = 16
     learning_rate: float = 1e-3
     hidden_units: tuple[int, ...] = (128, 64, 32)
-    dropout: float = 0.1
+    dropout: float = 0.0
     seed: int = 42
 
 
@@ -84,7 +86,7 @@ def train(
     settings: Settings,
     logs: Path,
     model_path: Path,
-    on_epoch: Callable[[int, float], None],
+    on_epoch: Callable[[str], None],
 ) -> Trained:
     """Trains a scorer and saves it.
 
@@ -96,7 +98,7 @@ def train(
         settings: How to train.
         logs: Folder of TensorBoard logs.
         model_path: `.keras` file to write.
-        on_epoch: Called after each epoch with its number, from 1, and the validation NDCG@10.
+        on_epoch: Called after each epoch with a line on how it went.
 
     Returns:
         The model and how it went.
@@ -116,7 +118,15 @@ def train(
         jit_compile=True,
     )
     steps = math.ceil(train_split.statistics.lists / settings.batch_size)
-    edges = _edges(train_split, validation_split)
+    sizes = validation_split.statistics.list_sizes
+    # Both splits in the same shapes, so that each is compiled once.
+    edges = batching.bucket_edges(
+        collections.Counter(train_split.statistics.list_sizes) + collections.Counter(sizes)
+    )
+    held_out = batching.batches(
+        validation_split.shards, spec, batch_size=settings.batch_size, bucket_edges=edges
+    )
+    count = batching.num_batches(sizes, batch_size=settings.batch_size, bucket_edges=edges)
     watch = _Stopwatch(on_epoch)
     history = model.fit(
         batching.batches(
@@ -130,9 +140,8 @@ def train(
         ),
         steps_per_epoch=steps,
         epochs=settings.epochs,
-        validation_data=batching.batches(
-            validation_split.shards, spec, batch_size=settings.batch_size, bucket_edges=edges
-        ),
+        # Told how many batches there are, Keras does not warn when they end.
+        validation_data=held_out.apply(tf.data.experimental.assert_cardinality(count)),
         callbacks=[
             watch,
             keras.callbacks.TensorBoard(str(logs)),
@@ -140,6 +149,7 @@ def train(
                 "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
             ),
         ],
+        shuffle=False,  # the data set shuffles
         verbose=0,
     ).history
     model_path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,10 +166,10 @@ def train(
     )
 
 
-class _Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]
+class _Stopwatch(keras.callbacks.Callback):
     """Times the training steps of each epoch, without its validation."""
 
-    def __init__(self, on_epoch: Callable[[int, float], None]) -> None:
+    def __init__(self, on_epoch: Callable[[str], None]) -> None:
         super().__init__()
         self._on_epoch = on_epoch
         self._seconds: list[float] = []
@@ -172,18 +182,11 @@ class _Stopwatch(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._seconds.append(self._ended - self._began)
-        self._on_epoch(epoch + 1, float((logs or {})["val_ndcg"]))
+        ndcg = (logs or {})["val_ndcg"]
+        epochs = self.params["epochs"]
+        self._on_epoch(f"epoch {epoch + 1}/{epochs}, validation NDCG@10 {ndcg:.4f}")
 
     def seconds_per_step(self, steps: int) -> float:
         """Mean over the steps of all epochs but the first, if there are others."""
         seconds = self._seconds[1:] or self._seconds
         return sum(seconds) / (steps * len(seconds))
-
-
-def _edges(*splits: Split) -> tuple[int, ...]:
-    """Bucket edges of all splits together, so that one compilation serves them all."""
-    sizes: dict[int, int] = {}
-    for split in splits:
-        for size, count in split.statistics.list_sizes.items():
-            sizes[size] = sizes.get(size, 0) + count
-    return batching.bucket_edges(sizes)

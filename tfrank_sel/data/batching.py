@@ -1,5 +1,6 @@
 """From shards of lists to dense batches of a few static shapes."""
 
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -146,14 +147,31 @@ def bucket_edges(list_sizes: Mapping[int, int], max_buckets: int = 4) -> tuple[i
     return tuple(sorted(set(edges)))
 
 
-def _check(
-    files: Sequence[str | os.PathLike[str]], batch_size: int, edges: Sequence[int]
-) -> None:
+def num_batches(
+    list_sizes: Mapping[int, int], *, batch_size: int, bucket_edges: Sequence[int]
+) -> int:
+    """Returns how many batches `batches` gives in one pass.
+
+    Args:
+        list_sizes: How many lists there are of each size.
+        batch_size: As in `batches`.
+        bucket_edges: As in `batches`.
+
+    Example:
+        >>> num_batches({5: 10, 6: 10, 100: 3}, batch_size=8, bucket_edges=[6, 100])
+        4
+    """
+    buckets = np.searchsorted(bucket_edges, list(list_sizes)).clip(max=len(bucket_edges) - 1)
+    lists = np.bincount(buckets, weights=list(list_sizes.values()))
+    return int(np.ceil(lists / batch_size).sum())
+
+
+def _check(files: Sequence[str | os.PathLike[str]], batch_size: int, edges: Sequence[int]) -> None:
     if not files:
         raise ValueError("`files` must name at least one file. Received: none")
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
-    if not edges or edges[0] < 1 or any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+    if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):
         raise ValueError(f"`bucket_edges` must be positive and increasing. Received: {edges}")
 
 

@@ -5,8 +5,9 @@ import gzip
 import math
 import pathlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -57,9 +58,9 @@ def read(
     seen: set[bytes] = set()
     for block in _blocks(path, on_error):
         if block.query_id in seen:
-            reason = "the lines of a query must stand together. Received: qid:{} again"
-            place = f"{path}:{block.items[0].line}"
-            on_error(InputError(place, reason.format(_text(block.query_id))))
+            reason = "the lines of a query must stand together. Received again: "
+            reason += _shown(b"qid:" + block.query_id)
+            on_error(InputError(f"{path}:{block.items[0].line}", reason))
             continue
         seen.add(block.query_id)
         parsed = _parse(block, num_features, on_error)
@@ -88,8 +89,7 @@ def num_features(path: str | pathlib.Path) -> int:
             if pairs is not None and np.all(np.isfinite(pairs)):
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
         if largest > MAX_FEATURES:
-            reason = f"a feature index must be in 1..{MAX_FEATURES}. Received: {largest}"
-            raise InputError(f"{path}:{_line_of(block, largest)}", reason)
+            _parse(block, MAX_FEATURES, _raise)  # says which line it is
     if not any_list:
         raise _no_list(path)
     if largest == 0:
@@ -123,11 +123,9 @@ def text(item_list: ItemList) -> str:
         0 qid:7 1:2 2:1 # docid = b
     """
     for name in (item_list.query_id, *item_list.doc_ids):
-        if not name or re.search(r"\s", name) or (name is item_list.query_id and "#" in name):
-            raise ValueError(
-                "An identifier must be one word, and a query's must not hold `#`. "
-                f"Received: {name!r}"
-            )
+        if name.split() != [name] or (name is item_list.query_id and "#" in name):
+            wanted = "An identifier must be one word, and a query's must not hold `#`"
+            raise ValueError(f"{wanted}. Received: {name!r}")
     # 9 significant digits name a float32 exactly.
     template = " ".join(f"{i}:%.9g" for i in range(1, item_list.features.shape[1] + 1))
     rows = zip(item_list.labels, item_list.features.tolist(), item_list.doc_ids, strict=True)
@@ -160,7 +158,7 @@ def _blocks(path: str | pathlib.Path, on_error: Callable[[InputError], None]) ->
     block = _Block(path, b"", [])
     for number, line in enumerate(_lines(path), start=1):
         content, _, comment = line.partition(b"#")
-        if content.isspace() or not content:
+        if not content.strip():
             continue
         try:
             query_id, item = _split(content, comment, number)
@@ -183,14 +181,10 @@ def _lines(path: str | pathlib.Path) -> Iterator[bytes]:
     if path.stat().st_size == 0:
         raise InputError(str(path), f"expected lines of {_LINE}. Received: an empty file")
     try:
-        with _open(path) as file:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             yield from file
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(str(path), f"expected a readable file. Received: {error}") from error
-
-
-def _open(path: pathlib.Path) -> BinaryIO | gzip.GzipFile:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
 def _split(content: bytes, comment: bytes, number: int) -> tuple[bytes, _Item]:
@@ -270,9 +264,8 @@ def _row(body: bytes, num_features: int) -> np.ndarray:
     for word in body.split():
         name, _, number = word.partition(b":")
         if not name.isdigit() or not 1 <= int(name) <= num_features:
-            raise ValueError(
-                f"a feature index must be in 1..{num_features}. Received: {_shown(word)}"
-            )
+            wanted = f"a feature must be `index:value`, its index in 1..{num_features}"
+            raise ValueError(f"{wanted}. Received: {_shown(word)}")
         if int(name) in seen:
             raise ValueError(f"a feature index must occur once. Received: {int(name)} again")
         seen.add(int(name))
@@ -289,11 +282,6 @@ def _number(word: bytes) -> float:
         return math.nan if b"_" in word else float(word)
     except ValueError:
         return math.nan
-
-
-def _line_of(block: _Block, index: int) -> int:
-    name = re.compile(rb"(?:^|\s)%d:" % index)
-    return next(item.line for item in block.items if name.search(item.body))
 
 
 def _no_list(path: str | pathlib.Path) -> InputError:

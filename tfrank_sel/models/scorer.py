@@ -10,7 +10,7 @@ from tfrank_sel.serialization import Configurable, register
 
 
 @register
-class Scorer(Configurable, keras.Model):  # type: ignore[misc]
+class Scorer(Configurable, keras.Model):
     """Multilayer perceptron over the standardised features of an item.
 
     Each feature `x` is compressed and standardised,
