@@ -104,27 +104,24 @@ class Listwise(Configurable, abc.ABC):
 def _dense(
     y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    if isinstance(y_true, tf.RaggedTensor) and isinstance(y_pred, tf.RaggedTensor):
+    """Casts to `dtype` and pads ragged rows with NaN, to the width of the dense ones."""
+    weights = 1.0 if sample_weight is None else sample_weight
+    tensors = [
+        tf.cast(x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x), dtype)
+        for x in (y_true, y_pred, weights)
+    ]
+    labels, scores, _ = tensors
+    if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
         tf.debugging.assert_equal(
-            y_true.row_lengths(),
-            y_pred.row_lengths(),
+            labels.row_lengths(),
+            scores.row_lengths(),
             message="`y_true` and `y_pred` must have equal row lengths.",
         )
-    width = next(
-        (tf.shape(x)[1] for x in (y_true, y_pred) if _is_dense_matrix(x)),
-        None,
+    dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
+    shape = [None, tf.shape(dense[0])[1] if dense else None]
+    return tuple(
+        x.to_tensor(math.nan, shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
     )
-
-    def dense(x: Any) -> tf.Tensor:
-        if isinstance(x, tf.RaggedTensor):
-            return tf.cast(x, dtype).to_tensor(math.nan, shape=[None, width])
-        return tf.cast(x, dtype)
-
-    return dense(y_true), dense(y_pred), dense(1.0 if sample_weight is None else sample_weight)
-
-
-def _is_dense_matrix(x: Any) -> bool:
-    return not isinstance(x, tf.RaggedTensor) and len(x.shape) == 2
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,0 +1,339 @@
+"""What every loss and metric must do, whatever it computes."""
+
+import json
+import math
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from tests.cases import LOSSES, METRICS, Array, Case, name_of, one_per_class
+from tfrank_sel import losses, metrics
+
+every_formula = pytest.mark.parametrize("case", LOSSES + METRICS, ids=name_of)
+every_loss = pytest.mark.parametrize("case", LOSSES, ids=name_of)
+one_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES + METRICS), ids=name_of)
+one_loss_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES), ids=name_of)
+every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
+
+LENGTHS = (5, 1, 4)
+WIDTH = 5
+
+
+@pytest.fixture(autouse=True)
+def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs formulas without tracing or compiling, unless a test is about that."""
+    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
+    """Labels, scores and weights of a few lists of different lengths."""
+    rng = np.random.default_rng(seed)
+    labels = [case.labels(rng, (n,)) for n in LENGTHS]
+    scores = [rng.normal(0.0, 1.5, n).round(3) for n in LENGTHS]
+    weights = [rng.uniform(0.5, 2.0, n).round(3) for n in LENGTHS]
+    return labels, scores, weights
+
+
+def padded(rows: list[Array], fill: float, width: int = WIDTH) -> Array:
+    return np.array([np.concatenate([r, np.full(width - len(r), fill)]) for r in rows])
+
+
+def batch(case: Case, seed: int = 0) -> tuple[Array, Array, Array]:
+    labels, scores, weights = lists(case, seed)
+    return padded(labels, math.nan), padded(scores, 7.0), padded(weights, 3.0)
+
+
+def per_list(case: Case, labels: Any, scores: Any, weights: Any = None) -> Array:
+    """The value of each list in float64, by the public call."""
+    if case in METRICS:
+        rows = range(len(scores))
+        each = [slice(i, i + 1) for i in rows]
+        return np.array(
+            [
+                case.make(dtype="float64")(
+                    labels[r], scores[r], None if weights is None else weights[r]
+                )
+                for r in each
+            ]
+        )
+    return np.array(case.make(dtype="float64", reduction="none")(labels, scores, weights))
+
+
+def gradient(case: Case, labels: Any, scores: Any, dtype: str = "float64") -> Array:
+    scores = tf.constant(scores, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        value = case.make(dtype=dtype, reduction="sum")(labels, scores)
+    return tape.gradient(value, scores).numpy()
+
+
+@every_formula
+def test_equals_its_reference(case: Case) -> None:
+    labels, scores, weights = lists(case)
+    expected = [case.reference(*one) for one in zip(labels, scores, weights, strict=True)]
+    np.testing.assert_allclose(per_list(case, *batch(case)), expected, rtol=1e-10, atol=1e-13)
+
+
+@every_formula
+def test_ragged_equals_padded(case: Case) -> None:
+    labels, scores, weights = (tf.ragged.constant([r.tolist() for r in x]) for x in lists(case))
+    formula = case.make()
+    np.testing.assert_allclose(
+        formula(labels, scores, weights), case.make()(*batch(case)), rtol=1e-5, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        case.make()(labels, batch(case)[1], weights),
+        case.make()(*batch(case)),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@every_formula
+@pytest.mark.parametrize("junk", [0.0, 1e30, -1e30, math.inf, math.nan])
+def test_padding_changes_nothing(case: Case, junk: float) -> None:
+    labels, scores, weights = batch(case)
+    where = [0, 2, 3]  # in front, in the middle and behind
+    wide = [
+        np.insert(x, where, fill, axis=1)
+        for x, fill in ((labels, math.nan), (scores, junk), (weights, junk))
+    ]
+    value, padded_value = (per_list(case, *x) for x in ((labels, scores, weights), wide))
+    np.testing.assert_allclose(padded_value, value, rtol=1e-12, atol=1e-15)
+    if case in LOSSES:
+        grad = gradient(case, wide[0], wide[1])
+        assert np.all(grad[np.isnan(wide[0])] == 0.0)
+        np.testing.assert_allclose(
+            np.delete(grad, [0, 3, 5], axis=1), gradient(case, labels, scores), rtol=1e-9
+        )
+
+
+@pytest.mark.compiled
+@every_formula
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_eager_graph_and_xla_agree(case: Case, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    labels = tf.constant(case.labels(rng, (3, 6)), dtype)
+    scores = tf.constant(rng.integers(-2, 3, (3, 6)), dtype)  # with ties
+    mask, weights = tf.constant(rng.random((3, 6)) < 0.8), tf.ones([3, 6], dtype)
+    args = (labels, scores, mask, tf.where(mask, weights, 0.0))
+    formula = case.make(dtype=dtype)
+    eager = formula.per_list(*args)
+    np.testing.assert_allclose(tf.function(formula.per_list)(*args), eager, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(formula.compiled(*args), eager, rtol=1e-5, atol=1e-6)
+
+
+@every_formula
+def test_the_order_of_items_is_irrelevant(case: Case) -> None:
+    labels, scores, weights = batch(case)
+    order = np.random.default_rng(2).permutation(WIDTH)
+    np.testing.assert_allclose(
+        per_list(case, labels[:, order], scores[:, order], weights[:, order]),
+        per_list(case, labels, scores, weights),
+        rtol=1e-9,
+        atol=1e-14,
+    )
+
+
+@every_formula
+def test_a_list_without_items_is_zero(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    empty = np.full_like(labels[:1], math.nan)
+    with_empty = per_list(
+        case, np.concatenate([labels, empty]), np.concatenate([scores, scores[:1]])
+    )
+    np.testing.assert_allclose(with_empty[:-1], per_list(case, labels, scores), rtol=1e-12)
+    assert with_empty[-1] == 0.0
+    assert per_list(case, np.zeros([1, 0]), np.zeros([1, 0])) == [0.0]
+    if case in LOSSES:
+        assert np.all(gradient(case, empty, scores[:1]) == 0.0)
+
+
+@every_metric
+def test_a_list_without_items_is_not_counted(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    both = case.make(dtype="float64")
+    both.update_state(labels, scores)
+    both.update_state(np.full([2, 3], -1.0), np.zeros([2, 3]))
+    np.testing.assert_allclose(both.result(), case.make(dtype="float64")(labels, scores))
+
+
+@every_formula
+def test_a_saved_formula_is_equal(case: Case) -> None:
+    saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
+    loaded = keras.saving.deserialize_keras_object(json.loads(saved))
+    assert loaded.get_config() == case.make().get_config()
+    np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
+
+
+@every_loss
+def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
+    labels = np.array([[0.0, 1.0, 2.0, 3.0]])
+    for scores in ([1e4, -1e4, 0.0, 1.0], [-1e4, -1e4, -1e4, -1e4], [88.0, -88.0, 104.0, 710.0]):
+        value = case.make()(labels, np.array([scores]))
+        assert np.isfinite(value), scores
+        assert np.all(np.isfinite(gradient(case, labels, [scores], "float32"))), scores
+
+
+@every_loss
+def test_gradient_equals_finite_differences(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    grad, step = gradient(case, labels, scores), 1e-5
+    for i, j in np.ndindex(scores.shape):
+        up, down = scores.copy(), scores.copy()
+        up[i, j] += step
+        down[i, j] -= step
+        slope = (per_list(case, labels, up)[i] - per_list(case, labels, down)[i]) / (2 * step)
+        np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
+
+
+@every_loss
+def test_second_derivatives_equal_finite_differences(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    z = tf.constant(scores)
+    with tf.GradientTape() as outer:
+        outer.watch(z)
+        with tf.GradientTape() as inner:
+            inner.watch(z)
+            value = case.make(dtype="float64", reduction="sum")(labels, z)
+        grad = inner.gradient(value, z)
+        total = tf.reduce_sum(grad * tf.range(1.0, WIDTH + 1.0, dtype=tf.float64))
+    hessian_row = outer.gradient(total, z).numpy()
+    step = 1e-5
+    up, down = scores.copy(), scores.copy()
+    up += step * np.arange(1.0, WIDTH + 1.0)
+    down -= step * np.arange(1.0, WIDTH + 1.0)
+    expected = (gradient(case, labels, up) - gradient(case, labels, down)) / (2 * step)
+    np.testing.assert_allclose(hessian_row, expected, rtol=1e-5, atol=1e-6)
+
+
+@every_formula
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
+def test_any_numeric_dtype_computes_in_float32(case: Case, dtype: str) -> None:
+    labels = tf.constant([[2, 0, 1]], tf.int32 if dtype == "int32" else dtype)
+    scores = tf.constant([[60, -1, 2]], dtype)
+    value = case.make()(labels, scores)
+    assert value.dtype == tf.float32
+    np.testing.assert_allclose(
+        value, case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]]), rtol=1e-6
+    )
+
+
+@every_formula
+def test_weights_per_list_in_every_shape_agree(case: Case) -> None:
+    labels, scores, _ = (x[:, :3] for x in batch(case))  # as many lists as items
+    w = np.array([0.5, 1.0, 2.0])
+    row, column = case.make()(labels, scores, w), case.make()(labels, scores, w[:, None])
+    np.testing.assert_allclose(row, column, rtol=1e-6)
+    each = per_list(case, labels, scores)
+    expected = np.sum(w * each) / (np.sum(w) if case in METRICS else len(w))
+    np.testing.assert_allclose(row, expected, rtol=1e-5)
+    np.testing.assert_allclose(
+        case.make()(labels, scores, 1.0), case.make()(labels, scores), rtol=1e-6
+    )
+
+
+@pytest.mark.compiled
+@one_of_each
+def test_weights_per_list_of_unknown_width_stay_per_list(case: Case) -> None:
+    labels, scores, _ = (tf.constant(x, tf.float32) for x in batch(case))
+    formula = case.make()
+    any_shape = tf.TensorSpec([None, None], tf.float32)
+
+    @tf.function(input_signature=[any_shape] * 3)
+    def call(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return formula(labels, scores, weights)
+
+    w = tf.constant([[0.5], [1.0], [2.0]])
+    np.testing.assert_allclose(call(labels, scores, w), case.make()(labels, scores, w), rtol=1e-5)
+
+
+@every_formula
+def test_a_keras_mask_is_honoured(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    labels = np.nan_to_num(labels)
+    valid = np.array([[True, True, False, True, False]] * 3)
+    masked = tf.constant(scores, tf.float32)
+    masked._keras_mask = tf.constant(valid)
+    expected = case.make()(np.where(valid, labels, math.nan), scores)
+    np.testing.assert_allclose(case.make()(labels, masked), expected, rtol=1e-6)
+
+
+@every_formula
+def test_a_wrong_shape_is_named(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 3\), y_pred.shape=\(2, 4\)"):
+        case.make()(np.zeros([2, 3]), np.zeros([2, 4]))
+    with pytest.raises(ValueError, match=r"sample_weight.shape=\(3,\)"):
+        case.make()(np.zeros([2, 4]), np.zeros([2, 4]), np.ones(3))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="row lengths"):
+        case.make()(tf.ragged.constant([[1.0, 0.0]]), tf.ragged.constant([[1.0]]))
+
+
+@every_formula
+def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
+    ones = np.ones([3, 1])
+    formula = case.make()
+    if formula.compares_items:
+        with pytest.warns(UserWarning, match="every list has one item"):
+            formula(ones, ones)
+
+
+@pytest.mark.compiled
+@one_loss_of_each
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_trains_and_loads(case: Case, jit_compile: bool, tmp_path: pathlib.Path) -> None:
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=[32, 4, 3])
+    labels = np.clip(features.sum(axis=-1).round(), 0.0, 4.0)
+    inputs = keras.Input([4, 3])
+    scores = keras.layers.Reshape([4])(keras.layers.Dense(1)(inputs))
+    model = keras.Model(inputs, scores)
+    model.compile(
+        keras.optimizers.Adam(0.05),
+        loss=case.make(),
+        metrics=[metrics.NDCG(k=2), metrics.MRR()],
+        jit_compile=jit_compile,
+    )
+    history = model.fit(features, labels, batch_size=16, epochs=4, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    assert set(history) == {"loss", "ndcg", "mrr"}
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.loss.get_config() == model.loss.get_config()
+    np.testing.assert_allclose(
+        loaded.predict(features, verbose=0), model.predict(features, verbose=0), rtol=1e-6
+    )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+@every_formula
+def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 6))
+    tied = st.sampled_from([-2.0, 0.0, 0.25, 3.0])  # ties, and all labels equal
+    draw = st.lists(tied | st.floats(-5.0, 5.0, width=32), min_size=size, max_size=size)
+    scores = data.draw(draw)
+    seed = data.draw(st.integers(0, 99))
+    labels = list(case.labels(np.random.default_rng(seed), (size,)))
+    if data.draw(st.booleans()):
+        labels = [labels[0]] * size
+    row = [tf.constant([x], tf.float64) for x in (labels, scores, [1.0] * size)]
+    value = case.make(dtype="float64").per_list(row[0], row[1], tf.ones([1, size], tf.bool), row[2])
+    expected = case.reference(labels, scores, [1.0] * size)
+    np.testing.assert_allclose(value[0], expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])
+def test_no_public_formula_is_missing(module: Any) -> None:
+    bases = {"ListwiseLoss", "ListwiseMetric"}
+    public = {n for n, x in vars(module).items() if isinstance(x, type)} - bases
+    assert public == {c.make.func.__name__ for c in LOSSES + METRICS} & set(dir(module))
+    assert public

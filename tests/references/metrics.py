@@ -1,0 +1,28 @@
+"""Metrics of one list, as the papers write them: floats and loops, no masks."""
+
+import math
+from collections.abc import Sequence
+
+Floats = Sequence[float]
+
+
+def ranked(scores: Floats) -> list[int]:
+    """Indices by descending score; ties keep their order."""
+    return sorted(range(len(scores)), key=lambda i: -scores[i])
+
+
+def dcg(gains: Floats, order: list[int], k: int | None) -> float:
+    return sum(gains[i] / math.log2(rank + 1) for rank, i in enumerate(order[:k], start=1))
+
+
+def ndcg(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    gains = [w * (2**y - 1) for y, w in zip(labels, weights, strict=True)]
+    ideal = dcg(gains, ranked(gains), k)
+    return dcg(gains, ranked(scores), k) / ideal if ideal else 0.0
+
+
+def reciprocal_rank(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    for rank, i in enumerate(ranked(scores)[:k], start=1):
+        if labels[i] > 0 and weights[i] > 0:
+            return weights[i] / rank
+    return 0.0

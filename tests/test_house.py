@@ -1,0 +1,70 @@
+"""The house stands as the design says: arrows, sizes, documentation."""
+
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tfrank_sel import data, export, links, losses, metrics, models
+
+ROOT = pathlib.Path(__file__).parent.parent
+SOURCES = sorted(
+    p
+    for f in ("tfrank_sel", "pipelines", "serving", "tests", "benchmarks")
+    for p in (ROOT / f).rglob("*.py")
+)
+PUBLIC = [
+    pytest.param(x, id=f"{module.__name__}.{n}")
+    for module in (data, export, links, losses, metrics, models)
+    for n, x in vars(module).items()
+    if (inspect.isclass(x) or inspect.isfunction(x))
+    and not n.startswith("_")
+    and x.__module__.startswith("tfrank_sel")
+]
+
+
+def test_arrows_point_down() -> None:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_file_is_short_and_says_what_it_is(path: pathlib.Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 400
+    assert path.name == "__init__.py" or text.startswith(('"""', 'r"""'))
+
+
+@pytest.mark.parametrize("public", PUBLIC)
+def test_every_public_name_is_documented(public: Any) -> None:
+    assert inspect.getdoc(public)
+    members = inspect.getmembers(public, inspect.isfunction) if inspect.isclass(public) else []
+    for name, member in members:
+        if not name.startswith("_") and member.__module__.startswith("tfrank_sel"):
+            assert inspect.getdoc(getattr(public, name)), name
+
+
+@pytest.mark.parametrize(
+    "formula", [x for m in (losses, metrics) for x in vars(m).values() if isinstance(x, type)]
+)
+def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) -> None:
+    document = inspect.getdoc(formula) or ""
+    sections = ["Args:", "Inputs:"]
+    if not inspect.isabstract(formula):
+        sections += ["Example:", "Reference:", "```"]
+    assert [s for s in sections if s not in document] == []
+
+
+def test_the_code_of_the_readme_runs() -> None:
+    readme = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", readme, re.DOTALL)
+    assert blocks
+    for code, printed in blocks:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == printed.split()

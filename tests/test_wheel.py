@@ -1,0 +1,44 @@
+"""The wheel holds the three packages, and nothing else."""
+
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    source = folder / "source"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(source)], check=True)
+    done = subprocess.run([*build, str(source)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [wheel] = folder.glob("*.whl")
+    return zipfile.ZipFile(wheel).namelist()
+
+
+def test_the_wheel_holds_the_three_packages_and_nothing_else(names: list[str]) -> None:
+    tops = {n.split("/")[0] for n in names}
+    assert {t for t in tops if not t.endswith(".dist-info")} == {
+        "tfrank_sel",
+        "pipelines",
+        "serving",
+    }
+
+
+def test_the_wheel_holds_every_module_the_marker_of_types_and_the_licence(names: list[str]) -> None:
+    files = subprocess.run(
+        ["git", "ls-files", "tfrank_sel", "pipelines", "serving"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert {f for f in files if f.endswith(".py")} <= set(names)
+    assert "tfrank_sel/py.typed" in names
+    assert any(n.endswith("licenses/LICENSE") for n in names)
