@@ -104,10 +104,10 @@ def train(
         The model and how it went.
     """
     keras.utils.set_random_seed(settings.seed)
-    features = train_split.statistics.features
+    statistics = train_split.statistics
     model = models.Scorer(
-        features["compressed_mean"],
-        features["compressed_variance"],
+        statistics.features["compressed_mean"],
+        statistics.features["compressed_variance"],
         settings.hidden_units,
         settings.dropout,
     )
@@ -117,31 +117,14 @@ def train(
         metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
         jit_compile=True,
     )
-    steps = math.ceil(train_split.statistics.lists / settings.batch_size)
-    sizes = validation_split.statistics.list_sizes
-    # Both splits in the same shapes, so that each is compiled once.
-    edges = batching.bucket_edges(
-        collections.Counter(train_split.statistics.list_sizes) + collections.Counter(sizes)
-    )
-    held_out = batching.batches(
-        validation_split.shards, spec, batch_size=settings.batch_size, bucket_edges=edges
-    )
-    count = batching.num_batches(sizes, batch_size=settings.batch_size, bucket_edges=edges)
+    steps = math.ceil(statistics.lists / settings.batch_size)
     watch = _Stopwatch(on_epoch)
+    learned, held_out = _batches(spec, train_split, validation_split, settings)
     history = model.fit(
-        batching.batches(
-            train_split.shards,
-            spec,
-            batch_size=settings.batch_size,
-            bucket_edges=edges,
-            shuffle_buffer=SHUFFLE_BUFFER,
-            seed=settings.seed,
-            repeat=True,
-        ),
+        learned,
         steps_per_epoch=steps,
         epochs=settings.epochs,
-        # Told how many batches there are, Keras does not warn when they end.
-        validation_data=held_out.apply(tf.data.experimental.assert_cardinality(count)),
+        validation_data=held_out,
         callbacks=[
             watch,
             keras.callbacks.TensorBoard(str(logs)),
@@ -154,7 +137,7 @@ def train(
     ).history
     model_path.parent.mkdir(parents=True, exist_ok=True)
     model.save(model_path)
-    statistics, per_step = train_split.statistics, watch.seconds_per_step(steps)
+    per_step = watch.seconds_per_step(steps)
     lists_per_second = settings.batch_size / per_step
     return Trained(
         model,
@@ -164,6 +147,31 @@ def train(
         lists_per_second=lists_per_second,
         items_per_second=lists_per_second * statistics.items / statistics.lists,
     )
+
+
+def _batches(
+    spec: data.FeatureSpec, train_split: Split, validation_split: Split, settings: Settings
+) -> tuple[tf.data.Dataset, tf.data.Dataset]:
+    """Endless batches to learn from, and one pass to measure on, in the same few shapes."""
+    size = settings.batch_size
+    sizes = validation_split.statistics.list_sizes
+    edges = batching.bucket_edges(
+        collections.Counter(train_split.statistics.list_sizes) + collections.Counter(sizes),
+        min_lists=size,
+    )
+    learned = batching.batches(
+        train_split.shards,
+        spec,
+        batch_size=size,
+        bucket_edges=edges,
+        shuffle_buffer=SHUFFLE_BUFFER,
+        seed=settings.seed,
+        repeat=True,
+    )
+    held_out = batching.batches(validation_split.shards, spec, batch_size=size, bucket_edges=edges)
+    # Told how many batches there are, Keras does not warn when they end.
+    count = batching.num_batches(sizes, batch_size=size, bucket_edges=edges)
+    return learned, held_out.apply(tf.data.experimental.assert_cardinality(count))
 
 
 class _Stopwatch(keras.callbacks.Callback):

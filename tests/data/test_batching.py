@@ -126,6 +126,20 @@ def test_bucket_edges_pad_least(list_sizes, max_buckets):
     assert slots(edges) == least
 
 
+@given(
+    st.dictionaries(st.integers(1, 40), st.integers(1, 9), min_size=1, max_size=7),
+    st.integers(1, 20),
+)
+def test_no_bucket_is_emptier_than_asked(list_sizes, min_lists):
+    edges = data.bucket_edges(list_sizes, min_lists=min_lists)
+    held = [
+        sum(count for size, count in list_sizes.items() if low < size <= high)
+        for low, high in itertools.pairwise((0, *edges))
+    ]
+    assert min(held) >= min(min_lists, sum(list_sizes.values()))
+    assert edges[-1] == max(list_sizes)
+
+
 def test_many_sizes_give_few_edges_quickly():
     edges = data.bucket_edges(dict.fromkeys(range(1, 5000), 1))
     assert len(edges) == 4

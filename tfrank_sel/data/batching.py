@@ -99,7 +99,9 @@ def head(labels: tf.Tensor, list_size: int) -> tf.Tensor:
     return tf.broadcast_to(positions, [tf.shape(labels)[0], list_size])
 
 
-def bucket_edges(list_sizes: Mapping[int, int], max_buckets: int = 4) -> tuple[int, ...]:
+def bucket_edges(
+    list_sizes: Mapping[int, int], max_buckets: int = 4, *, min_lists: int = 1
+) -> tuple[int, ...]:
     """Returns the bucket edges that pad least.
 
     They minimise the total of `edge - size` over all lists, among edges that are the sizes of
@@ -108,43 +110,36 @@ def bucket_edges(list_sizes: Mapping[int, int], max_buckets: int = 4) -> tuple[i
     Args:
         list_sizes: How many lists there are of each size.
         max_buckets: Largest number of buckets. Each costs one more compilation by XLA.
+        min_lists: Least number of lists in a bucket, unless there are fewer in all. With the batch
+            size here, a bucket does not wait for several passes to fill a batch.
 
     Returns:
         At most `max_buckets` sizes, increasing.
 
     Raises:
-        ValueError: If there is no list, or `max_buckets` is not positive.
+        ValueError: If there is no list, or a size or `max_buckets` is not positive.
 
     Example:
         >>> bucket_edges({5: 10, 6: 10, 100: 3}, max_buckets=2)
         (6, 100)
     """
-    if not list_sizes or max_buckets < 1:
+    if not list_sizes or min(list_sizes) < 1 or max_buckets < 1:
         raise ValueError(
-            "`list_sizes` must hold a list and `max_buckets` be positive. "
+            "`list_sizes` must hold a list, its sizes and `max_buckets` be positive. "
             f"Received: {dict(list_sizes)}, max_buckets={max_buckets}"
         )
     sizes = np.array(sorted(list_sizes))
     if sizes.size > 256:
         sizes = sizes[np.linspace(0, sizes.size - 1, 256).round().astype(int)]
-    upto = np.zeros(sizes.size + 1)  # upto[j]: how many lists fit below the first j candidates
+    upto = np.zeros(sizes.size + 1)  # upto[j]: how many lists the first j candidates hold
     for size, count in list_sizes.items():
         upto[np.searchsorted(sizes, size) + 1] += count
-    upto = np.cumsum(upto)
-    # cost[j]: slots of the lists below the first j candidates; one more bucket each turn.
-    cost = np.where(upto > 0, np.inf, 0.0)
-    cuts = []
-    for _ in range(max_buckets):
-        slots = cost[:, None] + (upto[None, 1:] - upto[:, None]) * np.maximum(sizes, 1)[None, :]
-        slots[np.tri(sizes.size + 1, sizes.size, -1, dtype=bool)] = np.inf
-        cuts.append(slots.argmin(axis=0))
-        cost = np.minimum(cost, np.concatenate([[0.0], slots.min(axis=0)]))
     edges, j = [], sizes.size
-    for cut in reversed(cuts):
+    for cut in _cuts(sizes, np.cumsum(upto), max_buckets, min_lists):
         if j > 0:
-            edges.append(max(int(sizes[j - 1]), 1))
+            edges.append(int(sizes[j - 1]))
             j = int(cut[j - 1])
-    return tuple(sorted(set(edges)))
+    return tuple(reversed(edges))
 
 
 def num_batches(
@@ -164,6 +159,24 @@ def num_batches(
     buckets = np.searchsorted(bucket_edges, list(list_sizes)).clip(max=len(bucket_edges) - 1)
     lists = np.bincount(buckets, weights=list(list_sizes.values()))
     return int(np.ceil(lists / batch_size).sum())
+
+
+def _cuts(
+    sizes: np.ndarray, upto: np.ndarray, max_buckets: int, min_lists: int
+) -> list[np.ndarray]:
+    """Where the last bucket begins, if candidates 0 to j get `max_buckets`, ..., 2, 1 buckets."""
+    within = upto[None, 1:] - upto[:, None]  # within[i, j]: lists above candidate i, up to j
+    shape = within.shape
+    allowed = (within >= min(min_lists, upto[-1])) & ~np.tri(shape[0], shape[1], -1, dtype=bool)
+    cost = np.where(
+        upto > 0, np.inf, 0.0
+    )  # slots of the first j candidates, one bucket more a turn
+    cuts = []
+    for _ in range(max_buckets):
+        slots = np.where(allowed, cost[:, None] + within * sizes, np.inf)
+        cuts.append(slots.argmin(axis=0))
+        cost = np.minimum(cost, np.concatenate([[0.0], slots.min(axis=0)]))
+    return cuts[::-1]
 
 
 def _check(files: Sequence[str | os.PathLike[str]], batch_size: int, edges: Sequence[int]) -> None:
