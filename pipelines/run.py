@@ -12,11 +12,20 @@ from pipelines.training import Settings, Split, Trained
 from tfrank_sel import data, export, links, losses
 from tfrank_sel.data import letor, synthetic
 
-# Grades are the scores to match, so the link stands on the scale of grades.
-SCALING: links.Link = links.Exp(scale=0.5, shift=0.0)
-GAMMA = 1.0
-
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
+
+
+def scaling(found: statistics.Statistics) -> links.Link:
+    """Returns the scaling of our loss: a sigmoid centred on the grades.
+
+    Grades are the scores to match, so the link stands on their scale. Below the middle grade a
+    slip costs little, above it the loss ranks like a softmax: what is relevant must be told apart.
+
+    Args:
+        found: Statistics of the training split.
+    """
+    highest = max(float(label) for label in found.labels)
+    return links.Sigmoid(scale=1.0, shift=0.5 * highest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +105,7 @@ def run(
         )
         first = _teaching_list(sources["test"], spec)
         artefacts.write_text(folder / "one_query.txt", letor.text(first))
-        _report(folder, comparisons, trained, progress.seconds)
+        _report(folder, settings, comparisons, trained, progress.seconds)
     return Result(
         comparisons,
         trained,
@@ -183,7 +192,7 @@ def _train(
     """The same network and budget, once with each loss."""
     candidates: dict[str, keras.losses.Loss] = {
         "baseline": losses.SoftmaxLoss(),
-        "ours": losses.SelectiveSoftmaxLoss(scaling=SCALING, gamma=GAMMA),
+        "ours": losses.SelectiveSoftmaxLoss(scaling(splits["train"].statistics)),
     }
     trained = {}
     for name, loss in candidates.items():
@@ -235,6 +244,7 @@ def _teaching_list(source: Path, spec: data.FeatureSpec) -> data.ItemList:
 
 def _report(
     folder: Path,
+    settings: Settings,
     comparisons: Mapping[str, evaluation.Comparison],
     trained: Mapping[str, Trained],
     seconds: Mapping[str, float],
@@ -244,6 +254,7 @@ def _report(
         {
             "metrics": {name: dataclasses.asdict(value) for name, value in comparisons.items()},
             "training": {name: value.figures() for name, value in trained.items()},
+            "settings": dataclasses.asdict(settings),
             "seconds": dict(seconds),
         },
     )
