@@ -32,7 +32,7 @@ class Anomaly:
     count: int
 
     def __str__(self) -> str:
-        return f"{self.feature}: expected {self.rule}. Received: {self.count} that are not"
+        return f"{self.feature}: expected {self.rule}. Received: {self.count} items that are not"
 
 
 def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_pb2.Schema:
