@@ -27,7 +27,7 @@ class ListwiseLoss(Listwise, stack.Loss):
     dtype. An item is valid if its label is at least `min_label` (0, unless a subclass says
     otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is one, is True.
     `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
-    `[batch_size, list_size]` per item.
+    `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone.
 
     Raises:
         ValueError: If the shapes do not fit.
