@@ -1,0 +1,52 @@
+# `make demo` runs the main job from end to end, `make test` both test suites; each sets up all it
+# needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second.
+PYTHON ?= python3.11
+# a local TensorFlow has no GPU to greet, and no news to tell
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+DEMO = runs/demo
+# the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
+DATA =
+TFR_TESTS = tests/contracts tests/golden tests/ops tests/data tests/models \
+	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
+
+.PHONY: demo test lint clean
+
+demo: .venv/installed
+	rm -rf $(DEMO)
+	.venv/bin/tfrank-sel-pipelines run $(DATA) --output $(DEMO)
+	@echo; echo "Serving it, and ranking one query of the test split:"
+	@.venv/bin/tfrank-sel-serving serve --model-base-path $(DEMO)/serving/ranker \
+		--grpc-port 0 --rest-port 0 > $(DEMO)/serving.log & server=$$!; trap "kill $$server" EXIT; \
+	until grep -q ^Serving $(DEMO)/serving.log; do kill -0 $$server && sleep 0.5 || exit 1; done; \
+	address=$$(sed -n 's/^Serving .*: gRPC \([^,]*\),.*/\1/p' $(DEMO)/serving.log); \
+	.venv/bin/tfrank-sel-serving rank --file $(DEMO)/one_query.txt --address $$address
+
+test: .venv/installed .venv-tfr/installed
+	mkdir -p build
+	status=0; \
+	.venv/bin/python -m pytest --junit-xml=build/default.xml || status=1; \
+	.venv-tfr/bin/python -m pytest --junit-xml=build/tfr.xml $(TFR_TESTS) || status=1; \
+	.venv/bin/python tests/closing_line.py build/default.xml build/tfr.xml || status=1; \
+	exit $$status
+
+lint: .venv/installed
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+.venv/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install --quiet --upgrade pip
+	.venv/bin/pip install --quiet --editable '.[pipelines,serving,plots,test,lint]'
+	touch $@
+
+.venv-tfr/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv-tfr
+	.venv-tfr/bin/pip install --quiet --upgrade pip
+	.venv-tfr/bin/pip install --quiet --editable '.[tfr,test]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-tfr build runs
