@@ -25,9 +25,15 @@ def real_scores(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.normal(0.0, 1.5, shape).round(3)
 
 
+WIDE = np.array([-3.0, -1.25, -0.5, 0.0, 0.375, 1.0, 2.5, 4.0])
+UNIT = np.array([-0.96875, -0.5, -0.25, 0.0, 0.125, 0.625, 0.75, 0.984375])
+POSITIVE = np.array([0.03125, 0.25, 0.375, 0.5, 0.75, 0.96875])
+
+
 class LinkCase(NamedTuple):
     link: links.Link
     reference: ref_links.Formula
+    points: Array = WIDE  # inside the domain, and off kinks of infinite slope
 
 
 class Case(NamedTuple):
@@ -46,6 +52,7 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 R, RL, RM = ref_links, ref_losses, ref_metrics
 
+# fmt: off
 LINKS = [
     LinkCase(links.Identity(), R.IDENTITY),
     LinkCase(links.Identity(scale=2.0, shift=-1.0), R.scaled(R.IDENTITY, 2.0, -1.0)),
@@ -56,14 +63,44 @@ LINKS = [
     LinkCase(links.Sinh(), R.SINH),
     LinkCase(links.Sinh(scale=0.5, shift=1.0), R.scaled(R.SINH, 0.5, 1.0)),
     LinkCase(links.Scaled(links.Sinh(scale=0.5), 0.5), R.scaled(R.SINH, 0.5, 0.0, 0.5)),
+    LinkCase(links.Constant(), R.CONSTANT),
+    LinkCase(links.Tanh(), R.TANH),
+    LinkCase(links.AntiExp(scale=0.5), R.scaled(R.ANTI_EXP, 0.5, 0.0)),
+    LinkCase(links.SignedExpm1(), R.SIGNED_EXPM1),
+    LinkCase(links.SignedLog1p(shift=0.25), R.scaled(R.SIGNED_LOG1P, 1.0, 0.25)),
+    LinkCase(links.Arctan(scale=2.0), R.scaled(R.ARCTAN, 2.0, 0.0)),
+    LinkCase(links.Arcsinh(scale=3.0), R.scaled(R.ARCSINH, 3.0, 0.0)),
+    LinkCase(links.Power(exponent=3.0), R.power(3.0)),
+    LinkCase(links.Power(exponent=0.5, shift=0.125), R.scaled(R.power(0.5), 1.0, 0.125)),
+    LinkCase(links.SmeLU(half_width=1.5), R.smelu(1.5)),
+    LinkCase(links.Huber(half_width=1.25), R.huber(1.25)),
+    LinkCase(links.ReLU(shift=-0.5), R.scaled(R.RELU, 1.0, -0.5)),
+    LinkCase(links.Step(), R.STEP),
+    LinkCase(links.Sign(shift=1.0), R.scaled(R.SIGN, 1.0, 1.0)),
+    LinkCase(links.Staircase(thresholds=[-2, 0.5], jumps=[1, 3]), R.staircase([-2, 0.5], [1, 3])),
+    LinkCase(links.PiecewiseLinear(knots=[-1, 1, 2], values=[0, 1, 1], slope_below=2),
+             R.hinges(0.0, -1.0, 2.0, [(-1, -1.5), (1, -0.5)])),
+    LinkCase(links.Sin(), R.SIN, 1.5 * UNIT),
+    LinkCase(links.Arcsin(), R.ARCSIN, UNIT),
+    LinkCase(links.Arctanh(), R.ARCTANH, UNIT),
+    LinkCase(links.Tan(), R.TAN, 1.5 * UNIT),
+    LinkCase(links.Logit(scale=0.5, shift=-1.0), R.scaled(R.LOGIT, 0.5, -1.0), UNIT),
+    LinkCase(links.NegLog1m(), R.NEG_LOG1M, np.append(UNIT, -30.0)),
+    LinkCase(links.Log(), R.LOG, np.append(POSITIVE, 30.0)),
+    LinkCase(links.Monomial(exponent=2.5), R.power(2.5), np.append(POSITIVE, 30.0)),
+    LinkCase(links.Capped(links.Sinh(), -1.5, 2.0), R.capped(R.SINH, -1.5, 2.0)),
+    LinkCase(links.Capped(links.Logit(), 0.125, 0.875), R.capped(R.LOGIT, 0.125, 0.875)),
+    LinkCase(links.Inverse(links.Sigmoid(scale=2.0)), R.scaled(R.LOGIT, 1.0, 0.0, 0.5), POSITIVE),
+    LinkCase(links.Sum([links.Sinh(), links.Tanh()]), R.added(R.SINH, R.TANH)),
+    LinkCase(links.Cosh(), R.COSH),
+    LinkCase(links.AbsPower(exponent=2.0, constant=1.5), R.abs_power(2.0, 1.5)),
 ]
 
-# fmt: off
 LOSSES = [
     loss(losses.MatchingLoss, RL.matching, real_scores, LINKS[1].link, link=LINKS[1].reference),
     loss(losses.MatchingLoss, RL.matching, real_scores, LINKS[7].link, link=LINKS[7].reference),
     *(loss(losses.SelectiveSoftmaxLoss, RL.selective_softmax, real_scores, link, 0.5,
-           scaling=formula, gamma=0.5) for link, formula in LINKS[::2]),
+           scaling=formula, gamma=0.5) for link, formula, _ in LINKS[:9:2]),
     loss(losses.SoftmaxLoss, RL.softmax, grades, temperature=1.0),
     loss(losses.SoftmaxLoss, RL.softmax, grades, 0.5, temperature=0.5),
 ]

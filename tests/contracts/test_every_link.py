@@ -1,7 +1,9 @@
 """What every link must do, whatever its shape."""
 
 import dataclasses
+import functools
 import json
+import math
 from collections.abc import Callable
 
 import keras
@@ -18,8 +20,6 @@ every_link = pytest.mark.parametrize("case", LINKS, ids=name_of)
 
 any_score = st.floats(-(2.0**100), 2.0**100, width=32)
 
-POINTS = np.array([-3.0, -1.25, -0.5, 0.0, 0.375, 1.0, 2.5, 4.0])
-
 
 def derivative(f: Callable[[tf.Tensor], tf.Tensor], x: Array) -> Array:
     points = tf.constant(x)
@@ -29,25 +29,43 @@ def derivative(f: Callable[[tf.Tensor], tf.Tensor], x: Array) -> Array:
     return tape.gradient(y, points).numpy()
 
 
+def pairs(case: LinkCase) -> tuple[Array, Array]:
+    z, s = np.meshgrid(case.points, case.points)
+    return z.ravel(), s.ravel()
+
+
+def is_everywhere(link: links.Link) -> bool:
+    return link.domain == (-math.inf, math.inf)
+
+
 @every_link
 def test_equals_its_reference(case: LinkCase) -> None:
     for ours, theirs in zip(
         (case.link, case.link.potential, case.link.slope), case.reference, strict=True
     ):
-        np.testing.assert_allclose(ours(tf.constant(POINTS)), [theirs(x) for x in POINTS], 1e-12)
+        expected = [theirs(x) for x in case.points]
+        np.testing.assert_allclose(ours(tf.constant(case.points)), expected, 1e-12, 1e-15)
 
 
 @every_link
 def test_potential_slope_and_inverse_belong_together(case: LinkCase) -> None:
-    link, x = case.link, tf.constant(POINTS)
-    np.testing.assert_allclose(derivative(link.potential, POINTS), link(x), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(derivative(link, POINTS), link.slope(x), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(link.inverse(link(x)), POINTS, rtol=1e-9, atol=1e-9)
+    link, x = case.link, tf.constant(case.points)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12)
+    close(derivative(link.potential, case.points), link(x))
+    close(derivative(link, case.points), link.slope(x))
+    if link.is_invertible:
+        steep = case.points[link.slope(x).numpy() > 0.0]
+        np.testing.assert_allclose(link.inverse(link(steep)), steep, rtol=1e-9, atol=1e-9)
+        low, high = link.image
+        assert np.all((low <= link(x)) & (link(x) <= high))
+    else:
+        with pytest.raises(NotImplementedError, match="`inverse` needs a link with an inverse"):
+            link.inverse(x)
 
 
 @every_link
 def test_divergence_and_difference_equal_their_definition(case: LinkCase) -> None:
-    z, s = (x.ravel() for x in np.meshgrid(POINTS, POINTS))
+    z, s = pairs(case)
     expected = [divergence(case.reference, a, b) for a, b in zip(z, s, strict=True)]
     np.testing.assert_allclose(case.link.divergence(z, s), expected, rtol=1e-9, atol=1e-12)
     expected = [case.reference.h(a) - case.reference.h(b) for a, b in zip(z, s, strict=True)]
@@ -56,7 +74,7 @@ def test_divergence_and_difference_equal_their_definition(case: LinkCase) -> Non
 
 @every_link
 def test_gradients_of_the_divergence_are_closed_forms(case: LinkCase) -> None:
-    z, s = (tf.constant(x.ravel()) for x in np.meshgrid(POINTS, POINTS))
+    z, s = (tf.constant(x) for x in pairs(case))
     with tf.GradientTape(persistent=True) as outer:
         outer.watch([z, s])
         with tf.GradientTape() as inner:
@@ -71,13 +89,15 @@ def test_gradients_of_the_divergence_are_closed_forms(case: LinkCase) -> None:
 
 
 @every_link
-def test_near_points_keep_their_digits_in_float32(case: LinkCase) -> None:
-    s = np.float32([-2.0, -0.5, 0.25, 1.0, 3.0])
-    z = np.nextafter(s, np.float32(9.0), dtype=np.float32)
-    wide = case.link.divergence(tf.constant(z, tf.float64), tf.constant(s, tf.float64))
-    np.testing.assert_allclose(case.link.divergence(z, s), wide, rtol=2e-5)
-    wide = case.link.difference(tf.constant(z, tf.float64), tf.constant(s, tf.float64))
-    np.testing.assert_allclose(case.link.difference(z, s), wide, rtol=2e-5)
+def test_points_near_and_far_keep_their_digits_in_float32(case: LinkCase) -> None:
+    s = np.float32(case.points[case.points != 0.0])
+    for step in (0.0, 1e-6, 1e-3, 0.03, 0.3):
+        z = np.nextafter(s, np.float32(9.0), dtype=np.float32) - np.float32(step) * s
+        inside = (z > case.points.min()) & (z < case.points.max())
+        z, near = z[inside], s[inside]
+        for f in (case.link.divergence, case.link.difference):
+            wide = f(tf.constant(z, tf.float64), tf.constant(near, tf.float64))
+            np.testing.assert_allclose(f(z, near), wide, rtol=2e-5, err_msg=str(step))
 
 
 @every_link
@@ -87,23 +107,43 @@ def test_divergence_is_at_least_zero_everywhere(
     case: LinkCase, z: float, s: float, near: bool
 ) -> None:
     z = np.float32(s * (1.0 + 1e-6) if near else z)
-    value = case.link.divergence(tf.constant([z]), tf.constant([s], tf.float32))
-    assert not value[0] < 0.0
-    assert case.link.divergence(tf.constant([z]), tf.constant([z]))[0] == 0.0
+    if not is_everywhere(case.link):
+        z, s = (np.clip(x, case.points.min(), case.points.max()) for x in (z, s))
+    value = case.link.divergence(tf.constant([z], tf.float32), tf.constant([s], tf.float32))
+    assert math.isfinite(case.link.rises_from) or not value[0] < 0.0
+    here = tf.constant([z], tf.float32)
+    assert case.link.divergence(here, here)[0] == 0.0
 
 
 @every_link
 def test_finite_scores_have_finite_values(case: LinkCase) -> None:
-    ends = np.float32([-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4])
-    z, s = (tf.constant(x.ravel()) for x in np.meshgrid(ends, ends))
-    for value in (
-        case.link(z),
-        case.link.potential(z),
-        case.link.slope(z),
-        case.link.divergence(z, s),
-        case.link.difference(z, s),
-    ):
+    link = case.link
+    ends = [-1e4, -100.0, -1.0, 0.0, 1.0, 100.0, 1e4] if is_everywhere(link) else case.points
+    z, s = (tf.constant(x.ravel(), tf.float32) for x in np.meshgrid(ends, ends))
+    for value in (link(z), link.potential(z), link.divergence(z, s), link.difference(z, s)):
         assert np.all(np.isfinite(value))
+    assert np.all(np.isfinite(link.slope(z)) | np.isin(z, link.kinks))
+
+
+@every_link
+def test_outside_the_domain_all_is_nan(case: LinkCase) -> None:
+    link, inside = case.link, tf.constant([case.link.origin], tf.float64)
+    low, high = link.domain
+    assert low < link.origin < high
+    for end, beyond in ((low, -math.inf), (high, math.inf)):
+        if math.isfinite(end):
+            out = tf.constant(end + np.sign(beyond) * np.array([1e-9, 1.0]), tf.float64)
+            within = tf.broadcast_to(inside, [2])
+            for value in (
+                link(out),
+                link.potential(out),
+                link.slope(out),
+                link.divergence(out, within),
+                link.divergence(within, out),
+                link.difference(out, within),
+                link.difference(within, out),
+            ):
+                assert np.all(np.isnan(value))
 
 
 @every_link
@@ -113,20 +153,86 @@ def test_a_link_is_a_value(case: LinkCase) -> None:
     assert loaded == case.link
     assert hash(loaded) == hash(case.link)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        case.link.scale = 3.0
+        setattr(case.link, dataclasses.fields(case.link)[0].name, 3.0)
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.inf, math.nan])
 def test_a_scale_that_does_not_increase_is_refused(scale: float) -> None:
     with pytest.raises(ValueError, match=r"`scale` must be positive and finite. Received: scale="):
         links.Sigmoid(scale=scale)
     with pytest.raises(ValueError, match=r"`factor` must be positive"):
         links.Scaled(links.Exp(), scale)
+    with pytest.raises(ValueError, match=r"`exponent` must be positive"):
+        links.Power(exponent=scale)
+    with pytest.raises(ValueError, match=r"`half_width` must be positive"):
+        links.Huber(half_width=scale)
 
 
 def test_a_shift_that_is_not_finite_is_refused() -> None:
     with pytest.raises(ValueError, match=r"`shift` must be finite. Received: shift=nan"):
-        links.Exp(shift=float("nan"))
+        links.Exp(shift=math.nan)
+
+
+def test_pieces_and_stairs_that_do_not_rise_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`knots` must increase.*knots=\(1.0, 1.0\)"):
+        links.PiecewiseLinear(knots=[1.0, 1.0], values=[0.0, 1.0])
+    with pytest.raises(ValueError, match=r"`values` may not decrease.*values=\(1.0, 0.0\)"):
+        links.PiecewiseLinear(knots=[0.0, 1.0], values=[1.0, 0.0])
+    with pytest.raises(ValueError, match=r"slope_below=-1.0"):
+        links.PiecewiseLinear(knots=[0.0], values=[1.0], slope_below=-1.0)
+    with pytest.raises(ValueError, match=r"`jumps` must be positive.*jumps=\(0.0,\)"):
+        links.Staircase(thresholds=[0.0], jumps=[0.0])
+    with pytest.raises(ValueError, match=r"`thresholds` must be finite"):
+        links.Staircase(thresholds=[math.nan], jumps=[1.0])
+
+
+def test_combinations_that_make_no_link_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"`lower` must be below `upper`"):
+        links.Capped(links.Exp(), 1.0, 1.0)
+    with pytest.raises(ValueError, match=r"must lie in the domain \(0.0, 1.0\)"):
+        links.Capped(links.Logit(), 0.5, 1.5)
+    with pytest.raises(ValueError, match=r"`link` must have an inverse.*Step"):
+        links.Inverse(links.Step())
+    with pytest.raises(ValueError, match=r"at least one link"):
+        links.Sum([])
+    with pytest.raises(ValueError, match=r"common domain"):
+        links.Sum([links.Log(), links.NegLog1m(shift=-3.0)])
+
+
+@pytest.mark.parametrize(
+    ("link", "inverse"),
+    [
+        (links.Sigmoid(scale=2.0), links.Scaled(links.Logit(), 0.5)),
+        (links.Exp(), links.Log()),
+        (links.Tanh(), links.Arctanh()),
+        (links.Sinh(), links.Arcsinh()),
+    ],
+    ids=repr,
+)
+def test_duality_holds_near_and_far(link: links.Link, inverse: links.Link) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.uniform(0.02, 0.98, 50)
+    z = np.where(rng.random(50) < 0.5, y + 1e-9, rng.uniform(0.02, 0.98, 50))
+    dual = links.Inverse(link)
+    np.testing.assert_allclose(dual.divergence(z, y), inverse.divergence(z, y), rtol=1e-6)
+    np.testing.assert_allclose(dual.difference(z, y), inverse.difference(z, y), rtol=1e-11)
+    np.testing.assert_allclose(
+        dual.divergence(z, y), link.divergence(inverse(y), inverse(z)), rtol=1e-5
+    )
+
+
+@every_link
+def test_an_odd_link_is_odd_and_no_other(case: LinkCase) -> None:
+    if is_everywhere(case.link):
+        x = np.linspace(0.05, 4.05, 21)
+        assert case.link.is_odd == np.allclose(case.link(x), -case.link(-x), rtol=1e-12)
+
+
+@every_link
+def test_a_link_rises_wherever_it_says(case: LinkCase) -> None:
+    x = np.sort(case.points)
+    x = x[x >= case.link.rises_from]
+    assert np.all(np.diff(case.link(tf.constant(x))) >= 0.0)
 
 
 def test_no_public_link_is_missing() -> None:

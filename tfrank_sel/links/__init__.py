@@ -1,10 +1,44 @@
 """Links: increasing functions that choose where a loss is sensitive."""
 
-from tfrank_sel.links.base import ElementaryLink as ElementaryLink, Link as Link, Scaled as Scaled
+from tfrank_sel.links.algebraic import (
+    Arcsinh as Arcsinh,
+    Arctan as Arctan,
+    Power as Power,
+    SignedLog1p as SignedLog1p,
+)
+from tfrank_sel.links.base import ElementaryLink as ElementaryLink, Link as Link
+from tfrank_sel.links.bounded import (
+    Arcsin as Arcsin,
+    Arctanh as Arctanh,
+    Log as Log,
+    Logit as Logit,
+    Monomial as Monomial,
+    NegLog1m as NegLog1m,
+    Sin as Sin,
+    Tan as Tan,
+)
+from tfrank_sel.links.combinators import (
+    Capped as Capped,
+    Inverse as Inverse,
+    Scaled as Scaled,
+    Sum as Sum,
+)
 from tfrank_sel.links.composite import CompositeSoftmax as CompositeSoftmax
 from tfrank_sel.links.elementary import (
+    AntiExp as AntiExp,
+    Constant as Constant,
     Exp as Exp,
     Identity as Identity,
     Sigmoid as Sigmoid,
+    SignedExpm1 as SignedExpm1,
     Sinh as Sinh,
+    Tanh as Tanh,
 )
+from tfrank_sel.links.piecewise import (
+    Huber as Huber,
+    PiecewiseLinear as PiecewiseLinear,
+    ReLU as ReLU,
+    SmeLU as SmeLU,
+)
+from tfrank_sel.links.scaling import AbsPower as AbsPower, Cosh as Cosh
+from tfrank_sel.links.steps import Sign as Sign, Staircase as Staircase, Step as Step

@@ -3,10 +3,17 @@
 import abc
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import ClassVar
 
 import tensorflow as tf
 
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import Configurable
+
+Interval = tuple[float, float]
+
+LINE: Interval = (-math.inf, math.inf)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -15,12 +22,48 @@ class Link(Configurable, abc.ABC):
 
     A link is a value: two links with the same parameters are equal, hash alike, and are saved by
     their parameters. Every method is elementwise, and keeps the shape and dtype of its arguments.
+    Outside the domain of a link its values are NaN.
     """
 
     @property
-    def domain(self) -> tuple[float, float]:
-        """The open interval on which `h` is defined and increasing."""
-        return (-math.inf, math.inf)
+    def domain(self) -> Interval:
+        """The interval on which `h` is defined and increasing."""
+        return LINE
+
+    @property
+    def image(self) -> Interval:
+        """An interval that holds the values of `h`, on which `inverse` is defined."""
+        return LINE
+
+    @property
+    def origin(self) -> float:
+        """A score inside the domain, which stands in for padding."""
+        low, high = self.domain
+        if low < 0.0 < high:
+            return 0.0
+        if math.isinf(high):
+            return low + 1.0
+        return high - 1.0 if math.isinf(low) else 0.5 * (low + high)
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """The scores at which `h` or its slope jumps."""
+        return ()
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether `h(-s) = -h(s)`."""
+        return False
+
+    @property
+    def is_invertible(self) -> bool:
+        """Whether `inverse` is known in closed form."""
+        return True
+
+    @property
+    def rises_from(self) -> float:
+        """The score from which `h` is increasing: `-inf`, except for what may only scale."""
+        return -math.inf
 
     @abc.abstractmethod
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
@@ -32,11 +75,17 @@ class Link(Configurable, abc.ABC):
 
     @abc.abstractmethod
     def slope(self, s: tf.Tensor) -> tf.Tensor:
-        """Computes `h'(s)`, the sensitivity at `s`."""
+        """Computes `h'(s)`, the sensitivity at `s`; the mean of both sides at a kink."""
 
-    @abc.abstractmethod
     def inverse(self, y: tf.Tensor) -> tf.Tensor:
-        """Computes the `s` at which `h(s) = y`."""
+        """Computes the `s` at which `h(s) = y`.
+
+        Raises:
+            NotImplementedError: If the link has no inverse in closed form.
+        """
+        raise NotImplementedError(
+            f"`inverse` needs a link with an inverse in closed form. Received: {self}"
+        )
 
     @abc.abstractmethod
     def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
@@ -50,7 +99,7 @@ class Link(Configurable, abc.ABC):
     def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         """Computes `h(z) - h(s)` from `z`, `s` and `d = z - s`; a caller uses `difference`."""
 
-    def divergence(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)`, the area between the link and its value at `s`.
 
         It is at least 0, is 0 where `z = s`, and keeps its digits near there. Its gradient is
@@ -59,46 +108,50 @@ class Link(Configurable, abc.ABC):
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
+            d: `z - s` with more digits than `z` and `s` hold, if the caller knows it.
 
         Returns:
             The divergence, of the shape of `z`.
         """
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return upstream * self.difference(z, s), -upstream * (z - s) * self.slope(s)
+        def f(z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, object]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+                in_z = upstream * self.difference(z, s, d)
+                return in_z, -upstream * (z - s) * self.slope(s), None
 
-            return self.stable_divergence(z, s, z - s), gradient
+            return self.stable_divergence(z, s, d), gradient
 
-        return f(z, s)
+        return f(z, s, z - s if d is None else d)
 
-    def difference(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
         """Computes `h(z) - h(s)`, keeping its digits where `z` is near `s`.
 
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
+            d: `z - s` with more digits than `z` and `s` hold, if the caller knows it.
 
         Returns:
             The difference, of the shape of `z`.
         """
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return upstream * self.slope(z), -upstream * self.slope(s)
+        def f(z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, object]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+                return upstream * self.slope(z), -upstream * self.slope(s), None
 
-            return self.stable_difference(z, s, z - s), gradient
+            return self.stable_difference(z, s, d), gradient
 
-        return f(z, s)
+        return f(z, s, z - s if d is None else d)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElementaryLink(Link):
     """A link with a closed form, `h(s) = phi(scale * (s - shift))`.
 
-    A subclass writes the functions of `x = scale * (s - shift)`, nothing else.
+    A subclass writes the functions of `x = scale * (s - shift)`, nothing else. Their gradients are
+    the closed forms, too: that of the potential is `phi`, and that of `phi` the slope.
 
     Args:
         scale: Stretches the link; positive.
@@ -111,11 +164,51 @@ class ElementaryLink(Link):
     scale: float = 1.0
     shift: float = 0.0
 
+    phi_domain: ClassVar[Interval] = LINE
+    phi_is_odd: ClassVar[bool] = False
+    phi_has_inverse: ClassVar[bool] = True
+    phi_rises_from: ClassVar[float] = -math.inf
+
     def __post_init__(self) -> None:
         if not 0.0 < self.scale < math.inf:
             raise ValueError(f"`scale` must be positive and finite. Received: scale={self.scale}")
         if not math.isfinite(self.shift):
             raise ValueError(f"`shift` must be finite. Received: shift={self.shift}")
+
+    @property
+    def domain(self) -> Interval:
+        low, high = self.phi_domain
+        return self.shift + low / self.scale, self.shift + high / self.scale
+
+    @property
+    def image(self) -> Interval:
+        return self.phi_image
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        return tuple(self.shift + x / self.scale for x in self.phi_kinks)
+
+    @property
+    def is_odd(self) -> bool:
+        return self.phi_is_odd and self.shift == 0.0
+
+    @property
+    def is_invertible(self) -> bool:
+        return self.phi_has_inverse
+
+    @property
+    def rises_from(self) -> float:
+        return self.shift + self.phi_rises_from / self.scale
+
+    @property
+    def phi_image(self) -> Interval:
+        """The interval of the values of `phi`."""
+        return LINE
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        """The `x` at which `phi` or its derivative jumps."""
+        return ()
 
     @abc.abstractmethod
     def phi(self, x: tf.Tensor) -> tf.Tensor:
@@ -129,9 +222,9 @@ class ElementaryLink(Link):
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         """Computes the derivative of `phi`."""
 
-    @abc.abstractmethod
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
-        """Computes the `x` at which `phi(x) = y`."""
+        """Computes the `x` at which `phi(x) = y`; written where `phi_has_inverse`."""
+        return super().inverse(y)
 
     @abc.abstractmethod
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
@@ -142,10 +235,12 @@ class ElementaryLink(Link):
         """Computes `phi(z) - phi(x)` from `z`, `x` and `d = z - x`."""
 
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
-        return self.phi(self._x(s))
+        return bregman.with_derivative(lambda s: self.phi(self._x(s)), self.slope, s)
 
     def potential(self, s: tf.Tensor) -> tf.Tensor:
-        return self.phi_potential(self._x(s)) / self.scale
+        return bregman.with_derivative(
+            lambda s: self.phi_potential(self._x(s)) / self.scale, self.__call__, s
+        )
 
     def slope(self, s: tf.Tensor) -> tf.Tensor:
         return self.scale * self.phi_slope(self._x(s))
@@ -163,49 +258,56 @@ class ElementaryLink(Link):
         return self.scale * (s - self.shift)
 
 
-@register
-@dataclasses.dataclass(frozen=True)
-class Scaled(Link):
-    """`h(s) = factor * link(s)`: the same sensitivities, `factor` times as large.
+class ExponentialLink(ElementaryLink):
+    """A link that grows like `exp`, and is constant beyond the largest `x` of its dtype.
 
-    The scaling `Q(z) = Phi(scale * (z - shift))` of a composite Softmax, as the paper writes it,
-    is `Scaled(link, link.scale)`.
-
-    Args:
-        link: The link to multiply.
-        factor: What to multiply by; positive.
-
-    Raises:
-        ValueError: If `factor` is not positive and finite.
+    That is `abs(x) = 70`, or 640 in float64. There its potential continues linearly, as that of a
+    capped link: losses and gradients stay finite, and the gradient still points home.
     """
 
-    link: Link
-    factor: float
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.factor < math.inf:
-            raise ValueError(
-                f"`factor` must be positive and finite. Received: factor={self.factor}"
-            )
-
-    @property
-    def domain(self) -> tuple[float, float]:
-        return self.link.domain
-
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link(s)
+        return bregman.with_derivative(lambda s: self._capped_phi(self._x(s)), self.slope, s)
 
     def potential(self, s: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.potential(s)
+        def capped(s: tf.Tensor) -> tf.Tensor:
+            x = self._x(s)
+            area = bregman.capped_potential(self.phi_potential, self.phi, x, *_range(x))
+            return area / self.scale
+
+        return bregman.with_derivative(capped, self.__call__, s)
 
     def slope(self, s: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.slope(s)
-
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
-        return self.link.inverse(y / self.factor)
+        x = self._x(s)
+        c = tf.clip_by_value(x, *_range(x))
+        return tf.where(x == c, self.scale * self.phi_slope(c), 0.0)
 
     def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.stable_divergence(z, s, d)
+        z, x, d = self._x(z), self._x(s), self.scale * d
+        area = bregman.capped_divergence(
+            self.phi_divergence, self.phi_difference, z, x, d, *_range(x)
+        )
+        return area / self.scale
 
     def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.stable_difference(z, s, d)
+        z, x, d = self._x(z), self._x(s), self.scale * d
+        return bregman.capped_difference(self.phi_difference, z, x, d, *_range(x))
+
+    def _capped_phi(self, x: tf.Tensor) -> tf.Tensor:
+        return self.phi(tf.clip_by_value(x, *_range(x)))
+
+
+def _range(x: tf.Tensor) -> Interval:
+    limit = 640.0 if x.dtype == tf.float64 else 70.0
+    return -limit, limit
+
+
+def freeze(link: Link, **fields: Sequence[float]) -> None:
+    """Keeps fields of numbers as tuples, so that the link can be hashed, also when it is loaded.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
+    for name, numbers in fields.items():
+        object.__setattr__(link, name, tuple(float(x) for x in numbers))
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(f"`{name}` must be finite. Received: {name}={tuple(numbers)}")

@@ -1,10 +1,12 @@
-"""Links with a closed form on the whole line."""
+"""Links of the exponential family, and the two that need none: defined on the whole line."""
 
 import dataclasses
+import math
+from typing import ClassVar
 
 import tensorflow as tf
 
-from tfrank_sel.links.base import ElementaryLink
+from tfrank_sel.links.base import ElementaryLink, ExponentialLink, Interval
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -13,6 +15,8 @@ from tfrank_sel.serialization import register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Identity(ElementaryLink):
     """`h(s) = scale * (s - shift)`: the squared error, equally sensitive everywhere."""
+
+    phi_is_odd: ClassVar[bool] = True
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
         return x
@@ -35,8 +39,39 @@ class Identity(ElementaryLink):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Constant(ElementaryLink):
+    """`h(s) = 1`: sensitive nowhere; as a scaling, it makes the standard softmax."""
+
+    phi_has_inverse: ClassVar[bool] = False
+
+    @property
+    def phi_image(self) -> Interval:
+        return (1.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.ones_like(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return x
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(x)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sigmoid(ElementaryLink):
     """`h(s) = 1 / (1 + exp(-scale * (s - shift)))`: most sensitive at `shift`."""
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, 1.0)
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(x)
@@ -51,65 +86,58 @@ class Sigmoid(ElementaryLink):
         return tf.math.log(y) - tf.math.log1p(-y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        p, q = tf.sigmoid(x), tf.sigmoid(-x)
-        near = tf.clip_by_value(d, -1.0, 1.0)
-        # exp of the divergence is the mean of exp(q*d) and exp(-p*d) under p and q
-        rest = p * bregman.expm1_remainder(q * near) + q * bregman.expm1_remainder(-p * near)
-        # far away the potential itself, mirrored so that the flat side is the small one
-        sign = tf.where(x > 0.0, -tf.ones_like(x), tf.ones_like(x))
-        far = tf.math.softplus(sign * z) - tf.math.softplus(sign * x) - sign * d * tf.minimum(p, q)
-        return tf.where(tf.abs(d) < 1.0, tf.math.log1p(rest), far)
+        return bregman.sigmoid_divergence(z, x, d)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # mirrored to x <= 0, where sigmoid(z) - p = p * q * expm1(d) / (1 + p * expm1(d))
-        sign = tf.where(x > 0.0, -tf.ones_like(x), tf.ones_like(x))
-        p, q = tf.sigmoid(sign * x), tf.sigmoid(-sign * x)
-        growth = tf.math.expm1(tf.clip_by_value(sign * d, -1.0, 1.0))
-        near = sign * p * q * growth / (1.0 + p * growth)
-        far = sign * (tf.sigmoid(sign * z) - p)
-        return tf.where(tf.abs(d) < 1.0, near, far)
-
-
-class _ExponentialLink(ElementaryLink):
-    """A link that grows like `exp`, and is constant beyond the largest `x` of its dtype.
-
-    There its potential continues linearly, as that of a capped link: losses and gradients stay
-    finite for scores of any size, and the gradient still points home.
-    """
-
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
-        return self.phi(_capped(self._x(s)))
-
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
-        x = self._x(s)
-        c = _capped(x)
-        return (self.phi_potential(c) + self.phi(c) * (x - c)) / self.scale
-
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
-        x = self._x(s)
-        c = _capped(x)
-        return tf.where(x == c, self.scale * self.phi_slope(c), 0.0)
-
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        a, b = _capped(x), _capped(z)
-        e = tf.where((a == x) & (b == z), d, b - a)
-        inside = self.phi_divergence(b, a, e)
-        return (inside + (z - b) * self.phi_difference(b, a, e)) / self.scale
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        a, b = _capped(x), _capped(z)
-        return self.phi_difference(b, a, tf.where((a == x) & (b == z), d, b - a))
+        return bregman.sigmoid_difference(z, x, d)
 
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Exp(_ExponentialLink):
+class Tanh(ElementaryLink):
+    """`h(s) = tanh(scale * (s - shift))`: most sensitive at `shift`, as the sigmoid, but odd."""
+
+    phi_is_odd: ClassVar[bool] = True
+
+    @property
+    def phi_image(self) -> Interval:
+        return (-1.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        size = tf.abs(x)
+        # log cosh x = log(1 + sinh(x)**2) / 2, which is small where x is
+        near = 0.5 * tf.math.log1p(tf.square(tf.sinh(tf.minimum(size, 1.0))))
+        far = size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
+        return tf.where(size < 1.0, near, far)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 4.0 * tf.sigmoid(2.0 * x) * tf.sigmoid(-2.0 * x)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.atanh(y)
+
+    # tanh(x) = 2 * sigmoid(2 * x) - 1
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.sigmoid_divergence(2.0 * z, 2.0 * x, 2.0 * d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return 2.0 * bregman.sigmoid_difference(2.0 * z, 2.0 * x, 2.0 * d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exp(ExponentialLink):
     """`h(s) = exp(scale * (s - shift))`: the higher the score, the more sensitive.
 
     Beyond `scale * (s - shift) = 70` (640 in float64) it is constant, so that nothing overflows.
     """
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, math.inf)
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
         return tf.exp(x)
@@ -124,21 +152,53 @@ class Exp(_ExponentialLink):
         return tf.math.log(y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return _exp_divergence(z, x, d)
+        return bregman.exp_divergence(z, x, d)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        near = tf.exp(x) * tf.math.expm1(tf.clip_by_value(d, -1.0, 1.0))
-        return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x))
+        return bregman.exp_difference(z, x, d)
 
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sinh(_ExponentialLink):
+class AntiExp(ExponentialLink):
+    """`h(s) = -exp(-scale * (s - shift))`: the lower the score, the more sensitive.
+
+    Beyond `scale * (s - shift) = -70` (-640 in float64) it is constant, so that nothing overflows.
+    """
+
+    @property
+    def phi_image(self) -> Interval:
+        return (-math.inf, 0.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return -tf.exp(-x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.exp(-x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.exp(-x)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return -tf.math.log(-y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.exp_divergence(-z, -x, -d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return -bregman.exp_difference(-z, -x, -d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sinh(ExponentialLink):
     """`h(s) = sinh(scale * (s - shift))`: ever more sensitive away from `shift`, to either side.
 
     Beyond `abs(scale * (s - shift)) = 70` (640 in float64) it is constant, so that nothing
     overflows.
     """
+
+    phi_is_odd: ClassVar[bool] = True
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
         return tf.sinh(x)
@@ -153,17 +213,43 @@ class Sinh(_ExponentialLink):
         return tf.asinh(y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 0.5 * (_exp_divergence(z, x, d) + _exp_divergence(-z, -x, -d))
+        return 0.5 * (bregman.exp_divergence(z, x, d) + bregman.exp_divergence(-z, -x, -d))
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         return 2.0 * tf.cosh(x + 0.5 * d) * tf.sinh(0.5 * d)
 
 
-def _capped(x: tf.Tensor) -> tf.Tensor:
-    limit = 640.0 if x.dtype == tf.float64 else 70.0
-    return tf.clip_by_value(x, -limit, limit)
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SignedExpm1(ExponentialLink):
+    """`h(s) = sign(x) * (exp(abs(x)) - 1)`, `x = scale * (s - shift)`: as `Sinh`, but sharp.
 
+    It is sensitive to high norms, and near `shift` only half as flat as `Sinh`. Beyond
+    `abs(x) = 70` (640 in float64) it is constant, so that nothing overflows.
+    """
 
-def _exp_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-    near = tf.exp(x) * bregman.expm1_remainder(tf.minimum(d, 1.0))
-    return tf.where(d > 1.0, tf.exp(z) - tf.exp(x) * (1.0 + d), near)
+    phi_is_odd: ClassVar[bool] = True
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.sign(x) * tf.math.expm1(tf.abs(x))
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return bregman.expm1_remainder(tf.abs(x))
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.exp(tf.abs(x))
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.sign(y) * tf.math.log1p(tf.abs(y))
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        a, b, e = tf.abs(x), tf.abs(z), tf.where(x + z < 0.0, -d, d)
+        same = bregman.exp_divergence(b, a, e)
+        # of opposite signs, all terms are at least 0; the second is a * h(a) - H(a)
+        across = bregman.expm1_remainder(b) + tf.exp(a) * bregman.expm1_remainder(-a)
+        return tf.where(x * z >= 0.0, same, across + b * tf.math.expm1(a))
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        sign = tf.where(x + z < 0.0, -tf.ones_like(x), tf.ones_like(x))
+        same = sign * bregman.exp_difference(tf.abs(z), tf.abs(x), sign * d)
+        return tf.where(x * z >= 0.0, same, self.phi(z) - self.phi(x))

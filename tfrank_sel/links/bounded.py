@@ -1,0 +1,301 @@
+"""Links that are defined on an interval or a half-line, and NaN elsewhere.
+
+Where predictions can leave the domain, wrap the link in `Capped` with bounds inside of it.
+"""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfrank_sel.links.algebraic import check_exponent
+from tfrank_sel.links.base import ElementaryLink, Interval
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import register
+
+
+class _BoundedLink(ElementaryLink):
+    """A link whose functions see NaN in place of an `x` outside the domain."""
+
+    ends_belong: ClassVar[bool] = False
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return super().stable_divergence(z, s, self._where_inside(z, d))
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return super().stable_difference(z, s, self._where_inside(z, d))
+
+    def _x(self, s: tf.Tensor) -> tf.Tensor:
+        return self._where_inside(s, super()._x(s))
+
+    def _where_inside(self, s: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        x = super()._x(s)
+        low, high = self.phi_domain
+        inside = (x >= low) & (x <= high) if self.ends_belong else (x > low) & (x < high)
+        return tf.where(inside, value, math.nan)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sin(_BoundedLink):
+    """`h(s) = sin(x)`, `x = scale * (s - shift)` in `[-pi/2, pi/2]`: flat at both ends."""
+
+    phi_domain: ClassVar[Interval] = (-0.5 * math.pi, 0.5 * math.pi)
+    phi_is_odd: ClassVar[bool] = True
+    ends_belong: ClassVar[bool] = True
+
+    @property
+    def phi_image(self) -> Interval:
+        return (-1.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.sin(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return -tf.cos(x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.cos(x)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.asin(y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.taylor_remainder(tf.cos, x, d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return 2.0 * tf.cos(x + 0.5 * d) * tf.sin(0.5 * d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arcsin(_BoundedLink):
+    """`h(s) = arcsin(x)`, `x = scale * (s - shift)` in `[-1, 1]`: infinitely steep at both ends."""
+
+    phi_domain: ClassVar[Interval] = (-1.0, 1.0)
+    phi_is_odd: ClassVar[bool] = True
+    ends_belong: ClassVar[bool] = True
+
+    @property
+    def phi_image(self) -> Interval:
+        return (-0.5 * math.pi, 0.5 * math.pi)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.asin(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return x * tf.asin(x) + _leg(x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / _leg(x)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.sin(y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        # that of the dual link, the sine, from the angle of z to that of x; its slope on the way
+        # is cos(angle of z + t), which is exact also where the angle of z is nearly pi/2
+        angle, leg = self.phi_difference(x, z, -d), _leg(z)
+        return bregman.taylor_remainder(
+            lambda t: leg * tf.cos(t) - z * tf.sin(t), tf.zeros_like(angle), angle
+        )
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        # by the sine of the difference, z * leg(x) - x * leg(z), without its cancellation
+        leg_x, leg_z = _leg(x), _leg(z)
+        total = z * leg_x + x * leg_z
+        same = (x * z > 0.0) & (total != 0.0)
+        sine = tf.where(same, d * ((z + x) / tf.where(same, total, 1.0)), z * leg_x - x * leg_z)
+        return tf.atan2(sine, leg_x * leg_z + z * x)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arctanh(_BoundedLink):
+    """`h(s) = arctanh(x)`, `x = scale * (s - shift)` in `(-1, 1)`: sensitive at both ends."""
+
+    phi_domain: ClassVar[Interval] = (-1.0, 1.0)
+    phi_is_odd: ClassVar[bool] = True
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.atanh(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return self.phi_divergence(x, tf.zeros_like(x), x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / ((1.0 - x) * (1.0 + x))
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.tanh(y)
+
+    # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        up = bregman.log_divergence(1.0 + z, 1.0 + x, d)
+        return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x, -d))
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        up = bregman.log_difference(1.0 + z, 1.0 + x, d)
+        return 0.5 * (up - bregman.log_difference(1.0 - z, 1.0 - x, -d))
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tan(_BoundedLink):
+    """`h(s) = tan(x)`, `x = scale * (s - shift)` in `(-pi/2, pi/2)`: sensitive at both ends."""
+
+    phi_domain: ClassVar[Interval] = (-0.5 * math.pi, 0.5 * math.pi)
+    phi_is_odd: ClassVar[bool] = True
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.tan(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return -0.5 * tf.math.log1p(-tf.square(tf.sin(x)))
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / tf.square(tf.cos(x))
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.atan(y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        near = tf.abs(d) < 0.5 * (0.5 * math.pi - tf.maximum(tf.abs(x), tf.abs(z)))
+        remainder = bregman.taylor_remainder(self.phi_slope, x, tf.where(near, d, 0.0))
+        far = tf.math.log(tf.cos(x) / tf.cos(z)) - d * tf.tan(x)
+        return tf.where(near, remainder, far)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return tf.sin(d) / (tf.cos(x) * tf.cos(z))
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Logit(_BoundedLink):
+    """`h(s) = log(x / (1 - x))`, `x = scale * (s - shift)` in `(0, 1)`: for probabilities."""
+
+    phi_domain: ClassVar[Interval] = (0.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(x) - tf.math.log1p(-x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.math.xlogy(x, x) + tf.math.xlog1py(1.0 - x, -x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / (x * (1.0 - x))
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.sigmoid(y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        up = bregman.log_divergence(z, x, d)
+        return up + bregman.log_divergence(1.0 - z, 1.0 - x, -d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        up = bregman.log_difference(z, x, d)
+        return up - bregman.log_difference(1.0 - z, 1.0 - x, -d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NegLog1m(_BoundedLink):
+    """`h(s) = -log(1 - x)`, `x = scale * (s - shift)` below 1: sensitive near the upper end."""
+
+    phi_domain: ClassVar[Interval] = (-math.inf, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return -tf.math.log1p(-x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return self.phi_divergence(x, tf.zeros_like(x), x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / (1.0 - x)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return -tf.math.expm1(-y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.log_divergence(1.0 - z, 1.0 - x, -d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return -bregman.log_difference(1.0 - z, 1.0 - x, -d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Log(_BoundedLink):
+    """`h(s) = log(x)`, `x = scale * (s - shift)` above 0: the lower, the more sensitive."""
+
+    phi_domain: ClassVar[Interval] = (0.0, math.inf)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.math.log(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return x * tf.math.log(x) - x
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 1.0 / x
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return tf.exp(y)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.log_divergence(z, x, d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.log_difference(z, x, d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Monomial(_BoundedLink):
+    """`h(s) = x**exponent`, `x = scale * (s - shift)` at least 0: as `Power`, for positive scores.
+
+    Args:
+        exponent: The power; positive.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If `exponent` or `scale` is not positive and finite, or `shift` is not finite.
+    """
+
+    phi_domain: ClassVar[Interval] = (0.0, math.inf)
+    ends_belong: ClassVar[bool] = True
+
+    exponent: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_exponent(self.exponent)
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, math.inf)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return x**self.exponent
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return x ** (self.exponent + 1.0) / (self.exponent + 1.0)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return self.exponent * x ** (self.exponent - 1.0)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return y ** (1.0 / self.exponent)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.power_divergence(z, x, d, self.exponent)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.power_difference(z, x, d, self.exponent)
+
+
+def _leg(x: tf.Tensor) -> tf.Tensor:
+    """Computes `sqrt(1 - x**2)`, the cosine of `arcsin(x)`, without cancellation near 1."""
+    return tf.sqrt((1.0 - x) * (1.0 + x))

@@ -1,0 +1,309 @@
+"""Links made of other links: multiplied, capped, inverted, added."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tfrank_sel.links.base import Interval, Link
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import register
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Scaled(Link):
+    """`h(s) = factor * link(s)`: the same sensitivities, `factor` times as large.
+
+    The scaling `Q(z) = Phi(scale * (z - shift))` of a composite Softmax, as the paper writes it,
+    is `Scaled(link, link.scale)`.
+
+    Args:
+        link: The link to multiply.
+        factor: What to multiply by; positive.
+
+    Raises:
+        ValueError: If `factor` is not positive and finite.
+    """
+
+    link: Link
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.factor < math.inf:
+            raise ValueError(
+                f"`factor` must be positive and finite. Received: factor={self.factor}"
+            )
+
+    @property
+    def domain(self) -> Interval:
+        return self.link.domain
+
+    @property
+    def image(self) -> Interval:
+        low, high = self.link.image
+        return self.factor * low, self.factor * high
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        return self.link.kinks
+
+    @property
+    def is_odd(self) -> bool:
+        return self.link.is_odd
+
+    @property
+    def is_invertible(self) -> bool:
+        return self.link.is_invertible
+
+    @property
+    def rises_from(self) -> float:
+        return self.link.rises_from
+
+    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link(s)
+
+    def potential(self, s: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link.potential(s)
+
+    def slope(self, s: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link.slope(s)
+
+    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return self.link.inverse(y / self.factor)
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link.stable_divergence(z, s, d)
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link.stable_difference(z, s, d)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Capped(Link):
+    """`h(s) = link(clip(s, lower, upper))`: bounds the gradient, and leads back from anywhere.
+
+    Beyond the bounds the potential continues linearly, so that the gradient stays what it is there,
+    where clipping the scores would make it 0. With bounds inside the domain of `link`, any score
+    is allowed.
+
+    Args:
+        link: The link to cap.
+        lower: The score below which it is constant.
+        upper: The score above which it is constant.
+
+    Raises:
+        ValueError: If `lower` is not below `upper`, or a bound is not inside the domain of `link`.
+    """
+
+    link: Link
+    lower: float = -math.inf
+    upper: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not self.lower < self.upper:
+            raise ValueError(
+                f"`lower` must be below `upper`. Received: lower={self.lower}, upper={self.upper}"
+            )
+        low, high = self.link.domain
+        if not (low <= self.lower or math.isinf(self.lower)) or not (
+            self.upper <= high or math.isinf(self.upper)
+        ):
+            raise ValueError(
+                f"`lower` and `upper` must lie in the domain ({low}, {high}) of the link. "
+                f"Received: lower={self.lower}, upper={self.upper}"
+            )
+
+    @property
+    def domain(self) -> Interval:
+        low, high = self.link.domain
+        return (
+            low if math.isinf(self.lower) else -math.inf,
+            high if math.isinf(self.upper) else math.inf,
+        )
+
+    @property
+    def image(self) -> Interval:
+        return self.link.image
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        inside = (s for s in self.link.kinks if self.lower < s < self.upper)
+        return tuple(s for s in (self.lower, *inside, self.upper) if math.isfinite(s))
+
+    @property
+    def is_odd(self) -> bool:
+        return self.link.is_odd and self.lower == -self.upper
+
+    @property
+    def is_invertible(self) -> bool:
+        return self.link.is_invertible
+
+    @property
+    def rises_from(self) -> float:
+        return self.link.rises_from if self.lower < self.link.rises_from else -math.inf
+
+    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+        return bregman.with_derivative(lambda s: self.link(self._clip(s)), self.slope, s)
+
+    def potential(self, s: tf.Tensor) -> tf.Tensor:
+        def capped(s: tf.Tensor) -> tf.Tensor:
+            return bregman.capped_potential(
+                self.link.potential, self.link, s, self.lower, self.upper
+            )
+
+        return bregman.with_derivative(capped, self.__call__, s)
+
+    def slope(self, s: tf.Tensor) -> tf.Tensor:
+        inside = (s > self.lower) & (s < self.upper)
+        return tf.where(inside, self.link.slope(self._clip(s)), 0.0)
+
+    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return self._clip(self.link.inverse(y))
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        link = self.link
+        return bregman.capped_divergence(
+            link.stable_divergence, link.stable_difference, z, s, d, self.lower, self.upper
+        )
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.capped_difference(
+            self.link.stable_difference, z, s, d, self.lower, self.upper
+        )
+
+    def _clip(self, s: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(s, self.lower, self.upper)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Inverse(Link):
+    """`h` is the inverse of `link`, and its potential the convex conjugate of that of `link`.
+
+    It measures between values of `link` as `link` does between scores, with the roles of the two
+    exchanged: steep where `link` is flat.
+
+    Args:
+        link: A link with an inverse.
+
+    Raises:
+        ValueError: If `link` has no inverse in closed form.
+    """
+
+    link: Link
+
+    def __post_init__(self) -> None:
+        check_invertible("link", self.link)
+
+    @property
+    def domain(self) -> Interval:
+        return self.link.image
+
+    @property
+    def image(self) -> Interval:
+        return self.link.domain
+
+    @property
+    def is_odd(self) -> bool:
+        return self.link.is_odd
+
+    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+        return bregman.with_derivative(self.link.inverse, self.slope, s)
+
+    def potential(self, s: tf.Tensor) -> tf.Tensor:
+        def conjugate(s: tf.Tensor) -> tf.Tensor:
+            score = self.link.inverse(s)
+            return s * score - self.link.potential(score)
+
+        return bregman.with_derivative(conjugate, self.__call__, s)
+
+    def slope(self, s: tf.Tensor) -> tf.Tensor:
+        return 1.0 / self.link.slope(self.link.inverse(s))
+
+    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return self.link(y)
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        at_z, at_s = self.link.inverse(z), self.link.inverse(s)
+        return self.link.stable_divergence(at_s, at_z, -self._rise(at_z, at_s, d))
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return self._rise(self.link.inverse(z), self.link.inverse(s), d)
+
+    def _rise(self, at_z: tf.Tensor, at_s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        """Corrects `at_z - at_s`, by Newton's step, to a change of `link` of exactly `d`."""
+        rise = at_z - at_s
+        excess = self.link.stable_difference(at_z, at_s, rise) - d
+        return rise - tf.math.divide_no_nan(excess, self.link.slope(at_z))
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Sum(Link):
+    """`h(s) = sum_i links_i(s)`: sensitive wherever one of them is. It has no inverse.
+
+    Args:
+        links: The links to add, at least one.
+
+    Raises:
+        ValueError: If `links` is empty, or they have no common domain.
+    """
+
+    links: Sequence[Link]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "links", tuple(self.links))
+        if not self.links:
+            raise ValueError("`links` must hold at least one link. Received: links=()")
+        low, high = self.domain
+        if not low < high:
+            raise ValueError(f"`links` must have a common domain. Received: links={self.links}")
+
+    @property
+    def domain(self) -> Interval:
+        return max(x.domain[0] for x in self.links), min(x.domain[1] for x in self.links)
+
+    @property
+    def image(self) -> Interval:
+        return sum(x.image[0] for x in self.links), sum(x.image[1] for x in self.links)
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        low, high = self.domain
+        return tuple(sorted({s for x in self.links for s in x.kinks if low < s < high}))
+
+    @property
+    def is_odd(self) -> bool:
+        return all(x.is_odd for x in self.links)
+
+    @property
+    def is_invertible(self) -> bool:
+        return False
+
+    @property
+    def rises_from(self) -> float:
+        return max(x.rises_from for x in self.links)
+
+    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+        return sum(x(s) for x in self.links)
+
+    def potential(self, s: tf.Tensor) -> tf.Tensor:
+        return sum(x.potential(s) for x in self.links)
+
+    def slope(self, s: tf.Tensor) -> tf.Tensor:
+        return sum(x.slope(s) for x in self.links)
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return sum(x.stable_divergence(z, s, d) for x in self.links)
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return sum(x.stable_difference(z, s, d) for x in self.links)
+
+
+def check_invertible(name: str, link: Link) -> None:
+    """Raises a ValueError unless `link`, the argument `name`, has an inverse in closed form."""
+    if not link.is_invertible:
+        raise ValueError(f"`{name}` must have an inverse in closed form. Received: {name}={link}")

@@ -1,0 +1,240 @@
+"""Links made of straight pieces: exactly flat outside the region that matters."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfrank_sel.links.base import ElementaryLink, Interval, freeze
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import register
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ClippedLink(ElementaryLink):
+    """A link that is linear within `half_width` of `shift`, and flat beyond."""
+
+    half_width: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.half_width < math.inf:
+            raise ValueError(
+                f"`half_width` must be positive and finite. Received: half_width={self.half_width}"
+            )
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        return (-self.half_width, self.half_width)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SmeLU(_ClippedLink):
+    """`h` rises linearly from 0 to 1 where `abs(scale * (s - shift)) < half_width`.
+
+    The smooth rectifier is its potential: use it to be sensitive in one window, or, as a scaling,
+    to clip low scores.
+
+    Args:
+        half_width: Half the width of the rise; positive.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If `half_width` or `scale` is not positive and finite, or `shift` is not finite.
+    """
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        c = self.half_width
+        return (tf.clip_by_value(x, -c, c) + c) / (2.0 * c)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        c = self.half_width
+        return tf.where(x >= c, x, tf.square(tf.clip_by_value(x, -c, c) + c) / (4.0 * c))
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return _clip_slope(x, -self.half_width, self.half_width) / (2.0 * self.half_width)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return self.half_width * (2.0 * y - 1.0)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        c = self.half_width
+        return bregman.clip_divergence(z, x, d, -c, c) / (2.0 * c)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        c = self.half_width
+        return bregman.clip_difference(z, x, d, -c, c) / (2.0 * c)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Huber(_ClippedLink):
+    """`h(s) = clip(scale * (s - shift), -half_width, half_width)`: squared error in a window.
+
+    Args:
+        half_width: Half the width of the window; positive.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If `half_width` or `scale` is not positive and finite, or `shift` is not finite.
+    """
+
+    phi_is_odd: ClassVar[bool] = True
+
+    @property
+    def phi_image(self) -> Interval:
+        return (-self.half_width, self.half_width)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.clip_by_value(x, -self.half_width, self.half_width)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return self.phi_divergence(x, tf.zeros_like(x), x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return _clip_slope(x, -self.half_width, self.half_width)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return y
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_divergence(z, x, d, -self.half_width, self.half_width)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_difference(z, x, d, -self.half_width, self.half_width)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReLU(ElementaryLink):
+    """`h(s) = max(0, scale * (s - shift))`: squared error above `shift`, blind below."""
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, math.inf)
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        return (0.0,)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.maximum(x, 0.0)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return 0.5 * tf.square(tf.maximum(x, 0.0))
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return _clip_slope(x, 0.0, math.inf)
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        return y
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_divergence(z, x, d, 0.0, math.inf)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_difference(z, x, d, 0.0, math.inf)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PiecewiseLinear(ElementaryLink):
+    """`h` interpolates `values` between `knots`: any profile of sensitivity, one slope a region.
+
+    Args:
+        knots: Increasing points, in units of `x = scale * (s - shift)`.
+        values: The values of `h` there, which may not decrease.
+        slope_below: Slope below the first knot; at least 0.
+        slope_above: Slope above the last knot; at least 0.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If the lengths differ, `knots` do not increase, `values` decrease, a slope is
+            negative, a number is not finite, or `scale` is not positive.
+    """
+
+    phi_has_inverse: ClassVar[bool] = False
+
+    knots: Sequence[float]
+    values: Sequence[float]
+    slope_below: float = 0.0
+    slope_above: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, knots=self.knots, values=self.values)
+        if len(self.knots) != len(self.values) or not _rise(self.knots, strictly=True):
+            raise ValueError(
+                "`knots` must increase, and be as many as `values`, at least one. "
+                f"Received: knots={self.knots}, values={self.values}"
+            )
+        if not _rise((0.0, self.slope_below), (0.0, self.slope_above), self.values):
+            raise ValueError(
+                "`values` may not decrease, nor slopes be negative. Received: "
+                f"values={self.values}, slope_below={self.slope_below}, "
+                f"slope_above={self.slope_above}"
+            )
+
+    @property
+    def phi_image(self) -> Interval:
+        low = -math.inf if self.slope_below > 0.0 else self.values[0]
+        return low, math.inf if self.slope_above > 0.0 else self.values[-1]
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        return tuple(self.knots)
+
+    @property
+    def pieces(self) -> list[tuple[float, float, float]]:
+        """The start, the end and the slope of each piece that is not flat."""
+        ends = [-math.inf, *self.knots, math.inf]
+        between = [
+            (v - u) / (b - a)
+            for (a, u), (b, v) in itertools.pairwise(zip(self.knots, self.values, strict=True))
+        ]
+        slopes = [self.slope_below, *between, self.slope_above]
+        pieces = zip(itertools.pairwise(ends), slopes, strict=True)
+        return [(a, b, slope) for (a, b), slope in pieces if slope > 0.0]
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        first = tf.fill(tf.shape(x), tf.cast(self.knots[0], x.dtype))
+        return self.values[0] + self.phi_difference(x, first, x - first)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        first = tf.fill(tf.shape(x), tf.cast(self.knots[0], x.dtype))
+        return self.values[0] * x + self.phi_divergence(x, first, x - first)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return sum((w * _clip_slope(x, a, b) for a, b, w in self.pieces), tf.zeros_like(x))
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        areas = (w * bregman.clip_divergence(z, x, d, a, b) for a, b, w in self.pieces)
+        return sum(areas, tf.zeros_like(d))
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        rises = (w * bregman.clip_difference(z, x, d, a, b) for a, b, w in self.pieces)
+        return sum(rises, tf.zeros_like(d))
+
+
+def _clip_slope(x: tf.Tensor, low: float, high: float) -> tf.Tensor:
+    """Computes the slope of `clip(x, low, high)`: 1 between, 0 beyond, 1/2 at both ends."""
+    return 0.5 * (tf.sign(x - low) - tf.sign(x - high))
+
+
+def _rise(*series: Sequence[float], strictly: bool = False) -> bool:
+    """Whether no series decreases, or all increase; one without a number does neither."""
+    return all(
+        len(x) > 0 and all(b > a or (b == a and not strictly) for a, b in itertools.pairwise(x))
+        for x in series
+    )

@@ -1,0 +1,115 @@
+"""Functions that may only scale: positive, so that their potential rises, but not increasing.
+
+As a link, or as the scaling of a composite Softmax, they make a loss that is not convex; as the
+scaling of a composite Sigmoid they do not, for the parameters that `convexity` finds.
+"""
+
+import dataclasses
+import math
+from typing import ClassVar
+
+import tensorflow as tf
+
+from tfrank_sel.links.algebraic import check_exponent
+from tfrank_sel.links.base import ElementaryLink, ExponentialLink, Interval
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import register
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cosh(ExponentialLink):
+    """`h(s) = cosh(scale * (s - shift))`: scales a composite Sigmoid to be sensitive on both sides.
+
+    Beyond `abs(scale * (s - shift)) = 70` (640 in float64) it is constant, so that nothing
+    overflows.
+    """
+
+    phi_has_inverse: ClassVar[bool] = False
+    phi_rises_from: ClassVar[float] = 0.0
+
+    @property
+    def phi_image(self) -> Interval:
+        return (1.0, math.inf)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.cosh(x)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.sinh(x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.sinh(x)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        # sinh(x + d) = sinh(x) * cosh(d) + cosh(x) * sinh(d), less its first two terms
+        near = tf.clip_by_value(d, -1.0, 1.0)
+        odd = bregman.taylor_remainder(tf.sinh, tf.zeros_like(near), near)
+        even = 2.0 * tf.square(tf.sinh(0.5 * near))
+        far = tf.sinh(z) - tf.sinh(x) - d * tf.cosh(x)
+        return tf.where(tf.abs(d) < 1.0, tf.cosh(x) * odd + tf.sinh(x) * even, far)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return 2.0 * tf.sinh(x + 0.5 * d) * tf.sinh(0.5 * d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AbsPower(ElementaryLink):
+    """`h(s) = abs(x)**exponent + constant`, `x = scale * (s - shift)`: as `Cosh`, for polynomials.
+
+    Args:
+        exponent: The power; positive.
+        constant: The least value; at least 0.
+        scale: Stretches the function; positive.
+        shift: Moves the function to the right.
+
+    Raises:
+        ValueError: If `exponent` or `scale` is not positive and finite, `constant` is negative, or
+            `shift` is not finite.
+    """
+
+    phi_has_inverse: ClassVar[bool] = False
+    phi_rises_from: ClassVar[float] = 0.0
+
+    exponent: float
+    constant: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_exponent(self.exponent)
+        if not 0.0 <= self.constant < math.inf:
+            raise ValueError(
+                f"`constant` must be at least 0 and finite. Received: constant={self.constant}"
+            )
+
+    @property
+    def phi_image(self) -> Interval:
+        return (self.constant, math.inf)
+
+    @property
+    def phi_kinks(self) -> tuple[float, ...]:
+        return (0.0,)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.abs(x) ** self.exponent + self.constant
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return self._odd_potential(x) + self.constant * x
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return self.exponent * tf.sign(x) * tf.abs(x) ** (self.exponent - 1.0)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        same = tf.sign(x) * tf.sign(z) > 0.0
+        near = tf.sign(x) * bregman.power_divergence(z, x, d, self.exponent)
+        rise = self._odd_potential(z) - self._odd_potential(x)
+        return tf.where(same, near, rise - d * tf.abs(x) ** self.exponent)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        same = tf.sign(x) * tf.sign(z) > 0.0
+        near = tf.sign(x) * bregman.power_difference(z, x, d, self.exponent)
+        return tf.where(same, near, tf.abs(z) ** self.exponent - tf.abs(x) ** self.exponent)
+
+    def _odd_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.sign(x) * tf.abs(x) ** (self.exponent + 1.0) / (self.exponent + 1.0)
