@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.ops import ranking
 
 # The lowest finite score and not -inf, which is no number in standard JSON.
 PADDING_SCORE = tf.float32.min
@@ -160,15 +161,11 @@ def _endpoints(
         parsed, scores = scored(examples)
         positive = tf.debugging.Assert(k > 0, ["`k` must be positive. Received: k =", k])
         with tf.control_dependencies([positive]):
-            first = _order(scores, parsed["mask"])[:, :k]
-        mask = tf.gather(parsed["mask"], first, batch_dims=1)
-        ranks = tf.range(1, tf.shape(first)[1] + 1)
-        return {
-            "doc_ids": tf.gather(parsed[spec.doc_id], first, batch_dims=1),
-            "scores": tf.gather(scores, first, batch_dims=1),
-            "ranks": tf.where(mask, ranks, 0),
-            "mask": mask,
-        }
+            mask = tf.identity(parsed["mask"])
+        columns = (parsed[spec.doc_id], scores, mask)
+        doc_ids, scores, mask = ranking.sort_by(scores, *columns, mask=mask, k=k)
+        ranks = tf.where(mask, tf.range(1, tf.shape(mask)[1] + 1), 0)
+        return {"doc_ids": doc_ids, "scores": scores, "ranks": ranks, "mask": mask}
 
     return [(serving_default, [lists]), (predict, [dense]), (rank_top_k, [lists, number])]
 
@@ -184,13 +181,6 @@ def _scores(model: keras.Model, spec: FeatureSpec, features: tf.Tensor) -> tf.Te
             f"`model` must give scores of shape [batch_size, list_size]. Received: {scores.shape}"
         )
     return tf.cast(scores, tf.float32)
-
-
-def _order(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns the indices that sort each list: items by falling score, then padding; stable."""
-    by_score = tf.argsort(scores, direction="DESCENDING", stable=True)
-    is_padding = tf.cast(~tf.gather(mask, by_score, batch_dims=1), tf.int32)
-    return tf.gather(by_score, tf.argsort(is_padding, stable=True), batch_dims=1)
 
 
 def _problems(graph: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tfrank_sel.serialization import register
 
 
 def sort_by(
-    scores: tf.Tensor, *tensors: tf.Tensor, mask: tf.Tensor, k: int | None = None
+    scores: tf.Tensor, *tensors: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None
 ) -> list[tf.Tensor]:
     """Sorts `tensors` by descending `scores` and keeps the first `k` items, or all if `None`."""
     order = _order(scores, mask, k)
@@ -52,7 +52,7 @@ def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
     return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
 
 
-def _order(scores: tf.Tensor, mask: tf.Tensor, k: int | None) -> tf.Tensor:
+def _order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None) -> tf.Tensor:
     lowest = tf.constant(scores.dtype.min, scores.dtype)
     # NaN fails the comparison and -inf is lifted to the lowest number: only padding is below it.
     key = tf.where(scores > lowest, scores, lowest)
