@@ -56,7 +56,5 @@ class SoftmaxLoss(ListwiseLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the cross-entropy of each list."""
-        total = tf.reduce_sum(labels, axis=-1, keepdims=True)
-        targets = tf.math.divide_no_nan(labels, total)
-        log_p = masking.log_softmax(scores / self.temperature, mask)
-        return -masking.masked_sum(weights * targets * log_p, mask)
+        loss = masking.cross_entropy(weights * labels, scores / self.temperature, mask)
+        return tf.math.divide_no_nan(loss, tf.reduce_sum(labels, axis=-1))

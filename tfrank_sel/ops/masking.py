@@ -19,43 +19,74 @@ def masked_mean(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(masked_sum(x, mask), count)
 
 
-def log_softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Computes `x_i - log(sum_j exp(x_j))` over the valid items, and 0 on padding.
+def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes the softmax over the valid items of each list, and 0 on padding."""
+    exp, _, rest, count = _exponentials(x, mask)
+    return exp / (rest + count)
 
-    Both ends are exact: where an item has nearly all the probability its logarithm is `log1p` of
-    the rest, not the logarithm of a number that was rounded to 1, and so is its gradient.
+
+def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
+
+    Both ends are exact: where an item has nearly all the probability, its logarithm is `log1p` of
+    the rest, not the logarithm of a number that was rounded to 1, and so is the gradient,
+    `softmax(x)_i * sum_j t_j - t_i`.
 
     Args:
-        x: Logits, `[..., list_size]`.
-        mask: True for the valid items, of the shape of `x`.
+        targets: Weight `t` of each item, `[..., list_size]`; they need not sum to 1.
+        logits: Logits `x`, of the shape of `targets`.
+        mask: True for the valid items, of the shape of `targets`.
 
     Returns:
-        Logarithms of probabilities, of the shape of `x`.
+        The cross-entropy of each list, `[...]`.
     """
+    targets = tf.where(mask, targets, 0.0)
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            log_p = log_softmax(x, mask)  # again, so that second derivatives see it
-            upstream = tf.where(mask, upstream, 0.0)
-            total = tf.reduce_sum(upstream, axis=-1, keepdims=True)
-            # u - p * total = (u - total) + (1 - p) * total, by whichever side does not cancel
-            near_one = (upstream - total) - tf.math.expm1(log_p) * total
-            near_zero = upstream - tf.exp(log_p) * total
-            return tf.where(mask, tf.where(log_p > -0.69, near_one, near_zero), 0.0)
+            return upstream[..., tf.newaxis] * _residual(targets, logits, mask)
 
-        return _log_softmax(x, mask), gradient
+        _, centred, rest, count = _exponentials(logits, mask)
+        log_sum = tf.math.log(count) + tf.math.log1p(rest / count)
+        total = tf.reduce_sum(targets, axis=-1, keepdims=True)
+        return (total * log_sum)[..., 0] - masked_sum(targets * centred, mask), gradient
 
-    return f(x)
+    return f(logits)
 
 
-def _log_softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    top = tf.reduce_max(tf.where(mask, x, x.dtype.min), axis=-1, keepdims=True)
-    centred = tf.where(mask, x - top, 0.0)
-    tops = mask & (centred >= 0.0)
-    # log sum exp = top + log(count) + log1p(rest / count), `count` items being tied at the top
-    rest = tf.reduce_sum(tf.where(mask & ~tops, tf.exp(centred), 0.0), axis=-1, keepdims=True)
-    count = tf.reduce_sum(tf.cast(tops, x.dtype), axis=-1, keepdims=True)
-    count = tf.maximum(count, 1.0)
-    log_sum = tf.math.log(count) + tf.math.log1p(rest / count)
-    return tf.where(mask, centred - log_sum, 0.0)
+def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `softmax(x)_i * sum_j t_j - t_i`, which has a gradient of its own."""
+
+    @tf.custom_gradient
+    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
+        total = tf.reduce_sum(targets, axis=-1, keepdims=True)
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            p = softmax(logits, mask)
+            return total * p * (upstream - tf.reduce_sum(p * upstream, axis=-1, keepdims=True))
+
+        exp, centred, rest, count = _exponentials(logits, mask)
+        share = total / (rest + count)
+        # at the top 1 - p = (rest + count - 1) / (rest + count), which does not cancel
+        at_top = (total - targets) - share * (rest + (count - 1.0))
+        return tf.where(centred < 0.0, share * exp - targets, at_top), gradient
+
+    return f(logits)
+
+
+def _exponentials(
+    x: tf.Tensor, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Computes `exp(x - max x)`, `x - max x`, the sum of the former below its top, and the ties.
+
+    The sum of all is the sum below the top and the number of items tied at the top (at least 1).
+    """
+    x = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
+    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)  # of no item: finite
+    centred = x - top
+    exp = tf.exp(centred)
+    below = centred < 0.0
+    rest = tf.reduce_sum(tf.where(below, exp, 0.0), axis=-1, keepdims=True)
+    ties = tf.reduce_sum(tf.where(below, tf.zeros_like(x), 1.0), axis=-1, keepdims=True)
+    return exp, centred, rest, tf.maximum(ties, 1.0)
