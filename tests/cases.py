@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.references import links as ref_links, losses as ref_losses, metrics as ref_metrics
+from tests.references import (
+    links as ref_links,
+    losses as ref_losses,
+    metrics as ref_metrics,
+    selective as ref_selective,
+)
 from tfrank_sel import links, losses, metrics
 
 Array = NDArray[np.float64]
@@ -50,7 +55,7 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
     return Case(functools.partial(make, k=k), functools.partial(reference, k=k), grades)
 
 
-R, RL, RM = ref_links, ref_losses, ref_metrics
+R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
 
 # fmt: off
 LINKS = [
@@ -92,15 +97,28 @@ LINKS = [
     LinkCase(links.Capped(links.Logit(), 0.125, 0.875), R.capped(R.LOGIT, 0.125, 0.875)),
     LinkCase(links.Inverse(links.Sigmoid(scale=2.0)), R.scaled(R.LOGIT, 1.0, 0.0, 0.5), POSITIVE),
     LinkCase(links.Sum([links.Sinh(), links.Tanh()]), R.added(R.SINH, R.TANH)),
+    LinkCase(links.CompositeSigmoid(links.Exp(scale=0.5), 0.5, -1.0),
+             R.composite_sigmoid(R.scaled(R.EXP, 0.5, 0.0), 0.5, -1.0)),
     LinkCase(links.Cosh(), R.COSH),
     LinkCase(links.AbsPower(exponent=2.0, constant=1.5), R.abs_power(2.0, 1.5)),
 ]
 
 LOSSES = [
-    loss(losses.MatchingLoss, RL.matching, real_scores, LINKS[1].link, link=LINKS[1].reference),
-    loss(losses.MatchingLoss, RL.matching, real_scores, LINKS[7].link, link=LINKS[7].reference),
-    *(loss(losses.SelectiveSoftmaxLoss, RL.selective_softmax, real_scores, link, 0.5,
+    loss(losses.MatchingLoss, RS.matching, real_scores, LINKS[1].link, link=LINKS[1].reference),
+    loss(losses.MatchingLoss, RS.matching, real_scores, LINKS[7].link, link=LINKS[7].reference),
+    loss(losses.DecomposedMatchingLoss, RS.decomposed, real_scores, links.Tanh(), link=R.TANH),
+    loss(losses.ContrastiveMatchingLoss, RS.contrastive, real_scores, LINKS[8].link,
+         link=LINKS[8].reference),
+    loss(losses.FenchelYoungLoss, RS.fenchel_young_of_sinh, real_scores, links.Sinh(scale=0.5),
+         scale=0.5),
+    loss(losses.SelectiveSigmoidLoss, RS.selective_sigmoid, real_scores, LINKS[5].link, 0.5, -1.0,
+         scaling=LINKS[5].reference, gamma=0.5, offset=-1.0),
+    *(loss(losses.SelectiveSoftmaxLoss, RS.selective_softmax, real_scores, link, 0.5,
            scaling=formula, gamma=0.5) for link, formula, _ in LINKS[:9:2]),
+    loss(losses.SelectiveSigmoidCrossEntropyLoss, RS.sigmoid_cross_entropy, real_scores,
+         links.Tanh(), 2.0, 0.5, scaling=R.TANH, gamma=2.0, offset=0.5),
+    loss(losses.SelectiveSoftmaxCrossEntropyLoss, RS.softmax_cross_entropy, real_scores,
+         links.Tanh(), 0.5, scaling=R.TANH, gamma=0.5),
     loss(losses.SoftmaxLoss, RL.softmax, grades, temperature=1.0),
     loss(losses.SoftmaxLoss, RL.softmax, grades, 0.5, temperature=0.5),
 ]

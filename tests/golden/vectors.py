@@ -34,8 +34,10 @@ def replay(case: Case, dtype: str, replays: dict[str, Replay]) -> None:
     replays[case["family"]](case, dtype)
 
 
-def assert_close(actual: ArrayLike, expected: ArrayLike, dtype: str) -> None:
+def assert_close(
+    actual: ArrayLike, expected: ArrayLike, dtype: str, tolerances: dict[str, float] = TOLERANCE
+) -> None:
     """Compares with the tolerance of the dtype, relative to the largest number expected."""
     scale = float(np.max(np.abs(expected), initial=0.0))
-    tolerance = TOLERANCE[dtype]
+    tolerance = tolerances[dtype]
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)

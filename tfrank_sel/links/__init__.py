@@ -1,5 +1,6 @@
 """Links: increasing functions that choose where a loss is sensitive."""
 
+from tfrank_sel.links import labels as labels
 from tfrank_sel.links.algebraic import (
     Arcsinh as Arcsinh,
     Arctan as Arctan,
@@ -24,6 +25,12 @@ from tfrank_sel.links.combinators import (
     Sum as Sum,
 )
 from tfrank_sel.links.composite import CompositeSoftmax as CompositeSoftmax
+from tfrank_sel.links.composite_sigmoid import CompositeSigmoid as CompositeSigmoid
+from tfrank_sel.links.convexity import (
+    critical_constant as critical_constant,
+    critical_gamma as critical_gamma,
+    sigmoid_margin as sigmoid_margin,
+)
 from tfrank_sel.links.elementary import (
     AntiExp as AntiExp,
     Constant as Constant,
@@ -41,4 +48,13 @@ from tfrank_sel.links.piecewise import (
     SmeLU as SmeLU,
 )
 from tfrank_sel.links.scaling import AbsPower as AbsPower, Cosh as Cosh
+from tfrank_sel.links.sensitivity import (
+    Sensitivity as Sensitivity,
+    blust as blust,
+    bust as bust,
+    class_sensitivity as class_sensitivity,
+    constant_predictor as constant_predictor,
+    llust as llust,
+    sensitivity_table as sensitivity_table,
+)
 from tfrank_sel.links.steps import Sign as Sign, Staircase as Staircase, Step as Step

@@ -301,13 +301,13 @@ def _range(x: tf.Tensor) -> Interval:
     return -limit, limit
 
 
-def freeze(link: Link, **fields: Sequence[float]) -> None:
-    """Keeps fields of numbers as tuples, so that the link can be hashed, also when it is loaded.
+def freeze(value: object, **fields: Sequence[float]) -> None:
+    """Keeps fields of numbers as tuples, so that a value can be hashed, also when it is loaded.
 
     Raises:
         ValueError: If a number is not finite.
     """
     for name, numbers in fields.items():
-        object.__setattr__(link, name, tuple(float(x) for x in numbers))
+        object.__setattr__(value, name, tuple(float(x) for x in numbers))
         if not all(map(math.isfinite, numbers)):
             raise ValueError(f"`{name}` must be finite. Received: {name}={tuple(numbers)}")

@@ -1,6 +1,18 @@
 """Ranking losses."""
 
 from tfrank_sel.losses.base import ListwiseLoss as ListwiseLoss
-from tfrank_sel.losses.composite import SelectiveSoftmaxLoss as SelectiveSoftmaxLoss
-from tfrank_sel.losses.matching import MatchingLoss as MatchingLoss
+from tfrank_sel.losses.composite import (
+    SelectiveSigmoidLoss as SelectiveSigmoidLoss,
+    SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
+)
+from tfrank_sel.losses.cross_entropy import (
+    SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
+    SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
+)
+from tfrank_sel.losses.matching import (
+    ContrastiveMatchingLoss as ContrastiveMatchingLoss,
+    DecomposedMatchingLoss as DecomposedMatchingLoss,
+    FenchelYoungLoss as FenchelYoungLoss,
+    MatchingLoss as MatchingLoss,
+)
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss

@@ -1,0 +1,133 @@
+"""The composite Sigmoid: a link whose sensitivity is that of a scaling times a probability."""
+
+import dataclasses
+import math
+
+import tensorflow as tf
+
+from tfrank_sel.links import convexity
+from tfrank_sel.links.base import Interval, Link
+from tfrank_sel.links.elementary import Sigmoid
+from tfrank_sel.ops import bregman
+from tfrank_sel.serialization import register
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CompositeSigmoid(Link):
+    """`h(s) = q(s) * p(s)`, `p = sigmoid(Q(s) / gamma)`: the composite Softmax of two, one fixed.
+
+    `q` is the scaling, and `Q` its potential plus `offset`; the potential of the link is
+    `gamma * softplus(Q / gamma)`. Where `q` is large, the link is sensitive to scores.
+
+    Args:
+        scaling: The function `q`; increasing, or such that `h` is.
+        gamma: Temperature of the sigmoid; positive.
+        offset: Constant of `Q`, which moves the scores at which `p` is 1/2.
+        allow_nonconvex: Whether to accept a `q` with which `h` is not increasing.
+
+    Raises:
+        ValueError: If `gamma` is not positive, or `h` not increasing and that not allowed.
+    """
+
+    scaling: Link
+    gamma: float = 1.0
+    offset: float = 0.0
+    allow_nonconvex: bool = False
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+        if not math.isfinite(self.offset):
+            raise ValueError(f"`offset` must be finite. Received: offset={self.offset}")
+        convexity.check_sigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
+
+    @property
+    def domain(self) -> Interval:
+        return self.scaling.domain
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        return self.scaling.kinks
+
+    @property
+    def is_invertible(self) -> bool:
+        return False
+
+    @property
+    def rises_from(self) -> float:
+        margin = convexity.sigmoid_margin(self.scaling, self.gamma, self.offset)
+        return -math.inf if margin >= -convexity.TOLERANCE else math.inf
+
+    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+        return bregman.with_derivative(
+            lambda s: self.scaling(s) * self.probability(s), self.slope, s
+        )
+
+    def potential(self, s: tf.Tensor) -> tf.Tensor:
+        return bregman.with_derivative(
+            lambda s: self.gamma * tf.math.softplus(self._log_odds(s)), self.__call__, s
+        )
+
+    def slope(self, s: tf.Tensor) -> tf.Tensor:
+        log_odds, q = self._log_odds(s), self.scaling(s)
+        # equation B.1; in this order a large q meets the small 1 - p before it is squared
+        spread = q * (tf.sigmoid(-log_odds) * q / self.gamma)
+        return tf.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
+
+    def probability(self, s: tf.Tensor) -> tf.Tensor:
+        """Computes `p(s) = sigmoid(Q(s) / gamma)`."""
+        return tf.sigmoid(self._log_odds(s))
+
+    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        # the divergence of softplus between the two Q, plus what Q itself leaves
+        area = self.scaling.stable_divergence(z, s, d)
+        at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
+        return self.gamma * bregman.sigmoid_divergence(at_z, at_s, rise) + tf.sigmoid(at_s) * area
+
+    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
+        in_q = self.scaling.stable_difference(z, s, d) * tf.sigmoid(at_z)
+        return in_q + self.scaling(s) * bregman.sigmoid_difference(at_z, at_s, rise)
+
+    def cross_entropy(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        """Computes `gamma * softplus(Q(z) / gamma) - p(s) * Q(z)`, at least 0.
+
+        Args:
+            z: Predicted scores.
+            s: Observed scores, of the shape of `z`.
+
+        Returns:
+            The cross-entropy, of the shape of `z`. Its gradient in `z` is
+            `q(z) * (p(z) - p(s))`, in closed form, to any order.
+        """
+
+        @tf.custom_gradient
+        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
+            at_z, at_s = self._log_odds(z), self._log_odds(s)
+
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                at_z, at_s = self._log_odds(z), self._log_odds(s)
+                change = Sigmoid().difference(at_z, at_s, self._rise(z, s, z - s))
+                spread = tf.sigmoid(at_s) * tf.sigmoid(-at_s) * self.scaling(s)
+                return upstream * self.scaling(z) * change, -upstream * at_z * spread
+
+            return self.gamma * (
+                tf.sigmoid(at_s) * tf.math.softplus(-at_z)
+                + tf.sigmoid(-at_s) * tf.math.softplus(at_z)
+            ), gradient
+
+        return f(z, s)
+
+    def _log_odds(self, s: tf.Tensor) -> tf.Tensor:
+        return (self.scaling.potential(s) + self.offset) / self.gamma
+
+    def _rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        """Computes `(Q(z) - Q(s)) / gamma`, keeping its digits where `z` is near `s`."""
+        area = self.scaling.stable_divergence(z, s, d)
+        return (self.scaling(s) * d + area) / self.gamma
+
+
+def check_gamma(gamma: float) -> None:
+    """Raises a ValueError unless `gamma` is positive and finite."""
+    if not 0.0 < gamma < math.inf:
+        raise ValueError(f"`gamma` must be positive and finite. Received: gamma={gamma}")

@@ -1,0 +1,297 @@
+"""How sensitive a link is, and where: in float64, as numbers to look at.
+
+The sensitivity of a link at a score is its slope. These functions relate it to a whole interval of
+scores, by the least updates that a gradient step notices there.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from tfrank_sel.links.base import Link
+from tfrank_sel.links.composite import CompositeSoftmax
+
+Array = NDArray[np.float64]
+
+
+class Sensitivity(NamedTuple):
+    """A row of `sensitivity_table`: how sensitive a link is at one score.
+
+    Attributes:
+        score: The score.
+        link: The value `h` of the link there.
+        slope: Its slope `h'`, the curvature of the loss.
+        bust: The share of the range of `h` that a step of size 1 from there takes.
+        blust: The same of an infinitely small step, divided by its size.
+        llust: The same for a linear model, whose step grows with the score.
+    """
+
+    score: float
+    link: float
+    slope: float
+    bust: float
+    blust: float
+    llust: float
+
+
+def bust(link: Link, score: float, step: float, interval: tuple[float, float]) -> float:
+    """Computes the share `(h(score + step) - h(score)) / (h(high) - h(low))` of a step.
+
+    The bias update sensitivity of the paper: how far a model that is only a bias moves for an error
+    of size `step` at `score`, of what it moves for the largest error.
+
+    Args:
+        link: The link `h`.
+        score: Where the step starts.
+        step: The size of the step, of either sign.
+        interval: The lowest and the highest score that occur.
+
+    Returns:
+        The share, of the sign of `step`.
+
+    Raises:
+        ValueError: If `interval` does not increase, or `h` is constant on it.
+
+    Example:
+        >>> round(links.bust(links.Sigmoid(shift=4.0), score=3.0, step=0.5, interval=(-5, 5)), 4)
+        0.1486
+    """
+    rise = _apply(link.difference, score + step, score)
+    return float(rise / _range(link, interval))
+
+
+def blust(link: Link, score: float, interval: tuple[float, float]) -> float:
+    """Computes `h'(score) / (h(high) - h(low))`, what `bust` is for small steps, by their size.
+
+    Args:
+        link: The link `h`.
+        score: Where to look.
+        interval: The lowest and the highest score that occur.
+
+    Returns:
+        The relative slope: its mean over the interval is 1 divided by its length.
+
+    Raises:
+        ValueError: If `interval` does not increase, or `h` is constant on it.
+
+    Example:
+        >>> links.blust(links.Identity(), score=2.0, interval=(-5, 5))
+        0.1
+    """
+    return float(_apply(link.slope, score) / _range(link, interval))
+
+
+def llust(link: Link, score: float, interval: tuple[float, float]) -> float:
+    """Computes `score**2 * h'(score)`, relative to its integral over the interval.
+
+    What `blust` is for a bias, this is for a linear model `z = u * score`: an error in `u` moves
+    large scores more.
+
+    Args:
+        link: The link `h`.
+        score: Where to look.
+        interval: The lowest and the highest score that occur.
+
+    Returns:
+        The relative sensitivity, whose integral over the interval is 1.
+
+    Raises:
+        ValueError: If `interval` does not increase, or `h` is constant on it.
+
+    Example:
+        >>> round(links.llust(links.Identity(), score=2.0, interval=(-5, 5)), 3)
+        0.048
+    """
+    _range(link, interval)
+    return float(score**2 * _apply(link.slope, score) / _second_moment(link, interval))
+
+
+def class_sensitivity(
+    link: CompositeSoftmax, scores: ArrayLike, weights: ArrayLike | None = None
+) -> Array:
+    """Computes how sensitive each item of a list is, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`.
+
+    Args:
+        link: The composite Softmax.
+        scores: The scores of a list.
+        weights: The weight of each item; 1 if `None`.
+
+    Returns:
+        The diagonal of the Hessian of the potential; `CompositeSoftmax.hessian` has the rest.
+
+    Example:
+        >>> high = links.CompositeSoftmax(links.Exp(scale=0.5))
+        >>> links.class_sensitivity(high, [-3.0, 0.0, 3.0]).round(3).tolist()
+        [0.0, 0.001, 2.261]
+    """
+    s = tf.constant([scores], tf.float64)
+    w = tf.ones_like(s) if weights is None else tf.constant([weights], tf.float64)
+    sensitivity: Array = link.sensitivity(s, tf.ones_like(s, tf.bool), w)[0].numpy()
+    return sensitivity
+
+
+def sensitivity_table(
+    link: Link, scores: Sequence[float], interval: tuple[float, float], step: float = 1.0
+) -> list[Sensitivity]:
+    """Computes all sensitivities of a link at some scores.
+
+    Args:
+        link: The link `h`.
+        scores: Where to look.
+        interval: The lowest and the highest score that occur.
+        step: The size of the step of `bust`.
+
+    Returns:
+        A row for each score.
+
+    Raises:
+        ValueError: If `interval` does not increase, or `h` is constant on it.
+
+    Example:
+        >>> for row in links.sensitivity_table(links.Sinh(), [0.0, 4.0], interval=(-5, 5)):
+        ...     print(f"{row.score:.0f} {row.slope:7.4f} {row.blust:.4f} {row.llust:.4f}")
+        0  1.0000 0.0067 0.0000
+        4 27.3082 0.1840 0.1732
+    """
+    return [
+        Sensitivity(
+            score=float(score),
+            link=float(_apply(link, score)),
+            slope=float(_apply(link.slope, score)),
+            bust=bust(link, score, step, interval),
+            blust=blust(link, score, interval),
+            llust=llust(link, score, interval),
+        )
+        for score in scores
+    ]
+
+
+def constant_predictor(
+    link: Link | CompositeSoftmax, scores: ArrayLike, weights: ArrayLike | None = None
+) -> Array:
+    """Computes the constant whose mean matching loss is least: the best bias to start from.
+
+    It is the score at which the link has its mean value, `h(c) = mean h(s)`. Where the link is flat
+    there, it is the one of those scores that is nearest to the mean of `s`.
+
+    Args:
+        link: The link of a scalar loss, or that of a list.
+        scores: Observed scores, `[size]`; of a composite Softmax lists of them, `[size, classes]`.
+        weights: The weight of each score or list, `[size]`; 1 if `None`.
+
+    Returns:
+        The constant: a number, or one for each class.
+
+    Raises:
+        ValueError: If the shapes do not fit, or there is no score of positive weight.
+
+    Example:
+        >>> import keras
+        >>> start = links.constant_predictor(links.Exp(), [0.0, 0.0, 3.0])
+        >>> round(float(start), 4)  # the logarithm of the mean of 1, 1 and exp(3)
+        1.9963
+        >>> bias = keras.initializers.Constant(float(start))
+        >>> layer = keras.layers.Dense(1, bias_initializer=bias)
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        proposition 1.
+    """
+    s = np.asarray(scores, np.float64)
+    w = np.ones(s.shape[:1]) if weights is None else np.asarray(weights, np.float64)
+    rank = 2 if isinstance(link, CompositeSoftmax) else 1
+    if s.ndim != rank or w.shape != s.shape[:1]:
+        raise ValueError(
+            f"`scores` must have {rank} axes, and `weights` be as long as the first. "
+            f"Received: scores.shape={s.shape}, weights.shape={w.shape}"
+        )
+    s, w = s[w > 0.0], w[w > 0.0]
+    if s.size == 0:
+        raise ValueError("`scores` must hold a score of positive weight. Received: none")
+    if isinstance(link, CompositeSoftmax):
+        return _best_list(link, s, w / w.sum())
+    return np.array(_best_score(link, s, w / w.sum()))
+
+
+def _best_score(link: Link, s: Array, w: Array) -> float:
+    target = np.sum(w * _apply(link, s))
+    mean, ends = np.sum(w * s), (s.min(), s.max())
+    slack = 4.0 * np.finfo(np.float64).eps * np.max(np.abs(_apply(link, s)))
+    first = _bisect(lambda c: bool(_apply(link, c) < target - slack), *ends)
+    last = _bisect(lambda c: bool(_apply(link, c) <= target + slack), *ends)
+    return float(np.clip(mean, min(first, last), last))
+
+
+def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Finds where `holds`, True below and False above, changes between `low` and `high`."""
+    if holds(high):
+        return high
+    if not holds(low):
+        return low
+    while low < (middle := 0.5 * (low + high)) < high:
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
+    """Minimises the mean divergence, which is convex, by Newton's steps, halved where needed."""
+
+    def evaluate(f: Callable[..., tf.Tensor], *lists: Array) -> Array:
+        ones = np.ones_like(lists[0])
+        value: Array = np.asarray(_apply(f, *lists, ones > 0.0, ones))
+        return value
+
+    def loss(c: Array) -> float:
+        return float(np.sum(w * evaluate(link.divergence, np.broadcast_to(c, s.shape), s)))
+
+    target = w @ evaluate(link, s)
+    c = w @ s
+    for _ in range(200):
+        gradient = evaluate(link, c[np.newaxis])[0] - target
+        hessian = evaluate(link.hessian, c[np.newaxis])[0]
+        ridge = 1e-12 * np.trace(hessian) + np.finfo(np.float64).tiny
+        move = np.linalg.lstsq(hessian + ridge * np.eye(len(c)), -gradient, rcond=None)[0]
+        size = 1.0
+        while size > 1e-12 and loss(c + size * move) > loss(c) + 1e-4 * size * (gradient @ move):
+            size *= 0.5
+        if size <= 1e-12 or np.max(np.abs(move)) <= 1e-15 * np.max(np.abs(c)):
+            break
+        c = c + size * move
+    return c
+
+
+def _second_moment(link: Link, interval: tuple[float, float]) -> float:
+    """Integrates `w**2 * h'(w)` by parts, so that steps of `h` count, too."""
+    low, high = interval
+    ends = [low, *(k for k in sorted(link.kinks) if low < k < high), high]
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    edges = np.concatenate([np.linspace(a, b, 65) for a, b in itertools.pairwise(ends)])
+    width = np.diff(edges)[:, np.newaxis] / 2.0
+    w = (edges[:-1] + edges[1:])[:, np.newaxis] / 2.0 + width * nodes
+    integral = float(np.sum(width * weights * w * _apply(link, w)))
+    at_ends = np.array([low, high])
+    edge = at_ends**2 * _apply(link, at_ends)
+    return float(edge[1] - edge[0] - 2.0 * integral)
+
+
+def _range(link: Link, interval: tuple[float, float]) -> float:
+    low, high = interval
+    if not low < high:
+        raise ValueError(f"`interval` must increase. Received: interval={interval}")
+    rise = float(_apply(link.difference, high, low))
+    if not rise > 0.0:
+        raise ValueError(f"`link` must rise on the interval {interval}. Received: link={link}")
+    return rise
+
+
+def _apply(f: Callable[..., tf.Tensor], *args: ArrayLike) -> Array:
+    """Computes `f` in float64; booleans stay."""
+    arrays = (np.asarray(x) for x in args)
+    tensors = (tf.constant(x, tf.bool if x.dtype == bool else tf.float64) for x in arrays)
+    with tf.init_scope():
+        value: Array = f(*tensors).numpy()
+    return value
