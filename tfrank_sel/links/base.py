@@ -51,9 +51,14 @@ class Link(Configurable, abc.ABC):
         return ()
 
     @property
+    def mirror(self) -> float | None:
+        """The score about which `h` is odd, `h(mirror - t) = -h(mirror + t)`, if there is one."""
+        return None
+
+    @property
     def is_odd(self) -> bool:
         """Whether `h(-s) = -h(s)`."""
-        return False
+        return self.mirror == 0.0
 
     @property
     def is_invertible(self) -> bool:
@@ -145,6 +150,18 @@ class Link(Configurable, abc.ABC):
 
         return f(z, s, z - s if d is None else d)
 
+    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, however large the two are.
+
+        About a mirror the potential is even: there, scores to both sides of it are compared as if
+        they were to one.
+        """
+        if self.mirror is not None:
+            across = tf.sign(z - self.mirror) * tf.sign(s - self.mirror) < 0.0
+            d = tf.where(across, (z + s) - 2.0 * self.mirror, d)
+            s = tf.where(across, 2.0 * self.mirror - s, s)
+        return self(s) * d + self.stable_divergence(z, s, d)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElementaryLink(Link):
@@ -189,8 +206,8 @@ class ElementaryLink(Link):
         return tuple(self.shift + x / self.scale for x in self.phi_kinks)
 
     @property
-    def is_odd(self) -> bool:
-        return self.phi_is_odd and self.shift == 0.0
+    def mirror(self) -> float | None:
+        return self.shift if self.phi_is_odd else None
 
     @property
     def is_invertible(self) -> bool:

@@ -62,10 +62,10 @@ class Sin(_BoundedLink):
         return tf.asin(y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.taylor_remainder(tf.cos, x, d)
+        return bregman.taylor_remainder(_cos_from(x), tf.zeros_like(d), d)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 2.0 * tf.cos(x + 0.5 * d) * tf.sin(0.5 * d)
+        return 2.0 * _cos_from(x)(0.5 * d) * tf.sin(0.5 * d)
 
 
 @register
@@ -94,8 +94,7 @@ class Arcsin(_BoundedLink):
         return tf.sin(y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # that of the dual link, the sine, from the angle of z to that of x; its slope on the way
-        # is cos(angle of z + t), which is exact also where the angle of z is nearly pi/2
+        # that of the dual link, the sine, from the angle of z to that of x, by its slope on the way
         angle, leg = self.phi_difference(x, z, -d), _leg(z)
         return bregman.taylor_remainder(
             lambda t: leg * tf.cos(t) - z * tf.sin(t), tf.zeros_like(angle), angle
@@ -162,7 +161,10 @@ class Tan(_BoundedLink):
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         near = tf.abs(d) < 0.5 * (0.5 * math.pi - tf.maximum(tf.abs(x), tf.abs(z)))
-        remainder = bregman.taylor_remainder(self.phi_slope, x, tf.where(near, d, 0.0))
+        cos = _cos_from(x)
+        remainder = bregman.taylor_remainder(
+            lambda t: 1.0 / tf.square(cos(t)), tf.zeros_like(d), tf.where(near, d, 0.0)
+        )
         far = tf.math.log(tf.cos(x) / tf.cos(z)) - d * tf.tan(x)
         return tf.where(near, remainder, far)
 
@@ -299,3 +301,9 @@ class Monomial(_BoundedLink):
 def _leg(x: tf.Tensor) -> tf.Tensor:
     """Computes `sqrt(1 - x**2)`, the cosine of `arcsin(x)`, without cancellation near 1."""
     return tf.sqrt((1.0 - x) * (1.0 + x))
+
+
+def _cos_from(x: tf.Tensor) -> bregman.Function:
+    """Returns `cos(x + t)` of `t`, exact also where `x + t` is nearly `pi/2`."""
+    cos, sin = tf.cos(x), tf.sin(x)
+    return lambda t: cos * tf.cos(t) - sin * tf.sin(t)

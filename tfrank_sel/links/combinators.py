@@ -50,8 +50,8 @@ class Scaled(Link):
         return self.link.kinks
 
     @property
-    def is_odd(self) -> bool:
-        return self.link.is_odd
+    def mirror(self) -> float | None:
+        return self.link.mirror
 
     @property
     def is_invertible(self) -> bool:
@@ -134,8 +134,9 @@ class Capped(Link):
         return tuple(s for s in (self.lower, *inside, self.upper) if math.isfinite(s))
 
     @property
-    def is_odd(self) -> bool:
-        return self.link.is_odd and self.lower == -self.upper
+    def mirror(self) -> float | None:
+        middle = self.link.mirror
+        return None if middle is None or middle - self.lower != self.upper - middle else middle
 
     @property
     def is_invertible(self) -> bool:
@@ -207,8 +208,8 @@ class Inverse(Link):
         return self.link.domain
 
     @property
-    def is_odd(self) -> bool:
-        return self.link.is_odd
+    def mirror(self) -> float | None:
+        return 0.0 if self.link.is_odd else None
 
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
         return bregman.with_derivative(self.link.inverse, self.slope, s)
@@ -276,8 +277,9 @@ class Sum(Link):
         return tuple(sorted({s for x in self.links for s in x.kinks if low < s < high}))
 
     @property
-    def is_odd(self) -> bool:
-        return all(x.is_odd for x in self.links)
+    def mirror(self) -> float | None:
+        first = self.links[0].mirror
+        return first if all(x.mirror == first for x in self.links) else None
 
     @property
     def is_invertible(self) -> bool:

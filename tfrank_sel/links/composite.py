@@ -140,7 +140,7 @@ class CompositeSoftmax(Configurable):
                 return in_z, -self._slope_times(s, upstream, mask, weights)
 
             pair = self._compare(z, s, mask, weights)
-            in_q = self.scaling.difference(z, s) * pair.at_z.p
+            in_q = self.scaling.stable_difference(z, s, z - s) * pair.at_z.p
             return tf.where(mask, in_q + self.scaling(s) * pair.change, 0.0), gradient
 
         return f(z, s)
@@ -166,9 +166,9 @@ class CompositeSoftmax(Configurable):
         Every term is at least 0. The logarithm `w` of `p(z) / p(s)` comes from the changes of `Q`
         where they are small, else from the two softmaxes: whichever subtracts smaller numbers.
         """
-        area = self.scaling.divergence(z, s)
+        area = self.scaling.stable_divergence(z, s, z - s)
         at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
-        w = self._log_ratio(self.scaling(s) * (z - s) + area, at_s, at_z, mask)
+        w = self._log_ratio(self.scaling.rise(z, s, z - s), at_s, at_z, mask)
         # sum p * (exp(w) - 1 - w) = KL, since both p sum to 1
         near = at_s.p * bregman.expm1_remainder(tf.minimum(w, 1.0))
         kl = masked_sum(tf.where(w > 1.0, at_z.p - at_s.p * (1.0 + w), near), mask)
@@ -205,7 +205,7 @@ class CompositeSoftmax(Configurable):
         s_top = masked_sum(s, top)[:, tf.newaxis]
         s_top = tf.where(mask, s_top + tf.zeros_like(s), s)
         # Q(s) - Q(s_top) without subtracting two huge numbers
-        rise = self.scaling(s_top) * (s - s_top) + self.scaling.divergence(s, s_top)
+        rise = self.scaling.rise(s, s_top, s - s_top)
         # a rises above 0 by the rounding of Q alone; clipped, it cannot overflow either way
         a = tf.where(mask, tf.clip_by_value(rise / self.gamma, 0.1 * s.dtype.min, 60.0), 0.0)
         mass = tf.where(mask, weights * tf.exp(a), 0.0)

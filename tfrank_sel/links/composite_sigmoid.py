@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -82,12 +83,19 @@ class CompositeSigmoid(Link):
         # the divergence of softplus between the two Q, plus what Q itself leaves
         area = self.scaling.stable_divergence(z, s, d)
         at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
-        return self.gamma * bregman.sigmoid_divergence(at_z, at_s, rise) + tf.sigmoid(at_s) * area
+        near = (
+            self.gamma * bregman.sigmoid_divergence(at_z, at_s, rise),
+            tf.sigmoid(at_s) * area,
+        )
+        return _by_smaller(near, (self.potential(z), -self.potential(s), -d * self(s)))
 
     def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
-        in_q = self.scaling.stable_difference(z, s, d) * tf.sigmoid(at_z)
-        return in_q + self.scaling(s) * bregman.sigmoid_difference(at_z, at_s, rise)
+        near = (
+            self.scaling.stable_difference(z, s, d) * tf.sigmoid(at_z),
+            self.scaling(s) * bregman.sigmoid_difference(at_z, at_s, rise),
+        )
+        return _by_smaller(near, (self(z), -self(s)))
 
     def cross_entropy(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         """Computes `gamma * softplus(Q(z) / gamma) - p(s) * Q(z)`, at least 0.
@@ -122,12 +130,16 @@ class CompositeSigmoid(Link):
         return (self.scaling.potential(s) + self.offset) / self.gamma
 
     def _rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `(Q(z) - Q(s)) / gamma`, keeping its digits where `z` is near `s`."""
-        area = self.scaling.stable_divergence(z, s, d)
-        return (self.scaling(s) * d + area) / self.gamma
+        return self.scaling.rise(z, s, d) / self.gamma
 
 
 def check_gamma(gamma: float) -> None:
     """Raises a ValueError unless `gamma` is positive and finite."""
     if not 0.0 < gamma < math.inf:
         raise ValueError(f"`gamma` must be positive and finite. Received: gamma={gamma}")
+
+
+def _by_smaller(near: Sequence[tf.Tensor], direct: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Adds up whichever terms are smaller: of equal sums, that of the smaller rounding."""
+    smaller = sum(map(tf.abs, near)) <= sum(map(tf.abs, direct))
+    return tf.where(smaller, sum(near), sum(direct))
