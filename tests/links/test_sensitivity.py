@@ -1,0 +1,119 @@
+"""How sensitive links are, and the constants that fit best."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import links
+
+
+def test_relative_sensitivities_integrate_to_1() -> None:
+    at = np.linspace(-4.0, 6.0, 20001)
+    for link in (links.Sigmoid(shift=1.0), links.SmeLU(half_width=1.5), links.Sinh(scale=0.5)):
+        for relative in (links.blust, links.llust):
+            rows = [relative(link, float(w), (-4.0, 6.0)) for w in at[:: len(at) // 400]]
+            assert np.mean(rows) * 10.0 == pytest.approx(1.0, rel=1e-2)
+
+
+def test_steps_count_in_the_linear_sensitivity() -> None:
+    both = links.Sum([links.Sign(shift=1.0), links.Identity()])
+    # the integral of w**2 dh over [-2, 2] is 16/3 of the slope and 2 of the step at 1
+    assert links.llust(both, 2.0, (-2.0, 2.0)) == pytest.approx(4.0 / (16.0 / 3.0 + 2.0), rel=1e-12)
+
+
+def test_the_table_holds_what_the_functions_return() -> None:
+    link, interval = links.Exp(scale=0.5), (0.0, 8.0)
+    [row] = links.sensitivity_table(link, [7.0], interval, step=1.0)
+    assert row == (
+        7.0,
+        pytest.approx(math.exp(3.5)),
+        pytest.approx(0.5 * math.exp(3.5)),
+        links.bust(link, 7.0, 1.0, interval),
+        links.blust(link, 7.0, interval),
+        links.llust(link, 7.0, interval),
+    )
+
+
+def test_an_interval_on_which_nothing_happens_is_refused() -> None:
+    with pytest.raises(ValueError, match="`interval` must increase"):
+        links.bust(links.Exp(), 0.0, 1.0, (1.0, 1.0))
+    with pytest.raises(ValueError, match="`link` must rise on the interval"):
+        links.blust(links.Huber(half_width=1.0), 0.0, (2.0, 3.0))
+
+
+@pytest.mark.parametrize("gamma", [0.5, 2.0])
+def test_the_hessian_is_the_derivative_of_the_link(gamma: float) -> None:
+    link = links.CompositeSoftmax(links.Sinh(scale=0.5), gamma)
+    rest = (
+        tf.constant([[True, True, False, True]]),
+        tf.constant([[1.0, 2.0, 1.0, 0.5]], "float64"),
+    )
+    s, step = np.array([[1.0, -2.0, 9.0, 0.5]]), 1e-6
+    for k in range(4):
+        up, down = (link(s + d * np.eye(4)[k], *rest) for d in (step, -step))
+        slopes = (up - down)[0] / (2.0 * step)
+        np.testing.assert_allclose(link.hessian(s, *rest)[0, :, k], slopes, atol=1e-8)
+    np.testing.assert_allclose(
+        link.sensitivity(s, *rest), tf.linalg.diag_part(link.hessian(s, *rest)), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        links.Exp(),
+        links.Logit(),
+        links.Power(exponent=3.0, shift=0.25),
+        links.Sum([links.Tanh(), links.Sigmoid(scale=3.0)]),
+        links.CompositeSigmoid(links.Exp()),
+    ],
+    ids=repr,
+)
+def test_no_constant_has_a_lower_loss_than_the_best(link: links.Link) -> None:
+    s, w = np.array([0.1, 0.2, 0.9]), np.array([1.0, 2.0, 0.5])
+    best = float(links.constant_predictor(link, s, w))
+    at = best + np.array([-1e-3, 0.0, 1e-3])
+    loss = [np.sum(w * link.divergence(np.full(3, c), s)) for c in at]
+    assert loss[1] < min(loss[0], loss[2])
+    np.testing.assert_allclose(link(np.array([best])), np.average(link(s), weights=w), rtol=1e-12)
+
+
+def test_where_a_link_is_flat_the_best_constant_is_the_nearest_to_the_mean() -> None:
+    flat = links.SmeLU(half_width=1.0)
+    assert links.constant_predictor(flat, [-5.0, -3.0, -1.0]) == -3.0  # all are best
+    assert links.constant_predictor(flat, [-9.0, -2.0]) == -5.5
+    step = links.Step()
+    assert links.constant_predictor(step, [-2.0, -1.0, 4.0]) == pytest.approx(0.0, abs=1e-12)
+    assert links.constant_predictor(links.Constant(), [1.0, 2.0]) == 1.5
+
+
+def test_the_best_list_has_the_mean_link() -> None:
+    link = links.CompositeSoftmax(links.Sinh(scale=0.5), 0.5)
+    s = np.random.default_rng(0).normal(size=[20, 4]) * 2.0
+    weights = np.linspace(0.0, 2.0, 20)
+    best = links.constant_predictor(link, s, weights)
+    ones = np.ones_like(s)
+    mean = np.average(link(s, ones > 0.0, ones), axis=0, weights=weights)
+    np.testing.assert_allclose(
+        link(best[np.newaxis], ones[:1] > 0.0, ones[:1])[0], mean, rtol=1e-10
+    )
+
+
+def test_observations_of_a_wrong_shape_are_named() -> None:
+    with pytest.raises(ValueError, match=r"must have 1 axes.*scores.shape=\(1, 2\)"):
+        links.constant_predictor(links.Exp(), [[1.0, 2.0]])
+    with pytest.raises(ValueError, match=r"weights.shape=\(1,\)"):
+        links.constant_predictor(links.Exp(), [1.0, 2.0], [1.0])
+    with pytest.raises(ValueError, match="a score of positive weight"):
+        links.constant_predictor(links.Exp(), [1.0], [0.0])
+
+
+def test_class_sensitivity_of_a_list_needs_no_mask() -> None:
+    link = links.CompositeSoftmax(links.Exp())
+    s = [1.0, -1.0, 0.0]
+    ones = np.ones([1, 3])
+    expected = link.sensitivity(np.array([s]), ones > 0.0, 2.0 * ones)[0]
+    np.testing.assert_allclose(links.class_sensitivity(link, s, [2.0, 2.0, 2.0]), expected)
+    np.testing.assert_allclose(links.class_sensitivity(link, s), expected, rtol=1e-12)
