@@ -32,14 +32,16 @@ from tfrank_sel.links.convexity import (
     sigmoid_margin as sigmoid_margin,
 )
 from tfrank_sel.links.elementary import (
-    AntiExp as AntiExp,
     Constant as Constant,
-    Exp as Exp,
     Identity as Identity,
     Sigmoid as Sigmoid,
+    Tanh as Tanh,
+)
+from tfrank_sel.links.exponential import (
+    AntiExp as AntiExp,
+    Exp as Exp,
     SignedExpm1 as SignedExpm1,
     Sinh as Sinh,
-    Tanh as Tanh,
 )
 from tfrank_sel.links.piecewise import (
     Huber as Huber,

@@ -275,49 +275,6 @@ class ElementaryLink(Link):
         return self.scale * (s - self.shift)
 
 
-class ExponentialLink(ElementaryLink):
-    """A link that grows like `exp`, and is constant beyond the largest `x` of its dtype.
-
-    That is `abs(x) = 70`, or 640 in float64. There its potential continues linearly, as that of a
-    capped link: losses and gradients stay finite, and the gradient still points home.
-    """
-
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
-        return bregman.with_derivative(lambda s: self._capped_phi(self._x(s)), self.slope, s)
-
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
-        def capped(s: tf.Tensor) -> tf.Tensor:
-            x = self._x(s)
-            area = bregman.capped_potential(self.phi_potential, self.phi, x, *_range(x))
-            return area / self.scale
-
-        return bregman.with_derivative(capped, self.__call__, s)
-
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
-        x = self._x(s)
-        c = tf.clip_by_value(x, *_range(x))
-        return tf.where(x == c, self.scale * self.phi_slope(c), 0.0)
-
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        area = bregman.capped_divergence(
-            self.phi_divergence, self.phi_difference, z, x, d, *_range(x)
-        )
-        return area / self.scale
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        return bregman.capped_difference(self.phi_difference, z, x, d, *_range(x))
-
-    def _capped_phi(self, x: tf.Tensor) -> tf.Tensor:
-        return self.phi(tf.clip_by_value(x, *_range(x)))
-
-
-def _range(x: tf.Tensor) -> Interval:
-    limit = 640.0 if x.dtype == tf.float64 else 70.0
-    return -limit, limit
-
-
 def freeze(value: object, **fields: Sequence[float]) -> None:
     """Keeps fields of numbers as tuples, so that a value can be hashed, also when it is loaded.
 

@@ -108,9 +108,7 @@ class Capped(Link):
                 f"`lower` must be below `upper`. Received: lower={self.lower}, upper={self.upper}"
             )
         low, high = self.link.domain
-        if not (low <= self.lower or math.isinf(self.lower)) or not (
-            self.upper <= high or math.isinf(self.upper)
-        ):
+        if not all(math.isinf(end) or low <= end <= high for end in (self.lower, self.upper)):
             raise ValueError(
                 f"`lower` and `upper` must lie in the domain ({low}, {high}) of the link. "
                 f"Received: lower={self.lower}, upper={self.upper}"

@@ -11,7 +11,8 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfrank_sel.links.algebraic import check_exponent
-from tfrank_sel.links.base import ElementaryLink, ExponentialLink, Interval
+from tfrank_sel.links.base import ElementaryLink, Interval
+from tfrank_sel.links.exponential import ExponentialLink
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
