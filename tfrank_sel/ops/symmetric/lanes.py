@@ -1,0 +1,229 @@
+"""Products of linear factors: the polynomials whose coefficients are the symmetric ones.
+
+The coefficients of `prod_j (1 + w_j z)` are the elementary symmetric polynomials of the odds `w`.
+The factors are dealt to lanes, which grow side by side in linear space; the lanes are multiplied in
+float64. Every term is positive, so that every coefficient keeps its digits, whatever the odds.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfrank_sel.ops.symmetric.blocks import UNKNOWN_SIZE
+
+FACTORS = 5  # of a lane that one step multiplies: the lane is read and written once for all
+UNROLLED = 16  # terms of a sum that are compiled into one expression
+LANES = (8, 16, 32, 64, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How the factors of a list become coefficients.
+
+    Attributes:
+        lanes: Number of lanes.
+        degree: The degree at which the lanes are cut off.
+        full_degree: A degree at which nothing that matters can be cut off.
+        below: Number of coefficients below `k` that matter.
+        above: Number of coefficients above `k` that matter.
+        lost: The share of a coefficient that may be cut off.
+    """
+
+    lanes: int
+    degree: int
+    full_degree: int
+    below: int
+    above: int
+    lost: float
+
+
+@functools.cache
+def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
+    """Chooses the lanes that take the least work for lists of a size, or of any if `None`."""
+    # The number of sampled items has a variance below k: coefficients farther from k than this
+    # have a share of 1e-9 (1e-17) in the series of the gradient.
+    double = dtype == tf.float64
+    reach = int((9.0 if double else 6.5) * math.sqrt(k)) + (10 if double else 6)
+    size = list_size or UNKNOWN_SIZE
+    above = min(reach, max(size - k, 0) + 1) if list_size else reach
+    costs = {}
+    for lanes in LANES:
+        items = -(-size // (lanes * FACTORS)) * FACTORS  # of a lane
+        most = min(items, k + above) if list_size else k + above
+        degree = min(most, _degree_for(k / lanes, 1e-19 if double else 1e-10))
+        # Measured: a step and an item cost 7 coefficients, narrow lanes more out of the cache
+        narrow = 1.15 if lanes < 64 and size > 4096 else 1.0
+        cost = narrow * items * lanes * (degree + 7) + 3.0 * lanes * (degree + 1) * (k + above + 1)
+        if lanes == LANES[0] or lanes * FACTORS <= size:
+            costs[Plan(lanes, degree, most, min(k, reach), above, 1e-16 if double else 2e-8)] = cost
+    return min(costs, key=costs.__getitem__)
+
+
+def lanes_of(u: tf.Tensor, peaked: tf.Tensor, k: int, plan: Plan) -> tf.Tensor:
+    """Multiplies the factors `1 + exp(u) z` of each lane, cut off at `plan.degree`.
+
+    Args:
+        u: Logarithms of the odds, `[batch_size, list_size]`; -inf for an absent item. The sum of
+            `min(1, exp(u))` must be about `k`.
+        peaked: Whether any of the odds is above 1.
+        k: The degree that matters most.
+        plan: What `plan_of` says of the list size.
+
+    Returns:
+        The coefficients, `[batch_size, plan.degree + 1, plan.lanes]`, those of a list up to a
+        factor of its own.
+    """
+    if k <= 6:  # at most five odds are above 1: clipped, their product cannot overflow
+        return _grow(u, plan.degree, plan, signed=False)
+    return tf.cond(
+        peaked,
+        lambda: _grow(u, plan.degree, plan, signed=True),
+        lambda: _grow(u, plan.degree, plan, signed=False),
+    )
+
+
+def full_lanes_of(u: tf.Tensor, plan: Plan) -> tf.Tensor:
+    """Computes what `lanes_of` does, up to `plan.full_degree`: slower, and for any odds."""
+    return _grow(u, plan.full_degree, plan, signed=True)
+
+
+def coefficients(
+    lanes: tf.Tensor, full_lanes: Callable[[], tf.Tensor], k: int, plan: Plan
+) -> tf.Tensor:
+    """Multiplies the lanes of each list.
+
+    Args:
+        lanes: What `lanes_of` computed.
+        full_lanes: Computes them by `full_lanes_of`, if too much of them was cut off.
+        k: The degree that matters most.
+        plan: Their plan.
+
+    Returns:
+        The coefficients of degrees 0 to `k + plan.above` of each list up to a factor of its own,
+        in float64.
+    """
+    degree = k + plan.above
+    if plan.degree == plan.full_degree:
+        return _multiply(lanes, degree)
+    return tf.cond(
+        _cut_too_much(lanes, plan),
+        lambda: _multiply(full_lanes(), degree),
+        lambda: _multiply(lanes, degree),
+    )
+
+
+def _grow(u: tf.Tensor, degree: int, plan: Plan, signed: bool) -> tf.Tensor:
+    """Computes the polynomial of each lane up to a degree, `[batch_size, degree + 1, lanes]`.
+
+    Where `signed`, an item of odds above 1 has the factor `exp(-u) + z`, so that nothing overflows.
+    """
+    rows, step_size = tf.shape(u)[0], FACTORS * plan.lanes
+    odds = _signed_odds(u) if signed else tf.exp(tf.minimum(u, _largest_log(u.dtype)))
+    if u.shape[1] is None or u.shape[1] < step_size:
+        missing = tf.maximum(step_size - tf.shape(u)[1], 0)
+        odds = tf.pad(odds, [[0, 0], [0, missing]])
+    list_size = odds.shape[1] or tf.shape(odds)[1]
+    head = tf.zeros([rows, FACTORS, plan.lanes], u.dtype)
+    one = tf.ones([rows, 1, plan.lanes], u.dtype)
+    tail = tf.zeros([rows, degree, plan.lanes], u.dtype)
+
+    def step(start: tf.Tensor, lanes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # The last step takes some items a second time, which it leaves out. Padding would cost
+        # more, and so would a slice of a tensor of rank 4: neither lets XLA use vectors for odds.
+        first = tf.minimum(start, list_size - step_size)
+        factors = tf.slice(odds, [0, first], [rows, step_size])
+        if odds.shape[1] is None or odds.shape[1] % step_size:
+            factors = tf.where(tf.range(step_size) >= start - first, factors, 0.0)
+        factors = tf.reshape(factors, [rows, FACTORS, plan.lanes])
+        product = _expand([factors[:, j : j + 1] for j in range(FACTORS)], signed)
+        grown = sum(  # the zeros at the head stand for the coefficients of negative degrees
+            coefficient * lanes[:, FACTORS - m : FACTORS - m + degree + 1]
+            for m, coefficient in enumerate(product)
+        )
+        return start + step_size, tf.concat([head, grown], axis=1)
+
+    begin = (tf.constant(0), tf.concat([head, one, tail], axis=1))
+    _, lanes = tf.while_loop(lambda start, _: start < list_size, step, begin)
+    return lanes[:, FACTORS:]
+
+
+def _signed_odds(u: tf.Tensor) -> tf.Tensor:
+    """Computes `exp(u)`, or `-exp(-u)` where that is above 1; never quite 0 there."""
+    light = u <= 0.0
+    odds = tf.exp(tf.where(light, u, tf.maximum(-u, -80.0)))
+    return tf.where(light, odds, -odds)
+
+
+def _expand(odds: list[tf.Tensor], signed: bool) -> list[tf.Tensor | float]:
+    """Multiplies the factors `a_j + b_j z` of a few items out."""
+    product: list[tf.Tensor | float] = [1.0]
+    for w in odds:
+        if signed:
+            a, b = tf.where(w < 0.0, -w, 1.0), tf.where(w >= 0.0, w, 1.0)
+            inner = [x * a + y * b for x, y in zip(product[1:], product, strict=False)]
+            product = [product[0] * a, *inner, product[-1] * b]
+        else:
+            inner = [x + y * w for x, y in zip(product[1:], product, strict=False)]
+            product = [product[0], *inner, product[-1] * w]
+    return product
+
+
+def _cut_too_much(lanes: tf.Tensor, plan: Plan) -> tf.Tensor:
+    """Bounds what the lanes lost: their coefficients fall ever faster, being log-concave."""
+    tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
+    largest = tf.reduce_max(lanes, axis=1)
+    last, before = lanes[:, plan.degree], lanes[:, plan.degree - 1]
+    lost = tf.reduce_sum(last * last / (tf.maximum(before, tiny) * largest), axis=1)
+    overflown = ~tf.math.is_finite(tf.reduce_max(largest))
+    return ~(tf.reduce_max(lost) < plan.lost) | overflown
+
+
+def _multiply(lanes: tf.Tensor, degree: int) -> tf.Tensor:
+    """Multiplies the lanes of each list up to a degree, `[batch_size, degree + 1]`, in float64."""
+    cut = lanes.shape[1] - 1
+    lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])  # lists innermost, to go abreast
+    lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
+    rows = tf.shape(lanes)[2]
+    head = tf.zeros([cut, rows], tf.float64)
+    one = tf.ones([1, rows], tf.float64)
+
+    def by_lane(i: tf.Tensor, product: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        lane = tf.gather(lanes, i)
+
+        def term(m: int | tf.Tensor) -> tf.Tensor:
+            shifted = tf.slice(product, [cut - m, 0], [degree + 1, rows])
+            return tf.gather(lane, m)[tf.newaxis] * shifted
+
+        return i + 1, tf.concat([head, _sum(term, cut + 1)], axis=0)
+
+    tail = tf.zeros([degree, rows], tf.float64)
+    start = (tf.constant(0), tf.concat([head, one, tail], axis=0))
+    _, product = tf.while_loop(lambda i, _: i < lanes.shape[0], by_lane, start)
+    product = tf.transpose(product[cut:])
+    return product / tf.reduce_max(product, axis=1, keepdims=True)
+
+
+def _sum(term: Callable[[int | tf.Tensor], tf.Tensor], count: int) -> tf.Tensor:
+    """Sums `term(0), ..., term(count - 1)`: in one expression if they are few, else in a loop."""
+    if count <= UNROLLED:
+        return sum(term(m) for m in range(count))
+    start = (tf.constant(1), term(0))
+    _, total = tf.while_loop(lambda m, _: m < count, lambda m, t: (m + 1, t + term(m)), start)
+    return total
+
+
+def _largest_log(dtype: tf.DType) -> float:
+    """The logarithm of odds beyond which more makes no difference, and five do not overflow."""
+    return 100.0 if dtype == tf.float64 else 17.0
+
+
+def _degree_for(mean: float, lost: float) -> int:
+    """The degree at which a lane of Poisson many sampled items loses no more than a share."""
+    degree, term = 0, 1.0
+    while term >= lost or degree <= mean:
+        degree += 1
+        term *= mean / degree
+    return max(degree - 1, 4)
