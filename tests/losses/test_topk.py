@@ -1,0 +1,173 @@
+"""Top-k losses: classes, limits, and the points where other implementations fail."""
+
+import math
+import warnings
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import losses
+from tfrank_sel.callbacks import AnnealTau
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs losses without compiling them, unless a test is about that."""
+    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def loss_and_gradient(loss, labels, scores, dtype: str = "float32") -> tuple:
+    scores = tf.constant(scores, dtype)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        value = loss(labels, scores)
+    return float(value), tape.gradient(value, scores).numpy()
+
+
+@pytest.mark.parametrize("make", [losses.SmoothTopKLoss, losses.TopKHingeLoss])
+@pytest.mark.parametrize(
+    "form", [losses.mean_over_relevant, losses.hit_at_k, losses.recall_structured]
+)
+def test_classes_equal_their_one_hot_rows(make, form) -> None:
+    scores, label = RNG.normal(size=[6, 9]), RNG.integers(0, 9, 6)
+    expected = make(3, form=form)(tf.one_hot(label, 9), scores)
+    for labels in (label, label[:, None], label.astype(np.int64), label.astype(np.float32)):
+        np.testing.assert_allclose(make(3, form=form)(labels, scores), expected, rtol=1e-5)
+
+
+def test_one_best_item_is_softmax_cross_entropy() -> None:
+    scores, label = RNG.normal(size=[4, 50]) * 3.0, RNG.integers(0, 50, 4)
+    loss = losses.SmoothTopKLoss(1, tau=1.0, margin=0.0)
+    value, grad = loss_and_gradient(loss, label, scores)
+    entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    expected, expected_grad = loss_and_gradient(entropy, label, scores)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    np.testing.assert_allclose(grad, expected_grad, rtol=1e-5, atol=1e-8)
+    one_hot = loss(tf.one_hot(label, 50), scores)
+    np.testing.assert_allclose(one_hot, losses.SoftmaxLoss()(tf.one_hot(label, 50), scores), 1e-6)
+
+
+def test_a_small_tau_comes_close_to_the_hinge() -> None:
+    labels, scores = RNG.integers(0, 2, [20, 8]), RNG.normal(size=[20, 8])
+    for form in (losses.mean_over_relevant, losses.hit_at_k, losses.recall_structured):
+        smooth = losses.SmoothTopKLoss(2, 1e-4, form=form, reduction="none")(labels, scores)
+        hard = losses.TopKHingeLoss(2, form=form, reduction="none")(labels, scores)
+        np.testing.assert_allclose(smooth, hard, atol=1e-3)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 49])
+def test_the_loss_lies_between_its_bounds(k: int) -> None:
+    scores, label, tau = RNG.normal(size=[200, 50]) * 2.0, RNG.integers(0, 50, 200), 0.5
+    hard = losses.TopKHingeLoss(k, reduction="none")(label, scores).numpy()
+    smooth = losses.SmoothTopKLoss(k, tau, reduction="none")(label, scores).numpy()
+    assert np.all(smooth >= hard - tau * math.log(k) - 1e-5)
+    assert np.all(smooth <= hard + tau * math.log(1 + 50 - k) + 1e-5)
+
+
+@pytest.mark.parametrize("make", [losses.SmoothTopKLoss, losses.TopKHingeLoss])
+def test_lists_of_up_to_k_items_are_zero_with_a_warning(make) -> None:
+    scores = RNG.normal(size=[2, 4])
+    with pytest.warns(UserWarning, match=r"k=4, y_pred.shape=\(2, 4\)"):
+        value, grad = loss_and_gradient(make(4), np.array([0, 3]), scores)
+    assert value == 0.0
+    assert np.all(grad == 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make(3)(np.array([0, 3]), scores) > 0.0
+
+
+def test_fewer_than_k_finite_competitors_are_zero() -> None:
+    scores = [[1.0, -math.inf, 2.0, -math.inf, 3.0]]
+    for labels in (np.array([0]), np.array([[1.0, 0.0, 0.0, 0.0, 0.0]])):
+        for make in (losses.SmoothTopKLoss, losses.TopKHingeLoss):
+            value, grad = loss_and_gradient(make(3), labels, scores)
+            assert value == 0.0
+            assert np.all(grad == 0.0)
+
+
+def test_a_list_without_a_relevant_class_is_zero() -> None:
+    loss = losses.SmoothTopKLoss(2, reduction="none")
+    values = loss(np.array([-1, 1, 9]), RNG.normal(size=[3, 5]))
+    np.testing.assert_array_equal(values > 0.0, [False, True, False])
+
+
+@pytest.mark.parametrize("tau", [1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("k", [1, 5, 30])
+def test_gradient_sums_to_zero_and_pulls_up_the_label_alone(k: int, tau: float) -> None:
+    rows = [RNG.normal(size=40), np.zeros(40), np.linspace(-1e4, 1e4, 40), np.repeat([9.0, 0], 20)]
+    rows.append(np.concatenate([[1e4], np.zeros(39)]))
+    for scores in rows:
+        for label in (0, 20, 39):  # the largest, the smallest, and one between
+            loss = losses.SmoothTopKLoss(k, tau)
+            value, grad = loss_and_gradient(loss, np.array([label]), [scores])
+            assert np.isfinite(value)
+            assert grad[0, label] <= 0.0
+            assert np.all(np.delete(grad[0], label) >= -1e-7 / k)
+            np.testing.assert_allclose(np.sum(grad), 0.0, atol=2e-6)
+
+
+def test_shifts_change_nothing_and_scales_scale() -> None:
+    scores, label = RNG.integers(-8, 8, [5, 30]) / 4.0, RNG.integers(0, 30, 5)
+    loss = losses.SmoothTopKLoss(4, tau=0.5, margin=1.0)(label, scores)
+    np.testing.assert_allclose(losses.SmoothTopKLoss(4, 0.5)(label, scores + 4096.0), loss, 1e-6)
+    scaled = losses.SmoothTopKLoss(4, tau=1.0, margin=2.0)(label, 2.0 * scores)
+    np.testing.assert_allclose(scaled, 2.0 * loss, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_scores_are_computed_in_float32(dtype: str) -> None:
+    scores = tf.cast(RNG.normal(size=[3, 3000]) * 100.0, dtype)
+    label = np.array([0, 2049, 2999])  # which bfloat16 and float16 cannot tell from neighbours
+    for tau in (1e-3, 1.0):
+        loss = losses.SmoothTopKLoss(5, tau)
+        np.testing.assert_allclose(loss(label, scores), loss(label, tf.cast(scores, "float32")))
+
+
+def test_wrong_arguments_are_named() -> None:
+    with pytest.raises(ValueError, match=r"`k` must be positive. Received: k=0$"):
+        losses.TopKHingeLoss(0)
+    with pytest.raises(ValueError, match=r"`tau` must be positive. Received: tau=0.0"):
+        losses.SmoothTopKLoss(5, tau=0.0)
+    with pytest.raises(ValueError, match=r"`margin` must be at least 0. Received: margin=-1.0"):
+        losses.SmoothTopKLoss(5, margin=-1.0)
+    with pytest.raises(ValueError, match=r"`dtype` must be float32 or float64. Received: dtype=fl"):
+        losses.SmoothTopKLoss(5, dtype="float16")
+    with pytest.raises(ValueError, match=r"y_true.shape=\(3,\), y_pred.shape=\(2, 4\)"):
+        losses.SmoothTopKLoss(2)(np.zeros(3), np.zeros([2, 4]))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("jit_compile", [True, False])
+def test_tau_anneals_without_another_compilation(jit_compile: bool) -> None:
+    x, y = RNG.normal(size=[64, 10]).astype("float32"), RNG.integers(0, 20, 64)
+    loss = losses.SmoothTopKLoss(3, tau=5.0)
+    model = keras.Sequential([keras.layers.Dense(20)])
+    model.compile("adam", loss, jit_compile=jit_compile)
+    traced = []
+    per_list = loss.per_list
+    loss.per_list = lambda *args: traced.append(1) or per_list(*args)
+    anneal = AnnealTau(loss, keras.optimizers.schedules.ExponentialDecay(1.0, 1, 0.5))
+    seen = model.fit(x, y, batch_size=32, epochs=3, verbose=0, shuffle=False, callbacks=[anneal])
+    np.testing.assert_allclose(seen.history["tau"], [2.0**-1, 2.0**-3, 2.0**-5])
+    assert loss.get_config()["tau"] == 5.0
+    assert len(traced) <= 2
+    loss.current_tau.assign(1.0)
+    same = losses.SmoothTopKLoss(3, tau=1.0)
+    np.testing.assert_allclose(loss(y, model(x)), same(y, model(x)), rtol=1e-6)
+
+
+def test_a_schedule_to_zero_is_refused() -> None:
+    loss = losses.SmoothTopKLoss(3)
+    model = keras.Sequential([keras.layers.Dense(20)])
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=r"`schedule` must return positive"):
+        model.fit(
+            np.zeros([2, 3]), np.zeros(2), verbose=0, callbacks=[AnnealTau(loss, lambda _: 0)]
+        )

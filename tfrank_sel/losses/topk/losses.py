@@ -1,0 +1,222 @@
+"""Top-k losses: what counts is whether the relevant items are among the `k` best."""
+
+import abc
+import math
+import warnings
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
+from tfrank_sel.ops import masking
+from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
+from tfrank_sel.serialization import register
+
+
+class _TopKLoss(ListwiseLoss):
+    """A loss of the `k` best items of a list, or of the `k` likeliest classes."""
+
+    def __init__(self, k: int, margin: float, form: Form, name: str, **kwargs: Any) -> None:
+        if k < 1:
+            raise ValueError(f"`k` must be positive. Received: k={k}")
+        if not margin >= 0.0:
+            raise ValueError(f"`margin` must be at least 0. Received: margin={margin}")
+        super().__init__(name=name, **kwargs)
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={self.dtype}")
+        self.k = k
+        self.margin = margin
+        self.form = form
+
+    @property
+    @abc.abstractmethod
+    def selection(self) -> Selection:
+        """How the `k` best items are picked."""
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads labels of items, as any loss does, or the label of a class, which stays one."""
+        classes = _classes(y_true, y_pred)
+        if classes is None:
+            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        else:
+            every_class = tf.zeros_like(y_pred, dtype)
+            batch = super().batch_of(every_class, y_pred, sample_weight, dtype)
+            batch = batch._replace(labels=classes)
+        size = batch.scores.shape[1]
+        if size is not None and self.k >= size:
+            warnings.warn(
+                f"{type(self).__name__} is 0 for lists of up to `k` items. Received: k={self.k}, "
+                f"y_pred.shape={batch.scores.shape}",
+                stacklevel=3,
+            )
+        return batch
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the loss of each list from labels of its items, or of its class, `[n, 1]`."""
+        size = scores.shape[1]
+        if size is not None and self.k >= size:
+            return masking.masked_sum(scores, tf.zeros_like(mask))
+        if labels.shape[1] == 1 and size != 1:
+            return self._of_class(tf.cast(labels[:, 0], tf.int32), scores, mask, weights)
+        return self.form(self.selection, self.margin, labels, scores, mask, weights)
+
+    def _of_class(
+        self, label: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes what every form is with one relevant item, and never makes it a one-hot row."""
+        inside = (label >= 0) & (label < tf.shape(scores)[1])
+        index = tf.where(inside, label, 0)
+        valid = inside & tf.gather(mask, index, batch_dims=1)
+        x = tf.where(mask, scores, tf.constant(-math.inf, scores.dtype))
+        kth, score = self.selection.kth_largest_beside(x, tf.where(valid, index, -1))
+        valid &= kth > -math.inf
+        missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
+        loss = tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
+        return tf.gather(weights, index, batch_dims=1) * loss
+
+
+@register
+class SmoothTopKLoss(_TopKLoss):
+    """Smooth top-k loss: small where the relevant item is among the `k` best.
+
+    For each list of scores `s` and a relevant item `y`, whose competitors are the other items:
+
+    ```
+    T    = k * tau * (log sigma_k(e) - log sigma_{k-1}(e)), e_j = exp(s_j / (k * tau)), j != y
+    loss = tau * softplus((margin + (T - s_y) / k) / tau)
+    ```
+
+    where `sigma_m` is the elementary symmetric polynomial of degree `m`, the sum over all sets of
+    `m` competitors of the product of their `e_j`, and so `T` is a soft `k`-th largest score of
+    them. With `k = 1`, `tau = 1` and `margin = 0` it is the softmax cross-entropy. A small `tau`
+    brings it close to `TopKHingeLoss`, whose gradient reaches `k + 1` items only; a large one keeps
+    more of them in play. It is 0 for a list of up to `k` items, which all are among the `k` best.
+
+    Args:
+        k: Number of best items; positive.
+        tau: Temperature, positive. `callbacks.AnnealTau` changes `current_tau` as training goes.
+        margin: How far, in units of the mean score of `k` items, the relevant item must be ahead;
+            at least 0.
+        form: What several relevant items of a list ask for: `losses.mean_over_relevant`, where each
+            must be among the `k` best of itself and the irrelevant ones; `losses.hit_at_k`, where
+            one suffices; or `losses.recall_structured`, where as many as fit must be. The default
+            is the one whose terms are the original loss, one for each relevant item: it is as fast,
+            weighs graded labels and items, and its value does not grow with their number.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`; `dtype` is float32 or float64.
+
+    Raises:
+        ValueError: If `k` or `tau` is not positive, or `margin` is negative.
+
+    Inputs: as in `ListwiseLoss`, where an item is relevant if its label is positive, and in the
+    mean over relevant items a label is a weight. Or a class: `y_true` is `[batch_size]` or
+    `[batch_size, 1]`, the index of the one relevant of the classes that `y_pred` scores,
+    `[batch_size, classes]`; a negative index is a list without one, of loss 0.
+
+    Example:
+        >>> loss = losses.SmoothTopKLoss(2, tau=0.1)
+        >>> y_pred = tf.constant([[5.0, 4.0, 1.0, 0.0]])
+        >>> round(float(loss(tf.constant([1]), y_pred)), 4)  # second, by more than k * margin
+        0.0007
+        >>> round(float(loss(tf.constant([2]), y_pred)), 4)  # third: 1 + (4 - 1) / 2
+        2.4993
+        >>> float(loss(tf.constant([[0.0, 0.0, 1.0, 0.0]]), y_pred)) == float(
+        ...     loss(tf.constant([2]), y_pred)
+        ... )
+        True
+
+    Reference:
+        [Berrada et al., Smooth Loss Functions for Deep Top-k Classification, 2018](
+        https://arxiv.org/abs/1802.07595).
+    """
+
+    def __init__(
+        self,
+        k: int,
+        tau: float = 1.0,
+        margin: float = 1.0,
+        form: Form = mean_over_relevant,
+        name: str = "smooth_top_k_loss",
+        **kwargs: Any,
+    ) -> None:
+        if not tau > 0.0:
+            raise ValueError(f"`tau` must be positive. Received: tau={tau}")
+        super().__init__(k, margin, form, name, **kwargs)
+        self.tau = tau
+        # A variable, so that a compiled training step reads the value that a callback has set
+        self.current_tau = tf.Variable(tau, trainable=False, dtype=tf.float64, name="tau")
+
+    @property
+    def selection(self) -> Selection:
+        """A sample of `k` items at the current temperature."""
+        return SoftSelection(self.k, tf.convert_to_tensor(self.current_tau))
+
+
+@register
+class TopKHingeLoss(_TopKLoss):
+    """Top-k hinge loss: 0 where the relevant item is among the `k` best by a margin.
+
+    For each list of scores `s` and a relevant item `y`:
+
+    ```
+    loss = max(0, margin + (s_(k) - s_y) / k)
+    ```
+
+    where `s_(k)` is the `k`-th largest score of the other items. It is the limit of
+    `SmoothTopKLoss` as `tau` goes to 0.
+
+    Args:
+        k: Number of best items; positive.
+        margin: As in `SmoothTopKLoss`.
+        form: As in `SmoothTopKLoss`.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `SmoothTopKLoss`.
+
+    Raises:
+        ValueError: If `k` is not positive, or `margin` is negative.
+
+    Inputs: as in `SmoothTopKLoss`.
+
+    Example:
+        >>> loss = losses.TopKHingeLoss(2)
+        >>> y_pred = tf.constant([[5.0, 4.0, 1.0, 0.0]])
+        >>> float(loss(tf.constant([2]), y_pred))  # third: 1 + (4 - 1) / 2
+        2.5
+
+    Reference:
+        [Lapin et al., Top-k Multiclass SVM, 2015](https://arxiv.org/abs/1511.06683); [Berrada et
+        al., Smooth Loss Functions for Deep Top-k Classification, 2018](
+        https://arxiv.org/abs/1802.07595), equation 4.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        margin: float = 1.0,
+        form: Form = mean_over_relevant,
+        name: str = "top_k_hinge_loss",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(k, margin, form, name, **kwargs)
+
+    @property
+    def selection(self) -> Selection:
+        """The `k` items of the largest scores."""
+        return HardSelection(self.k)
+
+
+def _classes(y_true: Any, y_pred: Any) -> tf.Tensor | None:
+    """The labels of classes as a column; `None` if `y_true` holds the labels of items."""
+    if isinstance(y_true, tf.RaggedTensor) or isinstance(y_pred, tf.RaggedTensor):
+        return None
+    y_true, shape = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred).shape
+    column = y_true.shape.rank == 2 and y_true.shape[1] == 1 and shape[1:] != [1]
+    if shape.rank != 2 or not (y_true.shape.rank == 1 or column):
+        return None
+    if not y_true.shape[:1].is_compatible_with(shape[:1]):
+        return None
+    return tf.reshape(y_true, [-1, 1])

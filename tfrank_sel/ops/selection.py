@@ -1,0 +1,112 @@
+"""The best `k` items of a list, softly or not.
+
+What a loss needs of them is the same either way: the `k`-th largest score, the sums of the largest
+scores, a maximum and a hinge. At a temperature of zero the soft ones are the hard ones.
+"""
+
+import math
+from typing import NamedTuple, Protocol
+
+import tensorflow as tf
+
+from tfrank_sel.ops import symmetric
+
+
+class Selection(Protocol):
+    """Picks items by scores, `[batch_size, list_size]`, where -inf is an absent item."""
+
+    @property
+    def k(self) -> int:
+        """The number of items that are picked."""
+
+    def kth_largest_beside(
+        self, x: tf.Tensor, item: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The `k`-th largest score of all but one item and that item's score, in float64.
+
+        The index of the item is `[batch_size]`, int32, or -1; or `None`, for no item in any list.
+        The score is -inf for a list of fewer than `k` other items.
+        """
+
+    def best_means(self, x: tf.Tensor) -> tf.Tensor:
+        """The sums of the `m` largest scores divided by `k`, `[batch_size, k + 1]`, in float64."""
+
+    def maximum(self, x: tf.Tensor) -> tf.Tensor:
+        """The largest number of each row."""
+
+    def hinge(self, x: tf.Tensor) -> tf.Tensor:
+        """`max(0, x)`."""
+
+
+class HardSelection(NamedTuple):
+    """The `k` items of the largest scores; the first of equals.
+
+    Attributes:
+        k: Number of items; positive.
+    """
+
+    k: int
+
+    def kth_largest_beside(
+        self, x: tf.Tensor, item: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        x = tf.cast(x, tf.float64)
+        if item is None:
+            return _largest(x, self.k)[:, -1], tf.zeros_like(x[:, 0])
+        column = tf.range(tf.shape(x)[1], dtype=item.dtype)
+        here = column == item[:, tf.newaxis]
+        score = tf.reduce_sum(tf.where(here, x, 0.0), axis=1)
+        nothing = tf.constant(-math.inf, x.dtype)
+        return _largest(tf.where(here, nothing, x), self.k)[:, -1], score
+
+    def best_means(self, x: tf.Tensor) -> tf.Tensor:
+        sums = tf.cumsum(_largest(tf.cast(x, tf.float64), self.k), axis=1)
+        return tf.pad(sums, [[0, 0], [1, 0]]) / self.k
+
+    def maximum(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_max(x, axis=-1)
+
+    def hinge(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(x)
+
+
+class SoftSelection(NamedTuple):
+    """A sample of `k` items, each set of them with odds `exp(mean score / tau)`.
+
+    Attributes:
+        k: Number of items; positive.
+        tau: Temperature, a positive scalar in float64.
+    """
+
+    k: int
+    tau: tf.Tensor
+
+    def kth_largest_beside(
+        self, x: tf.Tensor, item: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if item is None:
+            item = tf.fill([tf.shape(x)[0]], -1)
+        return symmetric.soft_kth_largest_beside(x, item, self.k, self.k * self.tau)
+
+    def best_means(self, x: tf.Tensor) -> tf.Tensor:
+        logs = symmetric.log_symmetric(tf.cast(x, tf.float64) / (self.k * self.tau), self.k)
+        return self.tau * logs
+
+    def maximum(self, x: tf.Tensor) -> tf.Tensor:
+        tau = tf.cast(self.tau, x.dtype)
+        top = tf.reduce_max(x, axis=-1, keepdims=True)
+        top = tf.stop_gradient(tf.where(top > -math.inf, top, 0.0))  # it cancels
+        total = tf.reduce_sum(tf.exp((x - top) / tau), axis=-1)
+        some = total > 0.0
+        logs = top[..., 0] + tau * tf.math.log(tf.where(some, total, 1.0))
+        return tf.where(some, logs, -math.inf)
+
+    def hinge(self, x: tf.Tensor) -> tf.Tensor:
+        tau = tf.cast(self.tau, x.dtype)
+        return tau * tf.math.softplus(x / tau)
+
+
+def _largest(x: tf.Tensor, k: int) -> tf.Tensor:
+    """The `k` largest scores, of which those beyond the list's size are -inf."""
+    padded = tf.pad(x, [[0, 0], [0, k]], constant_values=tf.constant(-math.inf, x.dtype))
+    return tf.math.top_k(padded, k).values
