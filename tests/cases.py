@@ -15,6 +15,7 @@ from tests.references import (
     losses as ref_losses,
     metrics as ref_metrics,
     selective as ref_selective,
+    topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
 
@@ -56,6 +57,7 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
+RT = ref_topk
 
 # fmt: off
 LINKS = [
@@ -121,6 +123,17 @@ LOSSES = [
          links.Tanh(), 0.5, scaling=R.TANH, gamma=0.5),
     loss(losses.SoftmaxLoss, RL.softmax, grades, temperature=1.0),
     loss(losses.SoftmaxLoss, RL.softmax, grades, 0.5, temperature=0.5),
+    loss(losses.SmoothTopKLoss, RT.mean_over_relevant, grades, 2, 0.5, 0.7,
+         k=2, tau=0.5, margin=0.7),
+    loss(losses.SmoothTopKLoss, RT.hit_at_k, grades, 2, 0.5, 0.7, losses.hit_at_k,
+         k=2, tau=0.5, margin=0.7),
+    loss(losses.SmoothTopKLoss, RT.recall_structured, grades, 2, 0.5, 0.7,
+         losses.recall_structured, k=2, tau=0.5, margin=0.7),
+    loss(losses.TopKHingeLoss, RT.mean_over_relevant, grades, 2, k=2, tau=0.0, margin=1.0),
+    loss(losses.TopKHingeLoss, RT.hit_at_k, grades, 2, 0.5, losses.hit_at_k,
+         k=2, tau=0.0, margin=0.5),
+    loss(losses.TopKHingeLoss, RT.recall_structured, grades, 2, 1.0, losses.recall_structured,
+         k=2, tau=0.0, margin=1.0),
 ]
 
 METRICS = [
@@ -136,8 +149,9 @@ def name_of(case: Any) -> str:
     """Names a test by its formula and parameters, e.g. `SoftmaxLoss-0.5`."""
     if isinstance(case, LinkCase):
         return repr(case.link)
+    arguments = (*case.make.args, *case.make.keywords.values())
     return "-".join(
-        [type(case.make()).__name__, *map(str, (*case.make.args, *case.make.keywords.values()))]
+        [type(case.make()).__name__, *(x.__name__ if callable(x) else str(x) for x in arguments)]
     )
 
 

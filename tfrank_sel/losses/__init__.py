@@ -16,3 +16,10 @@ from tfrank_sel.losses.matching import (
     MatchingLoss as MatchingLoss,
 )
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss
+from tfrank_sel.losses.topk import (
+    SmoothTopKLoss as SmoothTopKLoss,
+    TopKHingeLoss as TopKHingeLoss,
+    hit_at_k as hit_at_k,
+    mean_over_relevant as mean_over_relevant,
+    recall_structured as recall_structured,
+)
