@@ -4,6 +4,7 @@ The contracts run over these tables, and `test_no_public_formula_is_missing` hol
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -151,7 +152,10 @@ def name_of(case: Any) -> str:
         return repr(case.link)
     arguments = (*case.make.args, *case.make.keywords.values())
     return "-".join(
-        [type(case.make()).__name__, *(x.__name__ if callable(x) else str(x) for x in arguments)]
+        [
+            type(case.make()).__name__,
+            *(x.__name__ if inspect.isfunction(x) else str(x) for x in arguments),
+        ]
     )
 
 
