@@ -64,7 +64,8 @@ class CompositeSoftmax(Configurable):
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, mask, weights = self._neutral(s, mask, weights)
         at_s, q = self._softmax(s, mask, weights), self.scaling(s)
-        spread = q * (-tf.math.expm1(at_s.log_share) * q / self.gamma)
+        log_share = at_s.exact_log_p + tf.math.log(tf.where(mask, weights, 1.0))
+        spread = q * (-tf.math.expm1(log_share) * q / self.gamma)
         return tf.where(mask, at_s.p * (self.scaling.slope(s) + spread), 0.0)
 
     def hessian(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -122,7 +123,7 @@ class CompositeSoftmax(Configurable):
                 in_s = self._share_slope_times(s, self.scaling.potential(z), mask, weights)
                 return u * self.scaling(z) * self._change(z, s, mask, weights), -u * in_s
 
-            log_p = self._softmax(z, mask, weights).log_p
+            log_p = self._softmax(z, mask, weights).exact_log_p
             p = self._softmax(s, mask, weights).p
             return -self.gamma * masked_sum(p * log_p, mask), gradient
 
@@ -168,53 +169,64 @@ class CompositeSoftmax(Configurable):
         """
         area = self.scaling.stable_divergence(z, s, z - s)
         at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
-        w = self._log_ratio(self.scaling.rise(z, s, z - s), at_s, at_z, mask)
-        # sum p * (exp(w) - 1 - w) = KL, since both p sum to 1
-        near = at_s.p * bregman.expm1_remainder(tf.minimum(w, 1.0))
-        kl = masked_sum(tf.where(w > 1.0, at_z.p - at_s.p * (1.0 + w), near), mask)
-        change = at_s.p * tf.math.expm1(tf.clip_by_value(w, -1.0, 1.0))
-        return _Pair(at_s, at_z, area, kl, tf.where(tf.abs(w) < 1.0, change, at_z.p - at_s.p))
+        p, direct = at_s.p, at_z.log_p - at_s.log_p
+        far_kl = -_total(p * direct)
+        is_far = far_kl > 0.5
+        v = self._log_ratio(self.scaling.rise(z, s, z - s), direct, at_s)
+        growth = tf.where(~is_far, _total(p * bregman.expm1_remainder(v)), 0.0)
+        # KL = log sum p * exp(v), as sum p * v = 0; far away it is large, and a plain sum exact
+        kl = tf.where(is_far, far_kl, tf.math.log1p(growth))
+        near = p * (bregman.expm1(v) - growth) / (1.0 + growth)
+        change = tf.where(is_far | (v > 1.0), at_z.p - p, near)
+        return _Pair(at_s, at_z, area, kl[:, 0], change)
 
-    def _log_ratio(
-        self, change: tf.Tensor, at_s: "_Softmax", at_z: "_Softmax", mask: tf.Tensor
-    ) -> tf.Tensor:
-        direct = at_z.log_p - at_s.log_p
+    def _log_ratio(self, change: tf.Tensor, direct: tf.Tensor, at_s: "_Softmax") -> tf.Tensor:
+        """Computes `log(p(z) / p(s))` but for a constant that makes its mean under `p(s)` 0.
+
+        It comes from the changes of `Q`, relative to that at the top of `p(s)`, so that nothing is
+        lost where that has nearly all the probability; where they are large, from the softmaxes.
+        """
         change = change / self.gamma
-        change_at_top = masked_sum(change, at_s.top)[:, tf.newaxis]
-        direct_at_top = masked_sum(direct, at_s.top)[:, tf.newaxis]
-        by_change = tf.abs(change) + tf.abs(change_at_top) <= tf.abs(at_s.log_p) + tf.abs(
-            at_z.log_p
-        )
-        u = tf.where(by_change, change - change_at_top, direct - direct_at_top)
-        u = tf.where(mask & ~at_s.top, u, 0.0)
-        # the top of p(s) has u = 0: for near lists the logarithm is of 1 plus something small
-        growth = masked_sum(at_s.p * tf.math.expm1(tf.minimum(u, 60.0)), mask)[:, tf.newaxis]
-        largest = tf.reduce_max(u, axis=-1, keepdims=True)
-        w = tf.where(largest < 60.0, u - tf.math.log1p(growth), direct)
-        return tf.where(mask, w, 0.0)
+        at_top = _total(change * at_s.top_share)
+        u = tf.where(tf.abs(at_top) < 8.0, change - at_top, direct)
+        u = tf.where(at_s.p > 0.0, tf.minimum(u, 60.0), 0.0)
+        return u - _total(at_s.p * u)
 
     def _softmax(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> "_Softmax":
         """Computes the weighted softmax of `Q(s) / gamma`, relative to the item of the largest."""
-        potential = tf.where(mask, self.scaling.potential(s), s.dtype.min)
-        largest = tf.reduce_max(potential, axis=-1, keepdims=True)
-        column = tf.range(tf.shape(s)[-1])
-        first = tf.reduce_min(
-            tf.where(potential == largest, column, tf.shape(s)[-1]), axis=-1, keepdims=True
-        )
-        top = mask & (column == first)
-        s_top = masked_sum(s, top)[:, tf.newaxis]
-        s_top = tf.where(mask, s_top + tf.zeros_like(s), s)
-        # Q(s) - Q(s_top) without subtracting two huge numbers
-        rise = self.scaling.rise(s, s_top, s - s_top)
+        s_top = tf.stop_gradient(self._top(s, mask))
         # a rises above 0 by the rounding of Q alone; clipped, it cannot overflow either way
-        a = tf.where(mask, tf.clip_by_value(rise / self.gamma, 0.1 * s.dtype.min, 60.0), 0.0)
+        a = tf.clip_by_value(self._rise(s, s_top) / self.gamma, 0.1 * s.dtype.min, 60.0)
         mass = tf.where(mask, weights * tf.exp(a), 0.0)
-        mass_top = masked_sum(mass, top)[:, tf.newaxis]
-        mass_top = tf.where(mass_top > 0.0, mass_top, 1.0)  # a list without a valid item
-        log_rest = tf.math.log1p(masked_sum(mass, ~top)[:, tf.newaxis] / mass_top)
-        log_p = tf.where(mask, a - tf.math.log(mass_top) - log_rest, 0.0)
-        log_share = a + tf.math.log(tf.where(mask, weights, mass_top) / mass_top) - log_rest
-        return _Softmax(log_p, log_share, tf.where(mask, weights * tf.exp(log_p), 0.0), top)
+        total = _total(mass)
+        total = tf.where(total > 0.0, total, 1.0)  # a list without a valid item
+        log_p = tf.where(mask, a - tf.math.log(total), 0.0)
+        top_mass = tf.where(mask & (s == s_top), weights, 0.0)
+        at_top = _total(top_mass)
+        at_top = tf.where(at_top > 0.0, at_top, 1.0)
+        log_sum = tf.math.log(at_top) + tf.math.log1p(_total(mass - top_mass) / at_top)
+        exact_log_p = tf.where(mask, a - log_sum, 0.0)
+        return _Softmax(log_p, exact_log_p, mass / total, top_mass / at_top)
+
+    def _top(self, s: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the score of the largest `Q` of each list, `[batch_size, 1]`.
+
+        `Q` is convex, or else monotone: it is largest at one end of the scores.
+        """
+        highest = tf.reduce_max(tf.where(mask, s, s.dtype.min), axis=-1, keepdims=True)
+        highest = tf.where(highest > s.dtype.min, highest, self.scaling.origin)
+        if self.scaling.image[0] >= 0.0:  # Q rises everywhere
+            return highest
+        lowest = tf.reduce_min(tf.where(mask, s, s.dtype.max), axis=-1, keepdims=True)
+        lowest = tf.where(lowest < s.dtype.max, lowest, self.scaling.origin)
+        falls = self.scaling.potential(lowest) > self.scaling.potential(highest)
+        return tf.where(falls, lowest, highest)
+
+    def _rise(self, s: tf.Tensor, s_top: tf.Tensor) -> tf.Tensor:
+        """Computes `Q(s) - Q(s_top)` without subtracting two huge numbers."""
+        return bregman.with_derivative(
+            lambda s: self.scaling.rise(s, s_top, s - s_top), self.scaling, s
+        )
 
     def _slope_times(
         self, s: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -253,10 +265,12 @@ class CompositeSoftmax(Configurable):
 
 
 class _Softmax(NamedTuple):
-    log_p: tf.Tensor  # of one of the copies that an item's weight stands for; 0 where masked
-    log_share: tf.Tensor  # of all copies together, exact where p is nearly 1
-    p: tf.Tensor  # of all copies together; 0 where masked
-    top: tf.Tensor  # True at the item of the largest potential, the first of equals
+    """All 0 where masked; what is not used costs nothing once compiled."""
+
+    log_p: tf.Tensor  # of one of the copies that an item's weight stands for
+    exact_log_p: tf.Tensor  # the same, with all digits where p is nearly 1
+    p: tf.Tensor  # of all copies together
+    top_share: tf.Tensor  # weights of the items of the largest potential, of sum 1; 0 elsewhere
 
 
 class _Pair(NamedTuple):
@@ -265,3 +279,7 @@ class _Pair(NamedTuple):
     area: tf.Tensor  # the divergence of the scaling, of each item
     kl: tf.Tensor  # the divergence of p(z) from p(s), of each list
     change: tf.Tensor  # p(z) - p(s)
+
+
+def _total(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(x, axis=-1, keepdims=True)

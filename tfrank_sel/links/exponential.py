@@ -138,7 +138,7 @@ class Sinh(ExponentialLink):
         return 0.5 * (bregman.exp_divergence(z, x, d) + bregman.exp_divergence(-z, -x, -d))
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 2.0 * tf.cosh(x + 0.5 * d) * tf.sinh(0.5 * d)
+        return 0.5 * (bregman.exp_difference(z, x, d) - bregman.exp_difference(-z, -x, -d))
 
 
 @register

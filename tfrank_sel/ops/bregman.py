@@ -24,14 +24,25 @@ def with_derivative(f: Function, derivative: Function, x: tf.Tensor) -> tf.Tenso
     return value(x)
 
 
+def expm1(t: tf.Tensor) -> tf.Tensor:
+    """Computes `exp(t) - 1` as `expm1_remainder` does, so that the two share an exponential."""
+    remainder, near = _expm1_series(t)
+    return tf.where(near, t + remainder, tf.exp(t) - 1.0)
+
+
 def expm1_remainder(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t`, which is at least 0, without cancellation."""
-    near = tf.clip_by_value(t, -0.7, 0.7)
-    terms = 18 if t.dtype == tf.float64 else 11
+    remainder, near = _expm1_series(t)
+    return tf.where(near, remainder, (tf.exp(t) - 1.0) - t)
+
+
+def _expm1_series(t: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    near = tf.abs(t) < 0.5
+    t = tf.where(near, t, 0.0)
     series = tf.ones_like(t)
-    for n in range(terms, 2, -1):  # t**2 / 2 * (1 + t/3 * (1 + t/4 * (1 + ...)))
-        series = 1.0 + near * series / n
-    return tf.where(tf.abs(t) < 0.7, 0.5 * near * near * series, tf.math.expm1(t) - t)
+    for n in range(15 if t.dtype == tf.float64 else 9, 2, -1):  # 1 + t/3 * (1 + t/4 * (1 + ...))
+        series = 1.0 + t * (1.0 / n) * series
+    return 0.5 * t * t * series, near
 
 
 def exp_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
@@ -42,31 +53,37 @@ def exp_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
 
 def exp_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `exp(z) - exp(x)`."""
-    near = tf.exp(x) * tf.math.expm1(tf.clip_by_value(d, -1.0, 1.0))
-    return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x))
+    near = tf.exp(x) * expm1(tf.minimum(d, 1.0))
+    return tf.where(d > 1.0, tf.exp(z) - tf.exp(x), near)
 
 
 def sigmoid_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of the sigmoid, whose potential is softplus."""
-    p, q = tf.sigmoid(x), tf.sigmoid(-x)
-    near = tf.clip_by_value(d, -1.0, 1.0)
+    z, d, p, q = _mirrored(z, x, d)
     # exp of the divergence is the mean of exp(q*d) and exp(-p*d) under p and q
-    rest = p * expm1_remainder(q * near) + q * expm1_remainder(-p * near)
-    # far away the potential itself, mirrored so that the flat side is the small one
-    sign = tf.where(x > 0.0, -tf.ones_like(x), tf.ones_like(x))
-    far = tf.math.softplus(sign * z) - tf.math.softplus(sign * x) - sign * d * tf.minimum(p, q)
-    return tf.where(tf.abs(d) < 1.0, tf.math.log1p(rest), far)
+    rest = p * expm1_remainder(q * d) + q * expm1_remainder(-p * d)
+    near = rest < 1e30  # else, or where it overflowed, the potential itself
+    log1p = tf.math.log1p(tf.where(near, rest, tf.exp(-tf.abs(z))))
+    far = tf.nn.relu(z) + log1p + tf.math.log(q) - p * d
+    return tf.where(near, log1p, far)
 
 
 def sigmoid_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `sigmoid(z) - sigmoid(x)`."""
-    # mirrored to x <= 0, where sigmoid(z) - p = p * q * expm1(d) / (1 + p * expm1(d))
-    sign = tf.where(x > 0.0, -tf.ones_like(x), tf.ones_like(x))
-    p, q = tf.sigmoid(sign * x), tf.sigmoid(-sign * x)
-    growth = tf.math.expm1(tf.clip_by_value(sign * d, -1.0, 1.0))
-    near = sign * p * q * growth / (1.0 + p * growth)
-    far = sign * (tf.sigmoid(sign * z) - p)
-    return tf.where(tf.abs(d) < 1.0, near, far)
+    mirrored_z, d, p, q = _mirrored(z, x, d)
+    growth = expm1(tf.clip_by_value(d, -1.0, 1.0))
+    near = p * q * growth / (1.0 + p * growth)
+    difference = tf.where(tf.abs(d) < 1.0, near, tf.sigmoid(mirrored_z) - p)
+    return tf.where(x > 0.0, -difference, difference)
+
+
+def _mirrored(
+    z: tf.Tensor, x: tf.Tensor, d: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Mirrors all to `x <= 0`, where the sigmoid `p` keeps its digits, and so does `q = 1 - p`."""
+    exp = tf.exp(-tf.abs(x))
+    q = 1.0 / (1.0 + exp)
+    return tf.where(x > 0.0, -z, z), tf.where(x > 0.0, -d, d), exp * q, q
 
 
 def log_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
