@@ -42,6 +42,19 @@ def test_classes_equal_their_one_hot_rows(make, form) -> None:
         np.testing.assert_allclose(make(3, form=form)(labels, scores), expected, rtol=1e-5)
 
 
+def test_classes_are_weighed_and_masked_as_one_hot_rows_are() -> None:
+    scores, label = tf.constant(RNG.normal(size=[3, 9]), tf.float32), RNG.integers(0, 9, 3)
+    one_hot, loss = tf.one_hot(label, 9), losses.SmoothTopKLoss(3, reduction="none")
+    for shape in ([3], [3, 1], [3, 9]):
+        weights = RNG.uniform(size=shape)
+        np.testing.assert_allclose(
+            loss(label, scores, weights), loss(one_hot, scores, weights), rtol=1e-5
+        )
+    expected = loss(tf.where([True] * 5 + [False] * 4, one_hot, -1.0), scores)
+    scores._keras_mask = tf.constant([[True] * 5 + [False] * 4] * 3)
+    np.testing.assert_allclose(loss(label, scores), expected, rtol=1e-5)
+
+
 def test_one_best_item_is_softmax_cross_entropy() -> None:
     scores, label = RNG.normal(size=[4, 50]) * 3.0, RNG.integers(0, 50, 4)
     loss = losses.SmoothTopKLoss(1, tau=1.0, margin=0.0)

@@ -36,14 +36,17 @@ class _TopKLoss(ListwiseLoss):
         """How the `k` best items are picked."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads labels of items, as any loss does, or the label of a class, which stays one."""
+        """Reads labels of items, as any loss does, or the label of a class, as `of_class` wants."""
         classes = _classes(y_true, y_pred)
         if classes is None:
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        elif _tells_classes_apart(y_pred, sample_weight):
+            y_true = tf.one_hot(tf.cast(classes[:, 0], tf.int32), tf.shape(y_pred)[1])
+            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         else:
-            every_class = tf.zeros_like(y_pred, dtype)
-            batch = super().batch_of(every_class, y_pred, sample_weight, dtype)
-            batch = batch._replace(labels=classes)
+            valid, scores = tf.zeros_like(classes, dtype), tf.cast(y_pred, dtype)
+            batch = ListBatch.of(valid, scores[:, :1], sample_weight, min_label=0.0, dtype=dtype)
+            batch = batch._replace(labels=classes, scores=scores)
         size = batch.scores.shape[1]
         if size is not None and self.k >= size:
             warnings.warn(
@@ -56,27 +59,21 @@ class _TopKLoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Computes the loss of each list from labels of its items, or of its class, `[n, 1]`."""
+        """Computes the loss of each list; of a class, where all but the scores are columns."""
         size = scores.shape[1]
         if size is not None and self.k >= size:
-            return masking.masked_sum(scores, tf.zeros_like(mask))
+            return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
         if labels.shape[1] == 1 and size != 1:
-            return self._of_class(tf.cast(labels[:, 0], tf.int32), scores, mask, weights)
+            return weights[:, 0] * self._of_class(tf.cast(labels[:, 0], tf.int32), scores)
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
-    def _of_class(
-        self, label: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def _of_class(self, label: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         """Computes what every form is with one relevant item, and never makes it a one-hot row."""
-        inside = (label >= 0) & (label < tf.shape(scores)[1])
-        index = tf.where(inside, label, 0)
-        valid = inside & tf.gather(mask, index, batch_dims=1)
-        x = tf.where(mask, scores, tf.constant(-math.inf, scores.dtype))
-        kth, score = self.selection.kth_largest_beside(x, tf.where(valid, index, -1))
+        valid = (label >= 0) & (label < tf.shape(scores)[1])
+        kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, label, -1))
         valid &= kth > -math.inf
         missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
-        loss = tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
-        return tf.gather(weights, index, batch_dims=1) * loss
+        return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
 
 
 @register
@@ -220,3 +217,13 @@ def _classes(y_true: Any, y_pred: Any) -> tf.Tensor | None:
     if not y_true.shape[:1].is_compatible_with(shape[:1]):
         return None
     return tf.reshape(y_true, [-1, 1])
+
+
+def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
+    """Whether a mask or weights differ from class to class, as they do for items of a list."""
+    if getattr(y_pred, "_keras_mask", None) is not None:
+        return True
+    shape = (
+        tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape
+    )
+    return shape.rank == 2 and shape[1] != 1
