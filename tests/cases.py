@@ -140,6 +140,14 @@ LOSSES = [
 METRICS = [
     metric(metrics.NDCG, RM.ndcg, None),
     metric(metrics.NDCG, RM.ndcg, 3),
+    metric(metrics.DCG, RM.discounted_gain, None),
+    metric(metrics.DCG, RM.discounted_gain, 3),
+    metric(metrics.Precision, RM.precision, None),
+    metric(metrics.Precision, RM.precision, 3),
+    metric(metrics.Recall, RM.recall, None),
+    metric(metrics.Recall, RM.recall, 3),
+    metric(metrics.MAP, RM.average_precision, None),
+    metric(metrics.MAP, RM.average_precision, 3),
     metric(metrics.MRR, RM.reciprocal_rank, None),
     metric(metrics.MRR, RM.reciprocal_rank, 2),
 ]

@@ -26,3 +26,29 @@ def reciprocal_rank(labels: Floats, scores: Floats, weights: Floats, k: int | No
         if labels[i] > 0 and weights[i] > 0:
             return weights[i] / rank
     return 0.0
+
+
+def discounted_gain(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    gains = [w * (2**y - 1) for y, w in zip(labels, weights, strict=True)]
+    return dcg(gains, ranked(scores), k)
+
+
+def precision(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    found = sum(weights[i] for i in ranked(scores)[:k] if labels[i] > 0)
+    return found / (len(labels) if k is None else k)
+
+
+def recall(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    found = sum(weights[i] for i in ranked(scores)[:k] if labels[i] > 0)
+    relevant = sum(w for y, w in zip(labels, weights, strict=True) if y > 0)
+    return found / relevant if relevant else 0.0
+
+
+def average_precision(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
+    found, total = 0, 0.0
+    for rank, i in enumerate(ranked(scores)[:k], start=1):
+        if labels[i] > 0 and weights[i] > 0:
+            found += 1
+            total += weights[i] * found / rank
+    relevant = sum(w for y, w in zip(labels, weights, strict=True) if y > 0)
+    return total / relevant if relevant else 0.0

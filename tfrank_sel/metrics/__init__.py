@@ -1,5 +1,10 @@
 """Ranking metrics."""
 
 from tfrank_sel.metrics.base import ListwiseMetric as ListwiseMetric
-from tfrank_sel.metrics.gain import NDCG as NDCG
+from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG
+from tfrank_sel.metrics.precision import (
+    MAP as MAP,
+    Precision as Precision,
+    Recall as Recall,
+)
 from tfrank_sel.metrics.reciprocal_rank import MRR as MRR
