@@ -16,9 +16,12 @@ from tests.references import (
     losses as ref_losses,
     metrics as ref_metrics,
     selective as ref_selective,
+    softmax_family as ref_softmax_family,
     topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
+from tfrank_sel.losses import margin, targets
+from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]
 Labels = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -30,6 +33,22 @@ def grades(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def real_scores(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.normal(0.0, 1.5, shape).round(3)
+
+
+def binary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.integers(0, 2, shape).astype(np.float64)
+
+
+def probabilities(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.choice([0.0, 0.125, 0.5, 0.875, 1.0], shape)
+
+
+def soft_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.dirichlet(np.full(shape[-1], 0.5), shape[:-1])
+
+
+def identities(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.integers(0, 4, shape).astype(np.float64)
 
 
 WIDE = np.array([-3.0, -1.25, -0.5, 0.0, 0.375, 1.0, 2.5, 4.0])
@@ -58,7 +77,7 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
-RT = ref_topk
+RF, RT = ref_softmax_family, ref_topk
 
 # fmt: off
 LINKS = [
@@ -135,6 +154,38 @@ LOSSES = [
          k=2, tau=0.0, margin=0.5),
     loss(losses.TopKHingeLoss, RT.recall_structured, grades, 2, 1.0, losses.recall_structured,
          k=2, tau=0.0, margin=1.0),
+    loss(losses.SoftmaxLoss, RF.softmax_towards_gains, grades, 1.0,
+         targets.Shares(ranking.exponential_gain)),
+    loss(losses.SoftmaxLoss, RF.softmax_towards_softmax, grades, 1.0, targets.Softmax(2.0),
+         target_temperature=2.0),
+    loss(losses.InfoNCELoss, RF.infonce, binary, 0.5, temperature=0.5),
+    loss(losses.MarginSoftmaxLoss, RF.margin_softmax, binary, margin.CosFace(0.25), 4.0,
+         margin=RF.cosface, scale=4.0),
+    loss(losses.MarginSoftmaxLoss, RF.margin_softmax, binary, margin.ArcFace(0.5), 4.0,
+         margin=RF.arcface, scale=4.0),
+    loss(losses.ZLPRLoss, RF.zlpr, probabilities, 0.5, threshold=0.5),
+    loss(losses.ZLPRLoss, RF.zlpr, binary, threshold=0.0),
+    loss(losses.SoftRankLoss, RF.soft_rank, grades, sigma=1.0, k=None),
+    loss(losses.SoftRankLoss, RF.soft_rank, grades, 0.5, 2, sigma=0.5, k=2),
+    loss(losses.DirectAPLoss, RF.direct_ap, binary, epsilon=1.0),
+    loss(losses.DirectAPLoss, RF.direct_ap, binary, -2.0, epsilon=-2.0),
+]
+
+# of rows of classes, with a reference of labels, scores, weights of rows
+N_WAY = [
+    loss(losses.NWayJointLoss, RF.n_way_joint, soft_rows),
+    loss(losses.NWayMeanLoss, RF.n_way_mean, soft_rows),
+    loss(losses.NWayPairwiseLoss, RF.n_way_pairwise, soft_rows, scale=1.0, class_weights=[1.0] * 3),
+    loss(losses.NWayPairwiseLoss, RF.n_way_pairwise, soft_rows, 2.0, [0.5, 2.0, 1.0],
+         scale=2.0, class_weights=[0.5, 2.0, 1.0]),
+]
+
+# of a batch of pairs, with a reference of identities, similarities, weights of pairs
+IN_BATCH = [
+    loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 0.5,
+         temperature=0.5, symmetric=False),
+    loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 2.0, True,
+         temperature=2.0, symmetric=True),
 ]
 
 METRICS = [

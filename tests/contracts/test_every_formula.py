@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from tests.cases import LOSSES, METRICS, Array, Case, name_of, one_per_class
+from tests.cases import IN_BATCH, LOSSES, METRICS, N_WAY, Array, Case, name_of, one_per_class
 from tfrank_sel import losses, metrics
 
 every_formula = pytest.mark.parametrize("case", LOSSES + METRICS, ids=name_of)
@@ -333,7 +333,8 @@ def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])
 def test_no_public_formula_is_missing(module: Any) -> None:
-    bases = {"ListwiseLoss", "ListwiseMetric"}
+    bases = {"ListwiseLoss", "ListwiseMetric", "NWayLoss"}
+    tables = LOSSES + METRICS + N_WAY + IN_BATCH
     public = {n for n, x in vars(module).items() if isinstance(x, type)} - bases
-    assert public == {c.make.func.__name__ for c in LOSSES + METRICS} & set(dir(module))
+    assert public == {c.make.func.__name__ for c in tables} & set(dir(module))
     assert public

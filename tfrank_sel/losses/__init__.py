@@ -5,16 +5,31 @@ from tfrank_sel.losses.composite import (
     SelectiveSigmoidLoss as SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
 )
+from tfrank_sel.losses.contrastive import (
+    InBatchInfoNCELoss as InBatchInfoNCELoss,
+    InfoNCELoss as InfoNCELoss,
+)
 from tfrank_sel.losses.cross_entropy import (
     SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
     SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
 )
+from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.matching import (
     ContrastiveMatchingLoss as ContrastiveMatchingLoss,
     DecomposedMatchingLoss as DecomposedMatchingLoss,
     FenchelYoungLoss as FenchelYoungLoss,
     MatchingLoss as MatchingLoss,
 )
+from tfrank_sel.losses.multilabel import ZLPRLoss as ZLPRLoss
+from tfrank_sel.losses.nway import (
+    NWayJointLoss as NWayJointLoss,
+    NWayLoss as NWayLoss,
+    NWayMeanLoss as NWayMeanLoss,
+    NWayPairwiseLoss as NWayPairwiseLoss,
+)
+from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.soft_rank import SoftRankLoss as SoftRankLoss
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss
 from tfrank_sel.losses.topk import (
     SmoothTopKLoss as SmoothTopKLoss,

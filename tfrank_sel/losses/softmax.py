@@ -1,12 +1,15 @@
-"""The softmax family."""
+"""The softmax cross-entropy."""
 
 from typing import Any
 
 import tensorflow as tf
 
 from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.targets import Shares, Targets
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
+
+BY_SHARES = Shares()
 
 
 @register
@@ -16,14 +19,17 @@ class SoftmaxLoss(ListwiseLoss):
     For each list of relevances `y` in `y_true` and scores `s` in `y_pred`:
 
     ```
-    loss = -sum_i w_i * y_i / sum_j y_j * log softmax(s / temperature)_i
+    loss = -sum_i w_i * t_i * log softmax(s / temperature)_i
     ```
 
-    It is 0 for a list without a relevant item. For binary relevances, `exp(-loss)` is a lower bound
-    of the reciprocal rank, the average precision and the NDCG of the list.
+    where `t` are the targets: by default `t_i = y_i / sum_j y_j`, so that the loss is 0 for a list
+    without a relevant item. For binary relevances, `exp(-loss)` is then a lower bound of the
+    reciprocal rank, the average precision and the NDCG of the list: see `tfrank_sel.bounds`.
 
     Args:
         temperature: Divides the scores; positive.
+        targets: Makes a distribution of the labels of a list: `targets.Shares()`, of the labels or
+            of their gains, or `targets.Softmax(temperature)`.
         name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
@@ -46,15 +52,22 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
-    def __init__(self, temperature: float = 1.0, name: str = "softmax_loss", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        targets: Targets = BY_SHARES,
+        name: str = "softmax_loss",
+        **kwargs: Any,
+    ) -> None:
         if not temperature > 0.0:
             raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
+        self.targets = targets
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the cross-entropy of each list."""
-        loss = masking.cross_entropy(weights * labels, scores / self.temperature, mask)
-        return tf.math.divide_no_nan(loss, tf.reduce_sum(labels, axis=-1))
+        targets = weights * self.targets(labels, mask)
+        return masking.cross_entropy(targets, scores / self.temperature, mask)

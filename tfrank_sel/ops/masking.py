@@ -25,6 +25,37 @@ def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return exp / (rest + count)
 
 
+def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `log sum_i exp(x_i)` over the valid items of each list; 0 where there are none."""
+    top = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
+    top = tf.stop_gradient(tf.reduce_max(top, axis=-1, keepdims=True))
+    top = tf.where(tf.reduce_any(mask, axis=-1, keepdims=True), top, 0.0)
+    exp = tf.exp(tf.where(mask, x, top) - top)
+    total = masked_sum(exp, mask)
+    return top[..., 0] + tf.math.log(tf.where(total > 0.0, total, 1.0))
+
+
+def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
+    """Computes `log(1 + sum_i m_i * exp(x_i))`, exact where the sum is tiny and where it is huge.
+
+    Args:
+        x: Exponents.
+        masses: What multiplies each exponential, at least 0; what stands in `x` where it is 0
+            changes nothing.
+        axis: The axis to sum over.
+
+    Returns:
+        The logarithm, of the shape of `x` without `axis`.
+    """
+    counts = masses > 0.0
+    x = tf.where(counts, x + tf.math.log(tf.where(counts, masses, 1.0)), 0.0)
+    top = tf.stop_gradient(tf.maximum(tf.reduce_max(x, axis=axis, keepdims=True), 0.0))
+    total = tf.reduce_sum(tf.where(counts, tf.exp(x - top), 0.0), axis=axis)
+    top = tf.squeeze(top, axis)
+    # with top = 0 this is log1p of the sum, and else the total is at least 1: nothing cancels
+    return top + tf.math.log1p(tf.math.expm1(-top) + total)
+
+
 def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
 

@@ -1,0 +1,162 @@
+"""Contrastive softmax losses: one positive against negatives."""
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+
+@register
+class InfoNCELoss(ListwiseLoss):
+    """Contrast of each positive of a list with the negatives of that list.
+
+    For each list of relevances `y` in `y_true` and similarities `s` in `y_pred`:
+
+    ```
+    loss = mean_{i: y_i > 0} w_i * log(1 + sum_{j: y_j = 0} exp((s_j - s_i) / temperature))
+    ```
+
+    It is 0 for a list without a positive or without a negative. A negative that duplicates a
+    positive is masked by a label of NaN. With one positive it is the `SoftmaxLoss`; with more, they
+    do not compete with one another. `exp(-loss)` is a lower bound of the reciprocal rank, the
+    average precision and the NDCG of the list.
+
+    Args:
+        temperature: Divides the similarities; positive.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+
+    Inputs: as in `ListwiseLoss`. Weights count at positives.
+
+    Example:
+        >>> loss = losses.InfoNCELoss(temperature=0.5)
+        >>> y_true = tf.constant([[1.0, 0.0, float("nan")]])  # the last is the positive again
+        >>> y_pred = tf.constant([[0.5, 0.5, 0.5]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [van den Oord et al., Representation Learning with Contrastive Predictive Coding, 2018](
+        https://arxiv.org/abs/1807.03748).
+    """
+
+    def __init__(self, temperature: float = 1.0, name: str = "infonce_loss", **kwargs: Any) -> None:
+        _check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the contrasts of the positives of each list."""
+        x, positive = scores / self.temperature, mask & (labels > 0.0)
+        negative = mask & ~positive
+        top = masking.log_sum_exp(x, negative)[:, tf.newaxis]
+        contrasts = tf.where(
+            tf.reduce_any(negative, axis=-1, keepdims=True), tf.math.softplus(top - x), 0.0
+        )
+        return masking.masked_mean(weights * contrasts, positive)
+
+
+@register
+class InBatchInfoNCELoss(ListwiseLoss):
+    """Contrast of the pairs of a batch with one another: positives stand on the diagonal.
+
+    For the matrix `S` of similarities in `y_pred`, of query `i` with item `j`, row `i` has
+
+    ```
+    loss_i = -w_ii * log softmax(S[i, :] / temperature)_i
+    loss_i = (loss_i - w_ii * log softmax(S[:, i] / temperature)_i) / 2    if symmetric
+    ```
+
+    where items `j != i` that equal item `i` are left out of the softmax: `y_true` tells which item
+    is which.
+
+    Args:
+        temperature: Divides the similarities; positive.
+        symmetric: Whether items are contrasted with queries, too.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or `y_pred` is not square.
+
+    Inputs: `y_true` holds an identity of the item of each pair, `[batch_size]` or
+    `[batch_size, 1]`, of any dtype; `y_pred` is `[batch_size, batch_size]`. Where `y_pred` carries
+    a Keras mask, pairs that fail it are left out. `sample_weight` is as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.InBatchInfoNCELoss(symmetric=True)
+        >>> y_true = tf.constant([7, 8, 7])  # the first and the last pair have the same item
+        >>> round(float(loss(y_true, tf.zeros([3, 3]))), 4)  # (2 * log(2) + log(3)) / 3
+        0.8283
+
+    Reference:
+        [van den Oord et al., Representation Learning with Contrastive Predictive Coding, 2018](
+        https://arxiv.org/abs/1807.03748); [Radford et al., Learning Transferable Visual Models From
+        Natural Language Supervision, 2021](https://arxiv.org/abs/2103.00020), for the symmetric
+        form.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        symmetric: bool = False,
+        name: str = "in_batch_infonce_loss",
+        **kwargs: Any,
+    ) -> None:
+        _check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+        self.symmetric = symmetric
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Makes labels of identities: 1 on the diagonal, NaN where an item comes again, else 0."""
+        identities = tf.reshape(tf.convert_to_tensor(y_true), [-1])
+        again = identities[:, tf.newaxis] == identities
+        size = tf.shape(again)[0]
+        labels = tf.where(again, tf.constant(math.nan, dtype), 0.0)
+        labels = tf.linalg.set_diag(labels, tf.ones([size], dtype))
+        return super().batch_of(labels, y_pred, sample_weight, dtype)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the contrast of each pair."""
+        x, targets = scores / self.temperature, weights * labels
+        rows = masking.cross_entropy(targets, x, mask)
+        if not self.symmetric:
+            return rows
+        columns = (tf.transpose(of_items) for of_items in (targets, x, mask))
+        return 0.5 * (rows + masking.cross_entropy(*columns))
+
+
+def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
+    """Bounds the mutual information of queries and items from below, `log(n) - loss`.
+
+    Args:
+        loss: Mean InfoNCE loss, of one positive a list.
+        num_candidates: The number `n` of items that each query is compared with, the positive
+            among them: the batch size for an `InBatchInfoNCELoss`.
+
+    Returns:
+        The bound, in nats. It is at most `log(n)`, whatever the mutual information.
+
+    Example:
+        >>> round(losses.contrastive.mutual_information_bound(0.5, num_candidates=8), 4)
+        1.5794
+    """
+    return math.log(num_candidates) - loss
+
+
+def _check_temperature(temperature: float) -> None:
+    if not temperature > 0.0:
+        raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
