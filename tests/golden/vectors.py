@@ -37,7 +37,11 @@ def replay(case: Case, dtype: str, replays: dict[str, Replay]) -> None:
 def assert_close(
     actual: ArrayLike, expected: ArrayLike, dtype: str, tolerances: dict[str, float] = TOLERANCE
 ) -> None:
-    """Compares with the tolerance of the dtype, relative to the largest number expected."""
+    """Compares with the tolerance of the dtype, relative to the largest number expected.
+
+    What is too small for the dtype to hold is 0.
+    """
+    expected = np.where(np.abs(expected) < np.finfo(dtype).tiny, 0.0, expected)
     scale = float(np.max(np.abs(expected), initial=0.0))
     tolerance = tolerances[dtype]
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance * scale)
