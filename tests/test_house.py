@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfrank_sel import bounds, data, export, links, losses, metrics, models
+from tfrank_sel import bounds, callbacks, data, export, links, losses, metrics, models
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCES = sorted(
@@ -19,7 +19,7 @@ SOURCES = sorted(
 )
 PUBLIC = [
     pytest.param(x, id=f"{module.__name__}.{n}")
-    for module in (bounds, data, export, links, losses, metrics, models)
+    for module in (bounds, callbacks, data, export, links, losses, metrics, models)
     for n, x in vars(module).items()
     if (inspect.isclass(x) or inspect.isfunction(x))
     and not n.startswith("_")

@@ -1,13 +1,12 @@
-"""What the softmax cross-entropy says about metrics: a bound, and a chart of both."""
+"""What the softmax cross-entropy says about metrics."""
 
-import pathlib
+import functools
 from typing import Any, NamedTuple
 
-import keras
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.losses.targets import Shares
 from tfrank_sel.ops import ranking
 
@@ -70,62 +69,11 @@ def softmax_bounds(
         -batch.labels, batch.labels, batch.scores, batch.mask, mask=batch.mask
     )
     args = (labels, scores, mask, tf.cast(mask, dtype))
-    gains = Shares(ranking.exponential_gain)
-    loss = losses.SoftmaxLoss(temperature, gains, dtype=dtype).compiled(*args)
-    measures = (metrics.MRR, metrics.MAP, metrics.NDCG)
-    values = (make(dtype=dtype).compiled(*args) for make in measures)
-    return SoftmaxBounds(loss, tf.exp(-loss), *values)
+    loss, *measures = (formula.per_list(*args) for formula in _formulas(temperature, dtype))
+    return SoftmaxBounds(loss, tf.exp(-loss), *measures)
 
 
-class SoftmaxBoundsCallback(keras.callbacks.Callback):
-    """Draws loss, bound and metrics of a validation set as one TensorBoard chart.
-
-    At the end of each epoch it writes, under the one tag `softmax_bounds`, the mean `loss`, the
-    `bound` `exp(-loss)`, and the means `rr`, `ap` and `ndcg`, each as a run of its own: TensorBoard
-    draws runs of one tag into one chart. Lists without a relevant item do not count.
-
-    Args:
-        log_dir: Folder of the logs; the runs are folders in it.
-        validation_data: Batches `(features, labels)`, as a `tf.data.Dataset`.
-        temperature: Divides the scores in the loss.
-
-    Example:
-        >>> data = tf.data.Dataset.from_tensors((tf.zeros([2, 3]), tf.constant([[1.0, 0, 0]] * 2)))
-        >>> callback = SoftmaxBoundsCallback("/tmp/softmax_bounds", data)
-    """
-
-    tag = "softmax_bounds"
-
-    def __init__(
-        self,
-        log_dir: str | pathlib.Path,
-        validation_data: tf.data.Dataset,
-        temperature: float = 1.0,
-    ) -> None:
-        super().__init__()
-        self.validation_data = validation_data
-        self.temperature = temperature
-        self._writers = {
-            name: tf.summary.create_file_writer(str(pathlib.Path(log_dir) / name))
-            for name in SoftmaxBounds._fields
-        }
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Evaluates the validation set and writes a point of each line."""
-        means = {n: keras.metrics.Mean() for n in SoftmaxBounds._fields if n != "bound"}
-        for features, labels in self.validation_data:
-            values = softmax_bounds(labels, self.model(features, training=False), self.temperature)
-            # a metric of a list with a relevant item is positive
-            for name, mean in means.items():
-                mean.update_state(getattr(values, name), tf.cast(values.ndcg > 0.0, tf.float32))
-        points = {name: mean.result() for name, mean in means.items()}
-        points["bound"] = tf.exp(-points["loss"])
-        for name, writer in self._writers.items():
-            with writer.as_default(step=epoch):
-                tf.summary.scalar(self.tag, points[name])
-            writer.flush()
-
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Closes the files."""
-        for writer in self._writers.values():
-            writer.close()
+@functools.cache
+def _formulas(temperature: float, dtype: str) -> tuple[Listwise, ...]:
+    loss = losses.SoftmaxLoss(temperature, Shares(ranking.exponential_gain), dtype=dtype)
+    return loss, *(make(dtype=dtype) for make in (metrics.MRR, metrics.MAP, metrics.NDCG))

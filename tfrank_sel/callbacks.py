@@ -1,10 +1,13 @@
-"""What changes while a model trains."""
+"""What changes, and what is watched, while a model trains."""
 
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import tensorflow as tf
 
+from tfrank_sel import bounds
 from tfrank_sel.losses.topk import SmoothTopKLoss
 
 
@@ -50,3 +53,73 @@ class AnnealTau(keras.callbacks.Callback):
         """Adds the temperature to the logs."""
         if logs is not None:
             logs["tau"] = float(self.loss.current_tau.numpy())
+
+
+class LogSoftmaxBounds(keras.callbacks.Callback):
+    """Draws loss, bound and metrics of a validation set as one TensorBoard chart.
+
+    At the end of each epoch it writes, under the one tag `softmax_bounds`, the mean `loss`, the
+    `bound` `exp(-loss)`, and the means `rr`, `ap` and `ndcg`, each as a run of its own: TensorBoard
+    draws runs of one tag into one chart. Lists without a relevant item do not count.
+
+    Args:
+        log_dir: Folder of the logs; the runs are folders in it.
+        validation_data: Batches `(features, labels)`, as a `tf.data.Dataset`.
+        temperature: Divides the scores in the loss.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> import keras
+        >>> from tfrank_sel import callbacks
+        >>> labels = tf.constant([[1.0, 0.0, 0.0]])
+        >>> data = tf.data.Dataset.from_tensors((tf.zeros([1, 2]), labels))
+        >>> model = keras.Sequential([keras.layers.Dense(3)])
+        >>> model.compile("sgd", losses.SoftmaxLoss())
+        >>> with tempfile.TemporaryDirectory() as log_dir:
+        ...     log = callbacks.LogSoftmaxBounds(log_dir, data)
+        ...     history = model.fit(data, verbose=0, callbacks=[log])
+        ...     sorted(run.name for run in pathlib.Path(log_dir).iterdir())
+        ['ap', 'bound', 'loss', 'ndcg', 'rr']
+    """
+
+    tag = "softmax_bounds"
+
+    def __init__(
+        self,
+        log_dir: str | pathlib.Path,
+        validation_data: tf.data.Dataset,
+        temperature: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.validation_data = validation_data
+        self.temperature = temperature
+        self.log_dir = pathlib.Path(log_dir)
+        self._writers: dict[str, Any] = {}
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        """Opens a run for each line."""
+        self._writers = {
+            name: tf.summary.create_file_writer(str(self.log_dir / name))
+            for name in bounds.SoftmaxBounds._fields
+        }
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Evaluates the validation set and writes a point of each line."""
+        means = {n: keras.metrics.Mean() for n in bounds.SoftmaxBounds._fields if n != "bound"}
+        for features, labels in self.validation_data:
+            scores = self.model(features, training=False)
+            values = bounds.softmax_bounds(labels, scores, self.temperature)
+            has_relevant = tf.cast(values.ndcg > 0.0, tf.float32)
+            for name, mean in means.items():
+                mean.update_state(getattr(values, name), has_relevant)
+        points = {name: mean.result() for name, mean in means.items()}
+        points["bound"] = tf.exp(-points["loss"])
+        for name, writer in self._writers.items():
+            with writer.as_default(step=epoch):
+                tf.summary.scalar(self.tag, points[name])
+            writer.flush()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        """Closes the files."""
+        for writer in self._writers.values():
+            writer.close()

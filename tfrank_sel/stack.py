@@ -23,5 +23,8 @@ if keras.__version__.startswith("2."):
             raise NotImplementedError
 
     Loss: Any = _Keras2Loss
+    # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
+    FULL_PRECISION = {"experimental_autocast": False}
 else:
     Loss = keras.losses.Loss
+    FULL_PRECISION = {"autocast": False}

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfrank_sel import stack
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -47,7 +48,9 @@ class CosineClassifier(Configurable, keras.layers.Layer):
     def build(self, input_shape: Any) -> None:
         """Makes the class vectors, for `[..., num_features]`."""
         shape = (int(input_shape[-1]), self.classes)
-        self.kernel = self.add_weight(shape=shape, initializer="glorot_uniform", name="kernel")
+        self.kernel = self.add_weight(
+            shape=shape, initializer="glorot_uniform", name="kernel", **stack.FULL_PRECISION
+        )
         self.built = True
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
