@@ -1,8 +1,8 @@
 """Rare classes: what the n-way losses do for them, beside cross-entropy with and without weights.
 
-A linear model on overlapping Gaussians, balanced accuracy and worst recall over six seeds. Where the
-class means are is given by one seed, chosen for its difficulty: the plain cross-entropy is as good
-there as in the table that this one is held against.
+A linear model on overlapping Gaussians: balanced accuracy and worst recall, over six seeds. The
+class means are those of one seed, chosen for their difficulty alone: the plain cross-entropy is as
+good there as in the table that this one is held against.
 """
 
 from collections.abc import Callable, Sequence
