@@ -1,6 +1,6 @@
 """What the members of the softmax family are worth beside their plain counterparts.
 
-Lists are scored by a linear model that sees a part of what the grades depend on, multi-label rows
+Lists are scored by a linear model that sees a part of what grades depend on, multi-label rows
 by one that sees all; every value is the mean over seeds on fresh data.
 """
 

@@ -205,8 +205,9 @@ def test_indices_and_one_hot_classes_agree() -> None:
     cosines, classes = RNG.uniform(-1, 1, (5, 4)), np.array([0, 3, 2, 1, 7])
     loss = losses.MarginSoftmaxLoss(margin.ArcFace(), dtype="float64")
     labels = np.eye(8)[classes][:, :4]  # 7 is no class
-    for form in (classes, classes[:, None]):
+    for form in (classes, classes[:, None], classes.tolist()):
         np.testing.assert_allclose(loss(form, cosines), loss(labels, cosines))
+        np.testing.assert_allclose(loss(form, cosines.tolist()), loss(labels, cosines))
 
 
 def test_arcface_is_the_cosine_of_the_sum_and_falls_on() -> None:

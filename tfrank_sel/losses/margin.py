@@ -154,8 +154,8 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and makes labels of indices."""
-        if not isinstance(y_true, tf.RaggedTensor):
-            y_true = tf.convert_to_tensor(y_true)
+        if not isinstance(y_true, tf.RaggedTensor) and not isinstance(y_pred, tf.RaggedTensor):
+            y_true, y_pred = (tf.convert_to_tensor(x) for x in (y_true, y_pred))
             if y_true.shape.rank == 1 or (y_true.shape[-1] == 1 and y_pred.shape[-1] != 1):
                 indices = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
                 y_true = tf.one_hot(indices, tf.shape(y_pred)[-1], dtype=dtype)
