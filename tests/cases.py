@@ -15,6 +15,7 @@ from tests.references import (
     links as ref_links,
     losses as ref_losses,
     metrics as ref_metrics,
+    rg as ref_rg,
     selective as ref_selective,
     softmax_family as ref_softmax_family,
     topk as ref_topk,
@@ -154,6 +155,11 @@ LOSSES = [
          k=2, tau=0.0, margin=0.5),
     loss(losses.TopKHingeLoss, RT.recall_structured, grades, 2, 1.0, losses.recall_structured,
          k=2, tau=0.0, margin=1.0),
+    loss(losses.RG2Loss, ref_rg.rg, grades, kappa=0.0),
+    loss(losses.RG2Loss, ref_rg.rg, grades, 0.4, -0.5, kappa=0.0, alpha=0.4, target=-0.5),
+    loss(losses.RGCrossLoss, ref_rg.rg, grades, kappa=1.0),
+    loss(losses.RGCrossLoss, ref_rg.rg, grades, 0.4, 2.0, ranking.exponential_gain,
+         kappa=1.0, alpha=0.4, target=2.0, gain=lambda y: 2.0**y - 1.0),
     loss(losses.SoftmaxLoss, RF.softmax_towards_gains, grades, 1.0,
          targets.Shares(ranking.exponential_gain)),
     loss(losses.SoftmaxLoss, RF.softmax_towards_softmax, grades, 1.0, targets.Softmax(2.0),
@@ -201,6 +207,9 @@ METRICS = [
     metric(metrics.MAP, RM.average_precision, 3),
     metric(metrics.MRR, RM.reciprocal_rank, None),
     metric(metrics.MRR, RM.reciprocal_rank, 2),
+    *(Case(functools.partial(metrics.LogitNorm, centered),
+           functools.partial(ref_rg.logit_norm, centered=centered), grades)
+      for centered in (False, True)),
 ]
 # fmt: on
 

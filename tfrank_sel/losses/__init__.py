@@ -29,6 +29,7 @@ from tfrank_sel.losses.nway import (
     NWayPairwiseLoss as NWayPairwiseLoss,
 )
 from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.rg import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
 from tfrank_sel.losses.soft_rank import SoftRankLoss as SoftRankLoss
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss
 from tfrank_sel.losses.topk import (

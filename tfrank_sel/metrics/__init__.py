@@ -2,6 +2,7 @@
 
 from tfrank_sel.metrics.base import ListwiseMetric as ListwiseMetric
 from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG
+from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
 from tfrank_sel.metrics.precision import (
     MAP as MAP,
     Precision as Precision,

@@ -1,0 +1,96 @@
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.references import rg as reference
+from tfrank_sel import losses
+
+LABELS = [1.0, 0.0, 2.0, 0.0, 1.0]
+LOGITS = np.array([0.9, -0.3, 0.4, -0.8, 0.1])
+BASE = [1.0, 4.0, 0.5, 2.0, 1.0]
+
+
+def value(make, scores, labels=LABELS, base=BASE, **arguments):
+    return float(make(dtype="float64", **arguments)([labels], [scores], [base]))
+
+
+def gradient(make, scores, labels, base):
+    scores = tf.constant([scores], tf.float64)
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        loss = make(dtype="float64")([labels], scores, [base])
+    return tape.gradient(loss, scores).numpy()[0]
+
+
+@pytest.mark.parametrize(("make", "order"), [(losses.RG2Loss, 2), (losses.RGCrossLoss, 3)])
+def test_the_difference_from_softmax_is_of_its_order(make, order):
+    steps = np.array([1e-1, 1e-2, 1e-3])
+    gaps = [reference.softmax(LABELS, t * LOGITS, BASE) - value(make, t * LOGITS) for t in steps]
+    orders = np.diff(np.log(np.abs(gaps))) / np.diff(np.log(steps))
+    np.testing.assert_allclose(orders, order, atol=0.05)
+
+
+@pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
+def test_at_equal_logits_of_zero_it_is_softmax(make):
+    zeros = np.zeros(5)
+    assert value(make, zeros) == pytest.approx(reference.softmax(LABELS, zeros, BASE), rel=1e-14)
+    expected = np.sum(LABELS) * np.array(BASE) / np.sum(BASE) - LABELS
+    np.testing.assert_allclose(gradient(make, zeros, LABELS, BASE), expected, rtol=1e-14)
+
+
+def test_rg2_bounds_rg_cross_from_above_and_alone_feels_a_shift():
+    for shift in (0.0, 5.0, -300.0):
+        logits = LOGITS + shift
+        assert value(losses.RG2Loss, logits) >= value(losses.RGCrossLoss, logits)
+        shifted = value(losses.RGCrossLoss, logits)
+        assert shifted == pytest.approx(value(losses.RGCrossLoss, LOGITS), rel=1e-12)
+    assert value(losses.RG2Loss, LOGITS + 5.0) > value(losses.RG2Loss, LOGITS) + 1.0
+
+
+@pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
+def test_a_base_weight_of_two_is_a_second_item_without_gain(make):
+    twice = value(make, [0.5, -0.5], labels=[1.0, 0.0], base=[1.0, 2.0])
+    items = value(make, [0.5, -0.5, -0.5], labels=[1.0, 0.0, 0.0], base=[1.0, 1.0, 1.0])
+    assert twice == pytest.approx(items, rel=1e-14)
+
+
+def test_every_sample_of_negatives_together_has_the_gradient_of_the_whole_list():
+    """Each pair of items, of which each stands for n / 2: their mean gradient is the list's."""
+    n, logits = 6, np.linspace(-1.0, 1.0, 6)
+    total = np.zeros(n)
+    pairs = list(itertools.combinations(range(n), 2))
+    for pair in pairs:
+        chosen = list(pair)
+        # no gain but on an item of no base weight, so that the loss is the expansion alone
+        labels, base = [0.0, 0.0, 1.0], [n / 2, n / 2, 0.0]
+        scores = [*logits[chosen], 0.0]
+        total[chosen] += gradient(losses.RG2Loss, scores, labels, base)[:2]
+    whole = gradient(losses.RG2Loss, [*logits, 0.0], [0.0] * n + [1.0], [1.0] * n + [0.0])[:n]
+    np.testing.assert_allclose(total / len(pairs), whole, rtol=1e-12, atol=1e-14)
+
+
+def test_importance_weights_undo_an_uneven_sample():
+    n, draws = 50, 20000
+    rng = np.random.default_rng(0)
+    logits, chances = rng.normal(0.0, 0.5, n), rng.dirichlet(np.ones(n) * 5.0)
+    drawn = rng.choice(n, draws, p=chances)
+    base = 1.0 / (draws * chances[drawn])
+    for make in (losses.RG2Loss, losses.RGCrossLoss):
+        sample = value(make, [*logits[drawn], 0.3], [0.0] * draws + [1.0], [*base, 0.0])
+        whole = value(make, [*logits, 0.3], [0.0] * n + [1.0], [1.0] * n + [0.0])
+        assert sample == pytest.approx(whole, rel=5e-3)
+
+
+def test_an_item_of_no_weight_or_a_list_of_none_is_finite():
+    for make in (losses.RG2Loss, losses.RGCrossLoss):
+        assert np.isfinite(value(make, LOGITS, base=[0.0, 1.0, 1.0, 1.0, 1.0]))
+        assert value(make, LOGITS, base=[0.0] * 5) == 0.0
+        assert np.all(gradient(make, LOGITS, LABELS, [0.0] * 5) == 0.0)
+
+
+@pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
+def test_a_negative_anchor_is_refused(make):
+    with pytest.raises(ValueError, match=r"`alpha` must not be negative. Received: alpha=-1"):
+        make(alpha=-1.0)

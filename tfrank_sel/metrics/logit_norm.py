@@ -1,0 +1,59 @@
+"""The size of logits, which tells whether an expansion around zero holds."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+
+@register
+class LogitNorm(ListwiseMetric):
+    """Root mean square of the logits of a list: whether an RG loss still stands for softmax.
+
+    For each list of scores `s` in `y_pred`, whatever the labels:
+
+    ```
+    norm = sqrt(sum_i w_i * (s_i - c)**2 / sum_i w_i)
+    ```
+
+    where `c` is 0, or the weighted mean of the scores if `centered`. `RG2Loss` expands the softmax
+    around 0 and misses it by half the squared mean score, at most half the squared norm, for each
+    unit of gain; `RGCrossLoss` expands around the mean and misses it in third order. So the
+    expansion holds while the norm is well below 1. Where it grows beyond, the loss punishes high
+    scores that softmax would allow, and the ranking suffers: more regularisation or a lower
+    learning rate brings it back.
+
+    Args:
+        centered: Whether to measure about the mean, as suits `RGCrossLoss`, and not about 0.
+        name: Name of the metric.
+        **kwargs: `dtype`, as in `ListwiseMetric`.
+
+    Inputs: as in `ListwiseMetric`.
+
+    Example:
+        >>> norm = metrics.LogitNorm()
+        >>> y_true = tf.constant([[0.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[3.0, 4.0, 9.0]])
+        >>> round(float(norm(y_true, y_pred)), 4)  # sqrt((3**2 + 4**2) / 2)
+        3.5355
+
+    Reference:
+        [NDCG-Consistent Softmax Approximation with Accelerated Convergence, 2025](
+        https://arxiv.org/abs/2506.09454).
+    """
+
+    def __init__(self, centered: bool = False, name: str = "logit_norm", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.centered = centered
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the squares, by weight."""
+        shares = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
+        centre = masking.masked_sum(shares * scores, mask)[:, None]
+        from_centre = scores - centre if self.centered else scores
+        return tf.sqrt(masking.masked_sum(shares * tf.square(from_centre), mask))
