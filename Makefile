@@ -39,7 +39,7 @@ lint: .venv/installed
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --upgrade pip
-	.venv/bin/pip install --quiet --editable '.[pipelines,serving,plots,test,lint]'
+	.venv/bin/pip install --quiet --editable '.[pipelines,serving,plots,als,test,lint]'
 	touch $@
 
 .venv-tfr/installed: setup.cfg pyproject.toml

@@ -1,0 +1,193 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import tensorflow as tf
+
+from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, retrieval
+from tfrank_sel.models.als.interactions import as_matrix
+
+USERS = np.array([0, 0, 1, 1, 1, 2, 3, 3])
+ITEMS = np.array([0, 1, 0, 1, 2, 3, 3, 4])
+TRIPLES = (USERS, ITEMS, np.array([1.0, 2.0, 1.0, 1.0, 3.0, 1.0, 1.0, 1.0]))
+
+
+def factorizer(**changed):
+    return RGFactorizer(**{"num_factors": 3, "regularization": 0.05, "num_threads": 1, **changed})
+
+
+def clusters(num_users=120, num_items=60, seed=0):
+    """Users take items of their own third."""
+    rng = np.random.default_rng(seed)
+    alike = np.arange(num_users)[:, None] % 3 == np.arange(num_items) % 3
+    taken = rng.random(alike.shape) < np.where(alike, 0.4, 0.02)
+    held_out = taken & (rng.random(alike.shape) < 0.2)
+    return sp.csr_matrix(taken & ~held_out, dtype=float), sp.csr_matrix(held_out, dtype=float)
+
+
+def test_every_kind_of_input_is_the_same_matrix():
+    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    named = dict(zip(("user", "item", "gain"), TRIPLES, strict=True))
+    expected = sp.csr_matrix((TRIPLES[2], TRIPLES[:2])).toarray()
+    for interactions in (
+        TRIPLES,
+        np.stack(TRIPLES, axis=1),
+        sp.coo_matrix(expected),
+        pandas.DataFrame(named),
+        arrow.table(named),
+    ):
+        np.testing.assert_array_equal(as_matrix(interactions).toarray(), expected)
+    np.testing.assert_array_equal(as_matrix(TRIPLES[:2]).toarray(), expected > 0)
+
+
+def test_pairs_that_stand_twice_add_up_and_gains_of_zero_go():
+    matrix = as_matrix((np.array([0, 0, 1]), np.array([2, 2, 0]), np.array([1.0, 2.0, 0.0])))
+    assert matrix.nnz == 1
+    assert matrix[0, 2] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("interactions", "message"),
+    [
+        ((USERS, ITEMS[:3]), "columns of one length"),
+        ((USERS - 1, ITEMS), "`user` must be from 0"),
+        ((USERS, ITEMS + 0.5), "`item` must be integers"),
+        ((USERS, ITEMS, -TRIPLES[2]), "not negative"),
+        ((USERS, ITEMS, TRIPLES[2] * np.nan), "finite"),
+    ],
+)
+def test_wrong_interactions_are_refused(interactions, message):
+    with pytest.raises(ValueError, match=message):
+        as_matrix(interactions)
+
+
+def test_what_holds_no_interactions_is_refused():
+    with pytest.raises(TypeError, match="Received: str"):
+        as_matrix("interactions.csv")
+    with pytest.raises(ValueError, match=r"must be from 0 to 2. Received: from 0 to 3"):
+        as_matrix((USERS, ITEMS), (3, 9))
+
+
+@pytest.mark.parametrize("objective", [RG2(alpha=0.2), RGCross(alpha=0.2, joint=True)])
+def test_it_finds_what_users_will_take(objective):
+    train, held_out = clusters()
+    model = factorizer(objective=objective, sweeps=8).fit(train, held_out)
+    assert model.history_[-1]["ndcg@10"] > 0.3
+    objectives = [values["objective"] for values in model.history_]
+    assert objectives == sorted(objectives, reverse=True)
+    assert 0.1 < model.history_[-1]["logit_norm"] < 3.0
+
+
+def test_the_same_seed_gives_the_same_factors():
+    first, second, other = (factorizer(seed=s).fit(TRIPLES) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.user_factors_, second.user_factors_)
+    assert np.any(first.user_factors_ != other.user_factors_)
+
+
+def test_partial_fit_goes_on_and_takes_in_the_new():
+    straight = factorizer(sweeps=5).fit(TRIPLES)
+    stepwise = factorizer()
+    for _ in range(5):
+        stepwise.partial_fit(TRIPLES)
+    np.testing.assert_allclose(stepwise.item_factors_, straight.item_factors_, rtol=1e-5)
+    stepwise.partial_fit((np.append(USERS, 6), np.append(ITEMS, 7)), sweeps=2)
+    assert stepwise.user_factors_.shape == (7, 3)
+    assert stepwise.item_factors_.shape == (8, 3)
+
+
+def test_it_starts_from_given_factors():
+    cold = factorizer(sweeps=40).fit(TRIPLES)
+    given = (cold.user_factors_, cold.item_factors_)
+    warm = factorizer(sweeps=1).fit(TRIPLES, factors=given)
+    value = cold.history_[-1]["objective"]
+    assert warm.history_[0]["objective"] == pytest.approx(value, rel=1e-4)
+    with pytest.raises(ValueError, match=r"shapes \(4, 3\) and \(5, 3\)"):
+        factorizer().fit(TRIPLES, factors=(given[0], given[0]))
+
+
+def test_it_stops_when_validation_gets_no_better_and_keeps_the_best():
+    train, held_out = clusters()
+    model = factorizer(regularization=1e-3, sweeps=60, patience=2).fit(train, held_out)
+    ndcgs = [values["ndcg@10"] for values in model.history_]
+    assert len(ndcgs) < 60
+    ids, _ = model.recommend(np.arange(120), k=10)
+    assert retrieval.ranking_quality(ids, held_out)["ndcg@10"] == max(ndcgs)
+
+
+def test_recommendations_are_the_best_unseen_in_order():
+    model = factorizer().fit(TRIPLES)
+    ids, scores = model.recommend([1, 3], k=4)
+    all_scores = model.user_factors_[[1, 3]] @ model.item_factors_.T
+    all_scores[0, [0, 1, 2]] = all_scores[1, [3, 4]] = -np.inf
+    order = np.argsort(-all_scores, axis=1, kind="stable")[:, :4]
+    np.testing.assert_array_equal(ids, np.where([[1, 1, 0, 0], [1, 1, 1, 0]], order, -1))
+    assert np.all(scores[ids == -1] == -np.inf)
+    everything, _ = model.recommend([1], k=5, filter_seen=False)
+    assert sorted(everything[0]) == [0, 1, 2, 3, 4]
+
+
+def test_similar_items_are_close_in_direction_and_others():
+    train, _ = clusters()
+    model = factorizer(sweeps=8).fit(train)
+    ids, cosines = model.similar_items([0, 7], k=5)
+    assert np.all(ids % 3 == [[0], [1]])
+    assert not np.any(ids == [[0], [7]])
+    assert np.all((cosines <= 1.0 + 1e-6) & (cosines > 0.5))
+
+
+def test_a_saved_model_recommends_the_same(tmp_path):
+    model = factorizer(objective=RGCross(alpha=0.3, joint=True)).fit(TRIPLES)
+    model.save(tmp_path / "model")
+    loaded = RGFactorizer.load(tmp_path / "model")
+    assert loaded.objective == model.objective
+    for a, b in zip(model.recommend([0, 1, 2]), loaded.recommend([0, 1, 2]), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
+    json.loads((tmp_path / "model" / "config.json").read_text())
+    with pytest.raises(FileExistsError, match="must not exist"):
+        model.save(tmp_path / "model")
+
+
+def test_the_keras_model_scores_alike_and_is_served_from_a_saved_model(tmp_path):
+    model = factorizer().fit(TRIPLES)
+    towers = model.to_keras()
+    inputs = {"user": tf.constant([1, 3]), "item": tf.constant([[0, 4], [2, 2]])}
+    expected = np.einsum(
+        "bk,blk->bl", model.user_factors_[[1, 3]], model.item_factors_[inputs["item"].numpy()]
+    )
+    np.testing.assert_allclose(towers(inputs), expected, rtol=1e-5, atol=1e-6)
+    towers.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs), expected, rtol=1e-5, atol=1e-6)
+    archive = keras.export.ExportArchive()
+    archive.track(towers)
+    specs = {
+        "user": tf.TensorSpec([None], tf.int32),
+        "item": tf.TensorSpec([None, None], tf.int32),
+    }
+    archive.add_endpoint("serve", towers, input_signature=[specs])
+    archive.write_out(str(tmp_path / "served"), verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "served"))
+    np.testing.assert_allclose(served.serve(inputs), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_progress_goes_to_the_screen_and_to_tensorboard(tmp_path, capsys):
+    pytest.importorskip("tensorboard")
+    factorizer(sweeps=2).fit(TRIPLES, verbose=True, log_dir=tmp_path)
+    assert "objective" in capsys.readouterr().out
+    assert any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"num_factors": 0}, {"cg_steps": 0}, {"regularization": -1.0}, {"dtype": "int8"}]
+)
+def test_wrong_arguments_are_refused(wrong):
+    with pytest.raises(ValueError, match="Received"):
+        factorizer(**wrong)
+
+
+def test_wrong_list_weights_are_refused():
+    with pytest.raises(ValueError, match="`list_weights` must be 4 weights"):
+        factorizer().fit(TRIPLES, list_weights=[1.0])

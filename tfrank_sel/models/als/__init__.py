@@ -1,0 +1,16 @@
+"""Factorisation by alternating least squares, on compiled loops: needs the extra `als`."""
+
+import importlib.util
+
+_NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise ImportError(
+        f"`tfrank_sel.models.als` needs {', '.join(_missing)}: "
+        "install it with `pip install tfrank_sel[als]`"
+    )
+
+from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
+from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
+
+__all__ = ["RG2", "Objective", "RGCross", "RGFactorizer", "WeightedSquare"]

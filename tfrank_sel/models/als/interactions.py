@@ -1,0 +1,89 @@
+"""Interactions of users with items, from whatever holds them to a checked sparse matrix."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
+
+_COLUMNS = ("user", "item", "gain")
+
+
+def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
+    """Reads interactions into a CSR matrix of gains, one row a user.
+
+    Gains of a pair that stands twice add up, and gains of 0 are dropped.
+
+    Args:
+        interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a pandas frame or an
+            Arrow table with columns `user`, `item` and perhaps `gain`; a tuple of two or three
+            NumPy arrays in that order; or an array `[count, 2 or 3]` of such columns. Users and
+            items are integers from 0. A gain that is not given is 1.
+        shape: The numbers of users and items; if `None`, what the interactions reach.
+
+    Raises:
+        TypeError: If the interactions are none of these.
+        ValueError: If a user, an item or a gain is out of range, or columns differ in length.
+    """
+    if sp.issparse(interactions):
+        matrix = sp.csr_matrix(interactions, copy=True)
+        if shape is not None and matrix.shape != tuple(shape):
+            raise ValueError(
+                f"`interactions` must have shape {tuple(shape)}. Received: shape={matrix.shape}"
+            )
+    else:
+        users, items, gains = _columns(interactions)
+        _check_ids("user", users, None if shape is None else shape[0])
+        _check_ids("item", items, None if shape is None else shape[1])
+        matrix = sp.csr_matrix((gains, (users, items)), shape=shape)
+    matrix.sum_duplicates()
+    matrix.data = matrix.data.astype(np.float64 if matrix.data.itemsize > 4 else np.float32)
+    if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
+        raise ValueError(
+            "Gains must be finite and not negative. Received: gains from "
+            f"{matrix.data.min()} to {matrix.data.max()}"
+        )
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def _columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    names = getattr(interactions, "column_names", getattr(interactions, "columns", None))
+    if names is not None:
+        if not {"user", "item"} <= set(names):
+            raise ValueError(
+                "`interactions` must have columns `user` and `item`, and may have `gain`. "
+                f"Received: columns={list(names)}"
+            )
+        columns = [np.asarray(interactions[name]) for name in _COLUMNS if name in names]
+    elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
+        columns = list(interactions.T)
+        if len(columns) > 2 and np.all(columns[0] == np.rint(columns[0])):
+            columns[:2] = [column.astype(np.int64) for column in columns[:2]]
+    elif isinstance(interactions, tuple):
+        columns = [np.asarray(column) for column in interactions]
+    else:
+        raise TypeError(
+            "`interactions` must be a SciPy sparse matrix, a frame or table with columns `user` "
+            "and `item`, a tuple of arrays, or an array with a row a pair. "
+            f"Received: {type(interactions).__name__}"
+        )
+    if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
+        raise ValueError(
+            "Users, items and perhaps gains must be columns of one length. "
+            f"Received: shapes {[column.shape for column in columns]}"
+        )
+    gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)
+    return columns[0], columns[1], gains
+
+
+def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(f"`{name}` must be integers from 0. Received: dtype={ids.dtype}")
+    if len(ids) and (ids.min() < 0 or (count is not None and ids.max() >= count)):
+        raise ValueError(
+            f"`{name}` must be from 0 to {'any' if count is None else count - 1}. "
+            f"Received: from {ids.min()} to {ids.max()}"
+        )

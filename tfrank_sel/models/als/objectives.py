@@ -1,0 +1,170 @@
+"""The quadratic losses that alternating least squares minimises exactly."""
+
+import abc
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrank_sel.serialization import Configurable, register
+
+
+class Objective(Configurable, abc.ABC):
+    """A loss that is quadratic in the scores of a user, of which only the positives differ.
+
+    With scores `o`, gains `g` of the positives and base weights `v` of all `N` items, which sum to
+    `N`, a user of weight `w` adds
+
+    ```
+    w * (sum_j c_j / 2 * o_j**2 - sum_j l_j * o_j)
+    + w * a * sum_i v_i * (lift * o_i + o_i**2 / 2) - w * a * kappa / (2 * N) * (sum_i v_i o_i)**2
+    ```
+
+    with `j` over the positives, `c_j = curvature[0] + curvature[1] * g_j`,
+    `l_j = slope[0] + slope[1] * g_j`, and `a` the user's `scale`.
+    """
+
+    kappa: float
+    lift: float
+    joint: bool = False
+
+    @property
+    @abc.abstractmethod
+    def curvature(self) -> tuple[float, float]:
+        """The curvature at a positive: its constant, and its factor of the gain."""
+
+    @property
+    @abc.abstractmethod
+    def slope(self) -> tuple[float, float]:
+        """The slope at a positive: its constant, and its factor of the gain."""
+
+    @property
+    @abc.abstractmethod
+    def offset(self) -> tuple[float, float]:
+        """What a positive adds whatever its score: its constant, and its factor of the gain."""
+
+    @abc.abstractmethod
+    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+        """Returns the weight of all items in the loss of each user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Anchored(Objective):
+    """What RG^2 and RG^x share: the anchor of the positives."""
+
+    alpha: float = 1.0
+    target: float = 1.0
+
+    lift = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.alpha >= 0.0:
+            raise ValueError(f"`alpha` must not be negative. Received: alpha={self.alpha}")
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.alpha, 0.0
+
+    @property
+    def slope(self) -> tuple[float, float]:
+        return self.alpha * self.target, 1.0
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        return self.alpha * self.target**2 / 2.0, 0.0
+
+    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+        return gain_sums / num_items
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class RG2(_Anchored):
+    """RG^2, as `losses.RG2Loss` over all items: each user's weight is the sum of its gains.
+
+    ```
+    L_u = G * (mu + m2 / 2) - sum_j g_j * o_j + alpha / 2 * sum_j (o_j - target)**2
+    ```
+
+    Args:
+        alpha: Weight of the anchor of the positives, not negative. Without it all rows share one
+            matrix, which is fastest, and finds a thresholded singular value decomposition.
+        target: The score that the anchor draws positives to.
+
+    Raises:
+        ValueError: If `alpha` is negative.
+    """
+
+    kappa = 0.0
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class RGCross(_Anchored):
+    """RG^x, as `losses.RGCrossLoss` over all items: indifferent to a shift of a user's scores.
+
+    ```
+    L_u = G * (mu + (m2 - mu**2) / 2) - sum_j g_j * o_j + alpha / 2 * sum_j (o_j - target)**2
+    ```
+
+    The squared mean couples the items. Their half-sweep takes its tangent at the current factors,
+    a bound from above, so that the objective never increases; or it solves them jointly, in a few
+    passes over the items instead of one.
+
+    Args:
+        alpha: Weight of the anchor of the positives, not negative.
+        target: The score that the anchor draws positives to.
+        joint: Whether the items' half-sweep finds the minimum over all items together.
+
+    Raises:
+        ValueError: If `alpha` is negative.
+    """
+
+    joint: bool = False
+
+    kappa = 1.0
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class WeightedSquare(Objective):
+    """Weighted square (WRMF, implicit ALS): positives towards a target, all items towards 0.
+
+    ```
+    L_u = alpha / 2 * sum_j g_j * (o_j - target)**2 + unobserved / 2 * sum_i v_i * o_i**2
+    ```
+
+    Args:
+        alpha: Weight of the positives, positive.
+        target: The score of a positive.
+        unobserved: Weight of every item, positive.
+
+    Raises:
+        ValueError: If a weight is not positive.
+    """
+
+    alpha: float = 1.0
+    target: float = 1.0
+    unobserved: float = 0.1
+
+    kappa = 0.0
+    lift = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.alpha > 0.0 and self.unobserved > 0.0):
+            raise ValueError(f"`alpha` and `unobserved` must be positive. Received: {self}")
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return 0.0, self.alpha
+
+    @property
+    def slope(self) -> tuple[float, float]:
+        return 0.0, self.alpha * self.target
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        return 0.0, self.alpha * self.target**2 / 2.0
+
+    def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
+        return np.full_like(gain_sums, self.unobserved)

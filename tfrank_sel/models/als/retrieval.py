@@ -1,0 +1,96 @@
+"""The best items of a user by score, and how good they are."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+Array: TypeAlias = NDArray[np.floating]
+Ids: TypeAlias = NDArray[np.int32]
+
+_CHUNK_BYTES = 1 << 22  # of scores at a time, which the cache holds
+
+
+def best(
+    users: Array, items: Array, k: int, seen: Any = None, num_threads: int = 1
+) -> tuple[Ids, Array]:
+    """Returns the `k` items of the highest scores of each user, and the scores.
+
+    Equal scores keep the order of the items. Where fewer than `k` items are left, -1 and -inf fill.
+
+    Args:
+        users: Factors of the users that ask, `[count, num_factors]`.
+        items: Factors of all items.
+        k: How many items to return.
+        seen: CSR matrix `[count, num_items]` of items to leave out, if any.
+        num_threads: Number of threads.
+    """
+    ids = np.full((len(users), k), -1, np.int32)
+    scores = np.full((len(users), k), -np.inf, items.dtype)
+    chunk = max(1, _CHUNK_BYTES // (items.itemsize * max(1, len(items))))
+    none = np.zeros(len(users) + 1, np.int64), np.zeros(0, np.int32)
+    indptr, indices = none if seen is None else (seen.indptr.astype(np.int64), seen.indices)
+
+    def fill(begin: int) -> None:
+        part = slice(begin, begin + chunk)
+        _select(users[part] @ items.T, indptr[begin:], indices, ids[part], scores[part])
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(num_threads) as pool:
+        list(pool.map(fill, range(0, len(users), chunk)))
+    return ids, scores
+
+
+@njit(nogil=True, cache=True)
+def _select(scores: Array, indptr: NDArray[np.int64], seen: Ids, ids: Ids, best: Array) -> None:
+    """Keeps the best unseen of each row, by insertion."""
+    k = ids.shape[1]
+    for row in range(len(scores)):
+        for at in range(indptr[row], indptr[row + 1]):
+            scores[row, seen[at]] = -np.inf
+        for item in range(scores.shape[1]):
+            score = scores[row, item]
+            if not score > best[row, k - 1]:
+                continue
+            place = k - 1
+            while place > 0 and score > best[row, place - 1]:
+                best[row, place] = best[row, place - 1]
+                ids[row, place] = ids[row, place - 1]
+                place -= 1
+            best[row, place] = score
+            ids[row, place] = item
+
+
+def ranking_quality(ids: Ids, relevant: Any) -> dict[str, float]:
+    """Judges recommendations: the mean NDCG, recall and reciprocal rank at their length.
+
+    A user without a relevant item is not counted.
+
+    Args:
+        ids: Items recommended to each user, best first, `[num_users, k]`.
+        relevant: CSR matrix `[num_users, num_items]` of what the user should find.
+    """
+    k = ids.shape[1]
+    hits = _hits(ids, relevant.indptr.astype(np.int64), relevant.indices)
+    counts = np.diff(relevant.indptr)
+    hits, counts = hits[counts > 0], counts[counts > 0]
+    discounts = 1.0 / np.log2(np.arange(2, k + 2))
+    ideal = np.cumsum(discounts)[np.minimum(counts, k) - 1]
+    first = np.max(hits / np.arange(1, k + 1), axis=1, initial=0.0)
+    return {
+        f"ndcg@{k}": float(np.mean(hits @ discounts / ideal)),
+        f"recall@{k}": float(np.mean(hits.sum(axis=1) / counts)),
+        f"mrr@{k}": float(np.mean(first)),
+    }
+
+
+@njit(nogil=True, cache=True)
+def _hits(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.bool_]:
+    hits = np.zeros(ids.shape, np.bool_)
+    for row in range(len(ids)):
+        for at in range(indptr[row], indptr[row + 1]):
+            for place in range(ids.shape[1]):
+                hits[row, place] |= ids[row, place] == indices[at]
+    return hits

@@ -1,0 +1,255 @@
+"""The systems of single rows, compiled: what a half-sweep solves once a user or item.
+
+A row of the free factors minimises a quadratic whose matrix is, in the eigenbasis of the Gram
+matrix that all rows share, a diagonal plus one rank for each positive of the row:
+
+```
+A = diag(d) + sum_j q_j * y_j * y_j',  d = scale * eigenvalues + ridge
+b = sum_j l_j * y_j - scale * pull
+```
+"""
+
+import numpy as np
+
+from tfrank_sel.models.als.definite import add_gram, solve_definite
+from tfrank_sel.models.als.systems import BLOCK, Array, Rows, Scratch, Shared, compiled
+from tfrank_sel.models.als.vectors import add_row, dot
+
+
+@compiled
+def solve_exactly(
+    rows: Rows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch
+) -> int:
+    """Solves the rows from `begin` to `end` into those of `out`; returns how many are singular."""
+    width = shared.factors.shape[1]
+    few = width * 3 // 4
+    failed = 0
+    for row in range(begin, end):
+        count = rows.indptr[row + 1] - rows.indptr[row]
+        definite = _start(rows, shared, row, scratch)
+        if count == 0 and rows.scales[row] == 0:
+            for k in range(width):
+                scratch.rhs[k] = 0
+        elif shared.curvature[0] == 0 and shared.curvature[1] == 0:
+            _gather_all(rows, shared, row, scratch)
+            for k in range(width):
+                scratch.rhs[k] /= scratch.diagonal[k] if definite else 1
+            failed += not definite
+        elif count <= few and definite:
+            failed += not _solve_small(rows, shared, row, scratch)
+        else:
+            failed += not _solve_large(rows, shared, row, scratch)
+        for k in range(width):
+            out[row - begin, k] = scratch.rhs[k]
+    return failed
+
+
+@compiled
+def improve(
+    rows: Rows,
+    shared: Shared,
+    begin: int,
+    end: int,
+    out: Array,
+    scratch: Scratch,
+    steps: int,
+) -> int:
+    """Improves the rows of `out` by steps of conjugate gradients; returns how many are singular.
+
+    They are preconditioned by the diagonal.
+    """
+    width = shared.factors.shape[1]
+    lanes = 64 // shared.factors.itemsize
+    direction, product = scratch.direction, scratch.product
+    residual, x, diagonal = scratch.rhs, scratch.x, scratch.diagonal
+    failed = 0
+    for row in range(begin, end):
+        definite = _start(rows, shared, row, scratch)
+        if rows.indptr[row] == rows.indptr[row + 1] and rows.scales[row] == 0:
+            for k in range(width):
+                out[row - begin, k] = 0
+            continue
+        if not definite:
+            failed += 1
+            continue
+        first, last = rows.indptr[row], rows.indptr[row + 1]
+        if last - first > BLOCK:  # which takes no longer
+            failed += not _solve_large(rows, shared, row, scratch)
+            for k in range(width):
+                out[row - begin, k] = scratch.rhs[k]
+            continue
+        _gather(rows, shared, row, first, last, scratch)
+        _add_slopes(scratch, last - first)
+        for k in range(width):
+            x[k] = out[row - begin, k]
+        _multiply(x, product, scratch, last - first)
+        for k in range(width):
+            residual[k] -= product[k]
+            direction[k] = residual[k] / diagonal[k]
+        norm = dot(residual, 0, direction, 0, width // lanes)
+        for _ in range(steps):
+            if not norm > 0:
+                break
+            _multiply(direction, product, scratch, last - first)
+            step = norm / dot(direction, 0, product, 0, width // lanes)
+            for k in range(width):
+                x[k] += step * direction[k]
+                residual[k] -= step * product[k]
+                product[k] = residual[k] / diagonal[k]
+            renewed = dot(residual, 0, product, 0, width // lanes)
+            for k in range(width):
+                direction[k] = product[k] + renewed / norm * direction[k]
+            norm = renewed
+        for k in range(width):
+            out[row - begin, k] = x[k]
+    return failed
+
+
+@compiled
+def _start(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+    """Writes what a row has without its positives; returns whether that is definite."""
+    scale, ridge = rows.scales[row], rows.ridges[row]
+    width = len(scratch.rhs)
+    for k in range(width):
+        scratch.diagonal[k] = scale * shared.eigenvalues[k] + ridge
+    for k in range(width):
+        scratch.rhs[k] = -scale * shared.pull[k]
+    least, most = scratch.diagonal[0], scratch.diagonal[width - 1]
+    return least > np.finfo(shared.factors.dtype).eps * width * most
+
+
+@compiled
+def _gather(rows: Rows, shared: Shared, row: int, begin: int, end: int, scratch: Scratch) -> None:
+    """Copies the factors of some positives into the block, with their `q_j` and `l_j`."""
+    block, curvature, slope = scratch.block, scratch.curvature, scratch.slope
+    for at in range(begin, end):
+        column, gain = rows.indices[at], rows.gains[at]
+        weight = rows.weights[row] * rows.column_weights[column]
+        curvature[at - begin] = weight * (shared.curvature[0] + shared.curvature[1] * gain)
+        slope[at - begin] = weight * (shared.slope[0] + shared.slope[1] * gain)
+        for k in range(block.shape[1]):
+            block[at - begin, k] = shared.factors[column, k]
+
+
+@compiled
+def _add_slopes(scratch: Scratch, count: int) -> None:
+    """Adds `l_j * y_j` of the gathered positives to `rhs`."""
+    rhs, width = scratch.rhs, len(scratch.rhs)
+    for k in range(0, width, 64 // rhs.itemsize):
+        add_row(rhs, k, 0, scratch.slope, 0, 1, scratch.block, k, width, count)
+
+
+@compiled
+def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
+    """Adds the slopes of a row, and leaves it gathered if it fits the block."""
+    last = rows.indptr[row + 1]
+    for begin in range(rows.indptr[row], last, BLOCK):
+        end = min(begin + BLOCK, last)
+        _gather(rows, shared, row, begin, end, scratch)
+        _add_slopes(scratch, end - begin)
+
+
+@compiled
+def _multiply(x: Array, out: Array, scratch: Scratch, count: int) -> None:
+    """Multiplies by the matrix of the row that is gathered."""
+    block, y, curvature = scratch.block, scratch.y, scratch.curvature
+    width = len(x)
+    lanes = 64 // x.itemsize
+    for k in range(width):
+        out[k] = scratch.diagonal[k] * x[k]
+    for j in range(count):
+        y[j] = curvature[j] * dot(block, j * width, x, 0, width // lanes)
+    for k in range(0, width, lanes):
+        add_row(out, k, 0, y, 0, 1, block, k, width, count)
+
+
+@compiled
+def _solve_small(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+    """Solves a row of few positives in their number of unknowns, by Woodbury's identity.
+
+    With `z_j = sqrt(q_j) * y_j / sqrt(d)`, the columns of `turned`, the solution is
+    `(rhs - sum_j sqrt(q_j) * x_j * y_j) / d` where `(I + Z Z') x = Z rhs / sqrt(d)`.
+    """
+    rhs, root, x, y = scratch.rhs, scratch.root, scratch.x, scratch.y
+    block, turned, matrix = scratch.block, scratch.turned, scratch.matrix
+    width = len(rhs)
+    lanes = 64 // rhs.itemsize
+    begin, end = rows.indptr[row], rows.indptr[row + 1]
+    count = end - begin
+    size = (count + lanes - 1) // lanes * lanes
+    _gather(rows, shared, row, begin, end, scratch)
+    _add_slopes(scratch, count)
+    for k in range(width):
+        root[k] = 1 / np.sqrt(scratch.diagonal[k])
+        y[k] = root[k] * rhs[k]
+    for j in range(count):
+        scratch.curvature[j] = np.sqrt(scratch.curvature[j])
+        for k in range(width):
+            turned[k, j] = scratch.curvature[j] * root[k] * block[j, k]
+    for k in range(width):
+        for j in range(count, size):
+            turned[k, j] = 0
+    for i in range(size):
+        for j in range(size):
+            matrix[i, j] = 0
+        matrix[i, i] = 1
+        x[i] = 0
+    add_gram(matrix, size, turned, width)
+    for j in range(0, size, lanes):
+        add_row(x, j, 0, y, 0, 1, turned, j, width, width)
+    solved = solve_definite(matrix, x, y, size)
+    for j in range(count):
+        x[j] *= -scratch.curvature[j]
+    for k in range(0, width, lanes):
+        add_row(rhs, k, 0, x, 0, 1, block, k, width, count)
+    for k in range(width):
+        rhs[k] /= scratch.diagonal[k]
+    return solved
+
+
+@compiled
+def _solve_large(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
+    """Solves a row of many positives in the number of factors."""
+    matrix, rhs = scratch.matrix, scratch.rhs
+    width = len(rhs)
+    first, last = rows.indptr[row], rows.indptr[row + 1]
+    for i in range(width):
+        for j in range(width):
+            matrix[i, j] = 0
+        matrix[i, i] = scratch.diagonal[i]
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        _gather(rows, shared, row, begin, end, scratch)
+        _add_slopes(scratch, end - begin)
+        for j in range(end - begin):
+            factor = np.sqrt(scratch.curvature[j])
+            for k in range(width):
+                scratch.block[j, k] *= factor
+        add_gram(matrix, width, scratch.block, end - begin)
+    return solve_definite(matrix, rhs, scratch.y, width)
+
+
+@compiled
+def sum_positives(
+    rows: Rows,
+    users: Array,
+    items: Array,
+    curvature: tuple[float, float],
+    slope: tuple[float, float],
+    offset: tuple[float, float],
+    begin: int,
+    end: int,
+) -> float:
+    """Sums what the positives of some users add to the objective, by their scores."""
+    total = 0.0
+    for user in range(begin, end):
+        loss = 0.0
+        for at in range(rows.indptr[user], rows.indptr[user + 1]):
+            score, gain = 0.0, rows.gains[at]
+            item = rows.indices[at]
+            for k in range(users.shape[1]):
+                score += users[user, k] * items[item, k]
+            loss += offset[0] + offset[1] * gain - (slope[0] + slope[1] * gain) * score
+            loss += (curvature[0] + curvature[1] * gain) / 2.0 * score * score
+        total += rows.weights[user] * loss
+    return total

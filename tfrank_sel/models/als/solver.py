@@ -1,0 +1,259 @@
+"""Half-sweeps of alternating least squares over interactions in compressed form."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from tfrank_sel.models.als import rows as kernels
+from tfrank_sel.models.als.objectives import Objective
+from tfrank_sel.models.als.systems import Rows, Scratch, Shared
+from tfrank_sel.models.als.vectors import lanes
+
+Array: TypeAlias = NDArray[np.floating]
+Float64s: TypeAlias = NDArray[np.float64]
+
+_CHUNK = 1 << 12  # rows at a time, where a copy of all would cost memory
+
+
+class Solver:
+    """Minimises an objective over one side's factors while the other side's are fixed.
+
+    With scores `o_ui = p_u . q_i` it lowers
+
+    ```
+    J = sum_u L_u + sum_u user_ridges_u / 2 * |p_u|**2 + sum_i item_ridges_i / 2 * |q_i|**2
+    ```
+
+    with the `L_u` of the objective. Rows are independent of one another, so that neither their
+    order nor the number of threads changes a result, beyond rounding.
+
+    Args:
+        interactions: SciPy CSR matrix `[users, items]` of positive gains.
+        objective: What to minimise.
+        user_ridges: Regularisation of each user.
+        item_ridges: Regularisation of each item.
+        list_weights: Weight of each user's loss.
+        base_weights: Base weight `v` of each item; they sum to the number of items.
+        cg_steps: Steps of conjugate gradients a row, from where it stands; exact if `None`.
+        num_threads: Number of threads.
+        dtype: The dtype of the factors, float32 or float64.
+    """
+
+    def __init__(
+        self,
+        interactions: Any,
+        objective: Objective,
+        user_ridges: Float64s,
+        item_ridges: Float64s,
+        list_weights: Float64s,
+        base_weights: Float64s,
+        cg_steps: int | None,
+        num_threads: int,
+        dtype: str,
+    ) -> None:
+        self.objective = objective
+        self.cg_steps = cg_steps
+        self.num_threads = num_threads
+        self._blas = ThreadpoolController()  # which takes long to look for the libraries
+        self.num_users, self.num_items = interactions.shape
+        gain_sums = np.asarray(interactions.sum(axis=1, dtype=np.float64)).ravel()
+        self._scales = list_weights * objective.scale(gain_sums, self.num_items)
+        self._base_weights = base_weights
+        self._ridges = user_ridges, item_ridges
+        item_ones = np.ones(self.num_items)
+        per_user = (list_weights, item_ones, self._scales, user_ridges)
+        per_item = (item_ones, list_weights, base_weights, item_ridges)
+        self._by_user = _rows(interactions, *per_user, dtype)
+        self._by_item = _rows(interactions.T.tocsr(), *per_item, dtype)
+
+    def sweep(self, users: Array, items: Array) -> None:
+        """Renews the users' factors, then the items', in place."""
+        self.renew_users(users, items)
+        self.renew_items(users, items)
+
+    def renew_users(self, users: Array, items: Array) -> None:
+        """Minimises over the users' factors, in place."""
+        gram, total = self._moments(items, self._base_weights)
+        shared = gram - self.objective.kappa / self.num_items * np.outer(total, total)
+        pull = self.objective.lift * total
+        self._solve(self._by_user, shared, pull, items, users)
+
+    def renew_items(self, users: Array, items: Array) -> None:
+        """Minimises over the items' factors, in place; for RG^x see `RGCross.joint`."""
+        gram, total = self._moments(users, self._scales)
+
+        def renew(mean: Float64s) -> None:
+            pull = self.objective.lift * total - self.objective.kappa * gram @ mean
+            self._solve(self._by_item, gram, pull, users, items)
+
+        def renewed(mean: Float64s) -> Float64s:
+            renew(mean)
+            return self._mean(items)
+
+        if self.objective.joint:
+            _fixed_point(renewed, self._mean(items), 30.0 * float(np.finfo(items.dtype).eps))
+        elif self.objective.kappa:
+            renew(self._mean(items))
+        else:
+            renew(np.zeros(len(total)))
+
+    def _mean(self, items: Array) -> Float64s:
+        return self._moments(items, self._base_weights / self.num_items)[1]
+
+    def value(self, users: Array, items: Array) -> float:
+        """Returns the objective, less the logarithms of numbers of items."""
+        by_user, pulled = self._moments(users, self._scales)
+        by_item, total = self._moments(items, self._base_weights)
+        by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
+        pairs = np.sum(by_user * by_item) / 2.0 + self.objective.lift * pulled @ total
+        terms = self.objective.curvature, self.objective.slope, self.objective.offset
+        bounds = _bounds(self._by_user, users.shape[1], self.num_threads)
+
+        def positives(begin: int, end: int) -> float:
+            return kernels.sum_positives(self._by_user, users, items, *terms, begin, end)
+
+        ridges = sum(
+            ridge @ np.einsum("ij,ij->i", side, side, dtype=np.float64) / 2.0
+            for ridge, side in zip(self._ridges, (users, items), strict=True)
+        )
+        return float(pairs + sum(self._parallel(positives, bounds)) + ridges)
+
+    def logit_norm(self, users: Array, items: Array) -> float:
+        """Returns the root mean square of all scores, weighted as the items are."""
+        by_user, _ = self._moments(users, np.full(self.num_users, 1.0 / self.num_users))
+        by_item, _ = self._moments(items, self._base_weights / self.num_items)
+        return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
+
+    def _solve(
+        self,
+        rows: Rows,
+        matrix: Float64s,
+        pull: Float64s,
+        fixed: Array,
+        free: Array,
+    ) -> None:
+        eigenvalues, basis = np.linalg.eigh(matrix)
+        width, dtype = len(eigenvalues), free.dtype
+        padded = -width % lanes(dtype)
+        into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
+        shared = Shared(
+            factors=self._rotated(fixed, into),
+            # rounding may leave a negative one; a padded column must not make a row singular
+            eigenvalues=np.pad(
+                np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
+            ).astype(dtype),
+            pull=np.pad(pull @ basis, (0, padded)).astype(dtype),
+            curvature=_pair(self.objective.curvature, dtype),
+            slope=_pair(self.objective.slope, dtype),
+        )
+        bounds = _bounds(rows, width, self.num_threads)
+
+        def part(begin: int, end: int) -> int:
+            scratch = Scratch.of(len(shared.eigenvalues), dtype)
+            if self.cg_steps is None:
+                out = np.empty((end - begin, into.shape[1]), dtype)
+                failed = kernels.solve_exactly(rows, shared, begin, end, out, scratch)
+            else:
+                out = free[begin:end] @ into
+                failed = kernels.improve(rows, shared, begin, end, out, scratch, self.cg_steps)
+            np.matmul(out, into.T, out=free[begin:end])
+            return failed
+
+        singular = sum(self._parallel(part, bounds))
+        if singular:
+            raise ValueError(
+                "The system of every row must be positive definite: raise `regularization` or "
+                f"lower `num_factors`. Received: {singular} singular of {len(free)} rows"
+            )
+
+    def _rotated(self, factors: Array, into: Array) -> Array:
+        rotated = np.empty((len(factors), into.shape[1]), into.dtype)
+
+        def part(begin: int, end: int) -> None:
+            np.matmul(factors[begin:end], into, out=rotated[begin:end])
+
+        self._parallel(part, _chunks(len(factors)))
+        return rotated
+
+    def _moments(self, factors: Array, weights: Float64s) -> tuple[Float64s, Float64s]:
+        """Returns `sum w x x'` and `sum w x` over the rows, added up in float64."""
+
+        def part(begin: int, end: int) -> tuple[Array, Array]:
+            weight = weights[begin:end].astype(factors.dtype)
+            weighted = factors[begin:end] * weight[:, None]
+            return weighted.T @ factors[begin:end], weight @ factors[begin:end]
+
+        gram, total = np.zeros((factors.shape[1],) * 2), np.zeros(factors.shape[1])
+        for partial_gram, partial_total in self._parallel(part, _chunks(len(factors))):
+            gram += partial_gram
+            total += partial_total
+        return gram, total
+
+    def _parallel(self, work: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
+        """Works on the runs of rows between the bounds, whichever thread is free.
+
+        Each thread has its own BLAS calls: those of several threads wait for one another actively.
+        """
+        with self._blas.limit(limits=1, user_api="blas"):
+            if self.num_threads == 1:
+                return list(map(work, bounds[:-1], bounds[1:]))
+            with ThreadPoolExecutor(self.num_threads) as pool:
+                return list(pool.map(work, bounds[:-1], bounds[1:]))
+
+
+def _rows(
+    matrix: Any,
+    weights: Float64s,
+    column_weights: Float64s,
+    scales: Float64s,
+    ridges: Float64s,
+    dtype: str,
+) -> Rows:
+    arrays = (matrix.data, weights, column_weights, scales, ridges)
+    return Rows(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32, copy=False),
+        *(array.astype(dtype, copy=False) for array in arrays),
+    )
+
+
+def _pair(numbers: tuple[float, float], dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    return dtype.type(numbers[0]), dtype.type(numbers[1])
+
+
+def _bounds(rows: Rows, width: int, num_threads: int) -> NDArray[np.int64]:
+    """Cuts the rows into runs of about equal work, several a thread and none too long."""
+    counts = np.diff(rows.indptr)
+    work = np.cumsum(width + counts * np.minimum(counts, width))  # a gram, and what is constant
+    num_runs = max(8 * num_threads, -(-len(counts) // _CHUNK))
+    shares = work[-1] * np.arange(1, num_runs) / num_runs
+    return np.concatenate([[0], np.searchsorted(work, shares), [len(counts)]])
+
+
+def _chunks(count: int) -> NDArray[np.int64]:
+    return np.append(np.arange(0, count, _CHUNK), count)
+
+
+def _fixed_point(
+    renewed: Callable[[Float64s], Float64s], start: Float64s, tolerance: float
+) -> None:
+    """Calls an affine map until it returns what it is given, by Anderson's acceleration.
+
+    Each argument is the combination of those before it whose residuals add up to the least.
+    """
+    arguments, residuals = [start], [renewed(start) - start]
+    for _ in range(2 * len(start)):
+        value = arguments[-1] + residuals[-1]
+        if np.linalg.norm(residuals[-1]) <= tolerance * np.linalg.norm(value):
+            return
+        if len(arguments) > 1:
+            steps = np.diff(arguments, axis=0).T
+            changes = np.diff(residuals, axis=0).T
+            mix = np.linalg.lstsq(changes, residuals[-1], rcond=1e-12)[0]
+            value = value - (steps + changes) @ mix
+        arguments.append(value)
+        residuals.append(renewed(value) - value)
