@@ -1,0 +1,298 @@
+"""RG factorisation beside implicit: time, growth, memory, descent and quality.
+
+    python benchmarks/rg.py speed --data DIR      # a sweep of each, interleaved
+    python benchmarks/rg.py growth                # time and memory by interactions
+    python benchmarks/rg.py descent               # objective of each half-sweep, low rank
+    python benchmarks/rg.py ridge --data DIR      # quality and logit norm by regularisation
+    python benchmarks/rg.py quality --data DIR    # each model's validation and test quality
+
+DIR holds `movielens/ml-1m.npz` and `gowalla.npz`, each with arrays `user` and `item`. It needs the
+extra `als`, and `implicit` for `speed` and `quality`.
+"""
+
+import argparse
+import multiprocessing
+import os
+import pathlib
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# implicit asks for one BLAS thread; each of our solvers sets its own number
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import scipy.sparse as sp
+
+from tfrank_sel.models import als
+from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als.solver import Solver
+
+SETS = {"MovieLens-1M": "movielens/ml-1m.npz", "Gowalla": "gowalla.npz"}
+K = 64
+
+
+def read(data: pathlib.Path, name: str) -> tuple[Any, Any, Any]:
+    """Train, validation and test: 80, 10 and 10 of 100 interactions, drawn with a fixed seed."""
+    with np.load(data / SETS[name]) as stored:
+        user, item = stored["user"], stored["item"]
+    part = np.random.default_rng(0).choice(3, len(user), p=[0.8, 0.1, 0.1])
+    shape = (user.max() + 1, item.max() + 1)
+    ones = np.ones(len(user), np.float32)
+    return tuple(
+        sp.csr_matrix((ones[part == p], (user[part == p], item[part == p])), shape)
+        for p in range(3)
+    )
+
+
+def random_factors(shape: tuple[int, int]) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(0.0, 0.1, (count, K)).astype(np.float32) for count in shape]
+
+
+def our_sweep(
+    train: Any, objective: als.Objective, cg: int | None, threads: int
+) -> Callable[[], None]:
+    counts = [np.maximum(np.diff(m.indptr), 1.0) ** 0.5 for m in (train, train.tocsc())]
+    ones = [np.ones(count) for count in train.shape]
+    solver = Solver(train, objective, *counts, *ones, cg, threads, "float32")
+    users, items = random_factors(train.shape)
+    return lambda: solver.sweep(users, items)
+
+
+def implicit_sweep(train: Any, cg: bool, threads: int) -> Callable[[], None]:
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    model = AlternatingLeastSquares(factors=K, use_cg=cg, num_threads=threads)
+    by_item, (users, items) = train.T.tocsr(), random_factors(train.shape)
+
+    def sweep() -> None:
+        model.solver(train, users, items, 0.01, threads)
+        model.solver(by_item, items, users, 0.01, threads)
+
+    return sweep
+
+
+def speed(data: pathlib.Path, repeats: int = 9) -> Iterator[str]:
+    yield (
+        "| set | threads | "
+        + " | ".join(
+            (
+                "implicit CG(3)",
+                "implicit exact",
+                "RG^2",
+                "RG^x",
+                "RG^2 CG(3)",
+                "RG^2 CG(2)",
+                "alpha = 0",
+            )
+        )
+        + " | exact: / CG(3), x faster than exact | CG(3), CG(2): x faster |"
+    )
+    for name in SETS:
+        train = read(data, name)[0]
+        for threads in (1, 2):
+            sweeps = [implicit_sweep(train, cg, threads) for cg in (True, False)]
+            for objective, cg in (
+                (als.RG2(0.1), None),
+                (als.RGCross(0.1), None),
+                (als.RG2(0.1), 3),
+                (als.RG2(0.1), 2),
+                (als.RG2(0.0), None),
+            ):
+                sweeps.append(our_sweep(train, objective, cg, threads))
+            seconds: list[list[float]] = [[] for _ in sweeps]
+            for repeat in range(repeats + 2):
+                for sweep, taken in zip(sweeps, seconds, strict=True):
+                    begin = time.perf_counter()
+                    sweep()
+                    if repeat >= 2:  # warm by then
+                        taken.append(time.perf_counter() - begin)
+            medians = [statistics.median(taken) for taken in seconds]
+            cg, exact, rg2, _, rg2_cg, rg2_cg2, _ = medians
+            yield (
+                f"| {name} | {threads} | "
+                + " | ".join(f"{s:.3f}" for s in medians)
+                + f" | {rg2 / cg:.2f}, {exact / rg2:.2f} | {cg / rg2_cg:.2f}, {cg / rg2_cg2:.2f} |"
+            )
+
+
+def random_interactions(count: int) -> Any:
+    """Twenty interactions a user, of items whose popularity falls like 1 / rank."""
+    rng = np.random.default_rng(0)
+    num_users, num_items = count // 20, max(1000, count // 40)
+    item = np.minimum(np.exp(rng.random(count) * np.log(num_items)), num_items - 1).astype(int)
+    user = rng.integers(0, num_users, count)
+    matrix = sp.csr_matrix((np.ones(count, np.float32), (user, item)), (num_users, num_items))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def _grown(count: int, results: Any) -> None:
+    train = random_interactions(count)
+    warm = our_sweep(random_interactions(1000), als.RG2(0.1), None, 1)
+    warm()
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    sweep = our_sweep(train, als.RG2(0.1), None, 1)
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        sweep()
+        seconds.append(time.perf_counter() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    factors = sum(train.shape) * K * 4
+    results.put((train.shape, train.nnz, min(seconds), peak - base, factors, train.nnz * 8))
+
+
+def growth() -> Iterator[str]:
+    yield (
+        "| interactions | users x items | s/sweep | us/interaction "
+        "| peak MB | factors + interactions MB | ratio |"
+    )
+    context = multiprocessing.get_context("spawn")
+    for count in (10**5, 10**6, 10**7):
+        results = context.Queue()
+        process = context.Process(target=_grown, args=(count, results))
+        process.start()
+        shape, nnz, seconds, peak, factors, interactions = results.get()
+        process.join()
+        size = factors + interactions
+        yield (
+            f"| {nnz} | {shape[0]} x {shape[1]} | {seconds:.3f} | {seconds / nnz * 1e6:.3f} | "
+            f"{peak / 1e6:.0f} | {size / 1e6:.0f} | {peak / size:.2f} |"
+        )
+
+
+def descent() -> Iterator[str]:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 300))
+    train = sp.csr_matrix((scores > np.quantile(scores, 0.9)).astype(float))
+    yield "| objective | " + " | ".join(f"sweep {n}" for n in (1, 5, 10, 20, 40)) + " | rate |"
+    for objective in (als.RG2(0.3), als.RGCross(0.3), als.RGCross(0.3, joint=True)):
+        counts = [np.asarray(np.maximum(train.sum(axis=a), 1)).ravel() ** 0.5 for a in (1, 0)]
+        ones = [np.ones(count) for count in train.shape]
+        solver = Solver(train, objective, *counts, *ones, None, 1, "float64")
+        users, items = (rng.normal(0.0, 0.1, (count, 5)) for count in train.shape)
+        values = []
+        for _ in range(600):
+            for renew in (solver.renew_users, solver.renew_items):
+                renew(users, items)
+                values.append(solver.value(users, items))
+        assert np.all(np.diff(values) <= 1e-10 * np.abs(values[-1]))
+        gaps = np.array(values[1::2]) - values[-1]
+        rate = (gaps[40] / gaps[20]) ** (1 / 20)
+        shown = " | ".join(f"{gaps[n - 1]:.3g}" for n in (1, 5, 10, 20, 40))
+        yield f"| {objective} | {shown} | {rate:.3f} |"
+
+
+def judged(users: Any, items: Any, train: Any, held_out: Any, k: int) -> dict[str, float]:
+    ids, _ = retrieval.best(users, items, k, train, 2)
+    return retrieval.ranking_quality(ids, held_out)
+
+
+def ridge(data: pathlib.Path) -> Iterator[str]:
+    train, validation, _ = read(data, "MovieLens-1M")
+    yield "| lambda | RG^2 NDCG@10 | logit norm | RG^x NDCG@10 | logit norm |"
+    for strength in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0):
+        row = [f"{strength}"]
+        for objective in (als.RG2(0.03), als.RGCross(0.03)):
+            model = als.RGFactorizer(objective, K, strength, 0.5, sweeps=10)
+            last = model.fit(train, validation).history_[-1]
+            row += [f"{last['ndcg@10']:.4f}", f"{last['logit_norm']:.2f}"]
+        yield "| " + " | ".join(row) + " |"
+
+
+def softmax_by_adam(train: Any, epochs: int = 60) -> Iterator[tuple[float, Any, Any]]:
+    """Full softmax over all items in mini-batches of users; yields seconds of training so far."""
+    import keras
+    import tensorflow as tf
+
+    users, items = (tf.Variable(x) for x in random_factors(train.shape))
+    optimizer = keras.optimizers.Adam(0.01)
+    optimizer.build([users, items])
+
+    @tf.function(reduce_retracing=True)
+    def step(rows: tf.Tensor, positives: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            logits = tf.matmul(tf.gather(users, rows), items, transpose_b=True)
+            loss = -tf.reduce_sum(positives * tf.nn.log_softmax(logits))
+            p, q = tf.gather(users, rows), items
+            loss += 0.5 * (tf.reduce_sum(p * p) * 8.0 + tf.reduce_sum(q * q) * 2.5)
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, [users, items])]
+        optimizer.apply(gradients, [users, items])
+
+    rng, spent = np.random.default_rng(0), 0.0
+    for _ in range(epochs):
+        begin = time.perf_counter()
+        for rows in np.array_split(rng.permutation(train.shape[0]), max(1, train.shape[0] // 512)):
+            step(tf.constant(rows), tf.constant(train[rows].toarray()))
+        spent += time.perf_counter() - begin
+        yield spent, users.numpy(), items.numpy()
+
+
+def rg_by_sweeps(
+    train: Any, objective: als.Objective, strength: float
+) -> Iterator[tuple[float, Any, Any]]:
+    model = als.RGFactorizer(objective, K, strength, 0.5, num_threads=2)
+    spent = 0.0
+    for _ in range(12):
+        begin = time.perf_counter()
+        model.partial_fit(train)
+        spent += time.perf_counter() - begin
+        yield spent, model.user_factors_, model.item_factors_
+
+
+def quality(data: pathlib.Path) -> Iterator[str]:
+    train, validation, test = read(data, "MovieLens-1M")
+    yield (
+        "| model | NDCG@10 | NDCG@20 | Recall@20 | MRR@20 "
+        "| validation NDCG@10 | seconds to 99% of softmax's best |"
+    )
+    runs = {
+        "softmax, Adam": softmax_by_adam(train),
+        "RG^2": rg_by_sweeps(train, als.RG2(0.05), 1.0),
+        "RG^x": rg_by_sweeps(train, als.RGCross(0.05), 1.0),
+        "WRMF": rg_by_sweeps(train, als.WeightedSquare(1.0, 1.0, 0.4), 1.0),
+    }
+    goal = 0.0
+    for name, run in runs.items():
+        curve, best = [], (-1.0, None, None)
+        for spent, users, items in run:
+            reached = judged(users, items, train, validation, 10)["ndcg@10"]
+            curve.append((spent, reached))
+            if reached > best[0]:
+                best = (reached, users.copy(), items.copy())
+        goal = goal or 0.99 * best[0]
+        sooner = next((f"{spent:.2f}" for spent, reached in curve if reached >= goal), "-")
+        at = {k: judged(best[1], best[2], train + validation, test, k) for k in (10, 20)}
+        values = (
+            at[10]["ndcg@10"],
+            at[20]["ndcg@20"],
+            at[20]["recall@20"],
+            at[20]["mrr@20"],
+            best[0],
+        )
+        yield f"| {name} | " + " | ".join(f"{v:.4f}" for v in values) + f" | {sooner} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    runs: dict[str, Callable[..., Iterator[str]]]
+    runs = {f.__name__: f for f in (speed, growth, descent, ridge, quality)}
+    parser.add_argument("run", choices=runs)
+    parser.add_argument("--data", type=pathlib.Path)
+    arguments = parser.parse_args()
+    needs_data = arguments.run in ("speed", "ridge", "quality")
+    if needs_data and arguments.data is None:
+        parser.error(f"{arguments.run} needs --data")
+    for line in runs[arguments.run](*([arguments.data] if needs_data else [])):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
