@@ -15,7 +15,7 @@ from tests.golden import vectors
 from tests.golden.vectors import Case
 from tfrank_sel import losses
 
-RG = vectors.document("rg.json")
+RG = vectors.contents("rg.json")
 TOLERANCE = {
     "float64": RG["meta"]["tolerance_float64"],
     "float32": RG["meta"]["tolerance_float32_relative"],

@@ -16,17 +16,18 @@ Replay = Callable[[Case, str], None]
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5}
 
 
-def document(file: str) -> Any:
-    """What a file holds."""
+def contents(file: str) -> dict[str, Any]:
+    """What a file of vectors holds."""
     folder = pathlib.Path(os.environ.get("GOLDEN_DIR", pathlib.Path(__file__).parent))
-    return json.loads((folder / file).read_text())
+    vectors: dict[str, Any] = json.loads((folder / file).read_text())
+    return vectors
 
 
 def cases(file: str, where: Callable[[Case, str], bool] = lambda case, dtype: True) -> list[Any]:
     """The cases of a file with each dtype that `where` admits, each under its own name."""
     return [
         pytest.param(case, dtype, id=f"{case['id']}-{dtype}")
-        for case in document(file)["cases"]
+        for case in contents(file)["cases"]
         for dtype in TOLERANCE
         if where(case, dtype)
     ]

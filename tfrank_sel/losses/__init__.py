@@ -1,6 +1,7 @@
 """Ranking losses."""
 
 from tfrank_sel.losses.base import ListwiseLoss as ListwiseLoss
+from tfrank_sel.losses.choice import design as design, judge as judge
 from tfrank_sel.losses.composite import (
     SelectiveSigmoidLoss as SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,

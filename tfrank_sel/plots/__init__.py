@@ -1,0 +1,14 @@
+"""Pictures of links, losses and sensitivities, and the figures of the paper."""
+
+try:
+    from tfrank_sel.plots.axes import (
+        draw_link as draw_link,
+        draw_loss as draw_loss,
+        draw_sensitivity as draw_sensitivity,
+    )
+    from tfrank_sel.plots.catalogue import FIGURES as FIGURES
+    from tfrank_sel.plots.gallery import save_figures as save_figures
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"`tfrank_sel.plots` needs {error.name}: install it with `pip install tfrank_sel[plots]`"
+    ) from error

@@ -1,0 +1,144 @@
+"""Curves of any link, loss and sensitivity, drawn on the axes of a picture."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from tfrank_sel.links.base import Link
+from tfrank_sel.links.composite import CompositeSoftmax
+from tfrank_sel.losses.base import ListwiseLoss
+
+Array = NDArray[np.float64]
+Interval = tuple[float, float]
+
+AROUND: Interval = (-6.0, 6.0)
+LOW_MIDDLE_HIGH = (-3.0, 0.0, 3.0)
+COLORS = ("tab:red", "tab:green", "tab:blue", "tab:purple", "tab:brown", "tab:pink")
+
+
+def draw_link(axes: Axes, link: Link, interval: Interval = AROUND) -> None:
+    """Draws a link, solid, and its slope, dashed.
+
+    Args:
+        axes: Where to draw.
+        link: The link `h`.
+        interval: The scores to draw it for; cut to the domain of the link.
+
+    Example:
+        >>> import matplotlib.figure
+        >>> from tfrank_sel import plots
+        >>> axes = matplotlib.figure.Figure().subplots()
+        >>> plots.draw_link(axes, links.Sigmoid(shift=4.0))
+        >>> [line.get_label() for line in axes.lines]
+        ['h', "h'"]
+    """
+    s = grid(interval, link.domain)
+    axes.plot(s, evaluate(link, s), color="black", label="h")
+    axes.plot(s, evaluate(link.slope, s), color="tab:orange", linestyle="--", label="h'")
+
+
+def draw_sensitivity(
+    axes: Axes,
+    link: Link | CompositeSoftmax,
+    scores: Sequence[float] = LOW_MIDDLE_HIGH,
+    interval: Interval = AROUND,
+) -> None:
+    """Draws how sensitive a link is: its slope, or that of each item of a list in its own score.
+
+    Args:
+        axes: Where to draw.
+        link: The link of a scalar loss, or of a list.
+        scores: The scores of the list, where the link is that of one; each varies in turn.
+        interval: The scores to draw it for; cut to the domain of the link.
+
+    Example:
+        >>> import matplotlib.figure
+        >>> from tfrank_sel import plots
+        >>> axes = matplotlib.figure.Figure().subplots()
+        >>> plots.draw_sensitivity(axes, links.CompositeSoftmax(links.Exp(scale=0.5)))
+        >>> len(axes.lines)  # a curve for each of three items, and a mark at each score
+        6
+    """
+    if isinstance(link, Link):
+        s = grid(interval, link.domain)
+        axes.plot(s, evaluate(link.slope, s), color="tab:orange", label="h'")
+        return
+    s = grid(interval, link.scaling.domain)
+    for k, (score, color) in enumerate(zip(scores, colors(len(scores)), strict=True)):
+        here = of_lists(link.sensitivity, varied(scores, k, s))[:, k]
+        at_score = of_lists(link.sensitivity, np.array([scores]))[0, k]
+        axes.plot(s, here, color=color, label=f"s = {score:g}")
+        axes.plot([score], [at_score], color=color, marker="o", linestyle="none")
+
+
+def draw_loss(
+    axes: Axes,
+    loss: ListwiseLoss,
+    labels: Sequence[float] = LOW_MIDDLE_HIGH,
+    scores: Sequence[float] | None = None,
+    interval: Interval = AROUND,
+) -> None:
+    """Draws the loss of a list as the predicted score of each item varies in turn.
+
+    Args:
+        axes: Where to draw.
+        loss: Any loss.
+        labels: The labels of the list: of a matching loss its observed scores.
+        scores: The predicted scores of the items that do not vary; the labels if `None`. Where
+            the loss takes items one by one, they have no part in the picture.
+        interval: The predicted scores to draw it for.
+
+    Example:
+        >>> import matplotlib.figure
+        >>> from tfrank_sel import plots
+        >>> axes = matplotlib.figure.Figure().subplots()
+        >>> plots.draw_loss(axes, losses.SoftmaxLoss(), labels=[0.0, 1.0])
+        >>> [line.get_label() for line in axes.lines]
+        ['label 0', 'label 1']
+    """
+    z = grid(interval)
+    for k, (label, color) in enumerate(zip(labels, colors(len(labels)), strict=True)):
+        if loss.compares_items:
+            lists = varied(labels if scores is None else scores, k, z)
+            observed = np.broadcast_to(np.asarray(labels, np.float64), lists.shape)
+        else:
+            lists, observed = z[:, np.newaxis], np.full([len(z), 1], label)
+        value = of_lists(
+            lambda z, *rest, s=observed: loss.per_list(tf.constant(s), z, *rest), lists
+        )
+        axes.plot(z, value, color=color, label=f"label {label:g}")
+
+
+def grid(interval: Interval, domain: Interval = (-np.inf, np.inf), size: int = 481) -> Array:
+    """Returns evenly spread scores of an interval, off the ends of the domain."""
+    width = interval[1] - interval[0]
+    low = max(interval[0], domain[0] + 1e-3 * width)
+    return np.linspace(low, min(interval[1], domain[1] - 1e-3 * width), size)
+
+
+def evaluate(f: Callable[..., tf.Tensor], *args: ArrayLike) -> Array:
+    """Computes `f` in float64."""
+    value: Array = f(*(tf.constant(x, tf.float64) for x in args)).numpy()
+    return value
+
+
+def of_lists(f: Callable[..., tf.Tensor], *lists: Array) -> Array:
+    """Computes a function of lists, all of whose items are valid and of weight 1."""
+    ones = tf.ones(lists[0].shape, tf.float64)
+    value: Array = f(*(tf.constant(x, tf.float64) for x in lists), ones > 0.0, ones).numpy()
+    return value
+
+
+def varied(scores: Sequence[float], item: int, s: Array) -> Array:
+    """Returns a list for each of `s`, which takes the place of the score of one item."""
+    lists = np.tile(np.asarray(scores, np.float64), [len(s), 1])
+    lists[:, item] = s
+    return lists
+
+
+def colors(count: int) -> list[str]:
+    """Returns a colour for each score: red, green and blue for a low, a middle and a high one."""
+    return [COLORS[i % len(COLORS)] for i in range(count)]

@@ -1,0 +1,110 @@
+"""Figures of one idea each: 1, 5, E.1 and E.2."""
+
+from collections.abc import Callable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tfrank_sel import links
+from tfrank_sel.plots.axes import AROUND, LOW_MIDDLE_HIGH, Array, colors, evaluate, grid
+from tfrank_sel.plots.composites import LIST_LOSS, LOSS, SHARES
+from tfrank_sel.plots.panels import figure_of, legend_below
+from tfrank_sel.plots.subjects import Composite, Decomposed, Subject
+
+SQUARE = (-1.0, 7.0)
+LEVELS = 0.05 * 2.0 ** np.arange(8.0)
+
+
+def figure_1() -> Figure:
+    """Draws the matching loss as an area: between a link and its value at the observed score."""
+    link, observed, predicted = links.Sigmoid(), -1.0, 2.0
+    s, between = grid(AROUND), grid((observed, predicted))
+    h, level = evaluate(link, between), float(evaluate(link, observed))
+    figure = Figure(figsize=(6.0, 3.8), layout="constrained")
+    axes = figure.subplots()
+    axes.plot(s, evaluate(link, s), color="black", label="h(z)")
+    area = float(evaluate(link.divergence, predicted, observed))
+    axes.fill_between(between, level, h, alpha=0.4, label=f"matching loss, {area:.3f}")
+    axes.hlines(level, observed, predicted, linestyles=":", color="gray")
+    axes.vlines([observed, predicted], 0.0, [level, h[-1]], linestyles="--", color="gray")
+    axes.set_xticks([-6, -4, -2, observed, 0, predicted, 4, 6])
+    axes.set(xlabel="score", ylabel="h", title=f"s = {observed:g}, predicted {predicted:g}")
+    axes.legend(loc="upper left")
+    return figure
+
+
+def figure_5() -> Figure:
+    """Draws the losses of a list of two: the decomposed one does not compare them."""
+    exp = links.Exp(scale=0.5)
+    subjects: list[tuple[str, Subject]]
+    subjects = [
+        ("decomposed", Decomposed(links.Scaled(exp, 0.5))),
+        ("composite Softmax", Composite(exp)),
+    ]
+    columns = [(*subject, second) for subject in subjects for second in (1.0, 3.0, 5.0)]
+    figure = Figure(figsize=(18.5, 9.0), layout="constrained")
+    figure.suptitle("Two items, Exp, a=0.5: loss of each score, contours and surface")
+    for place, (name, subject, second) in enumerate(columns, start=1):
+        axes = figure.add_subplot(3, 6, place, title=f"{name}\ns = (3, {second:g})")
+        _project(axes, subject, (3.0, second))
+        axes.set(xlabel="predicted score", ylabel="loss", ylim=(0.0, 8.0))
+        axes = figure.add_subplot(3, 6, 6 + place)
+        first, other, loss = _plane(subject, (3.0, second))
+        axes.contour(first, other, loss, levels=LEVELS, cmap="viridis")
+        axes.plot([3.0], [second], "r+", markersize=10)
+        axes.set(xlabel="first score", ylabel="second score")
+        axes = figure.add_subplot(3, 6, 12 + place, projection="3d")
+        axes.plot_surface(first, other, np.minimum(loss, 20.0), cmap="viridis")
+        axes.set(xlabel="first", ylabel="second", zlim=(0.0, 20.0))
+        axes.view_init(30, -120)
+    figure.axes[0].legend(loc="upper left", fontsize=8)
+    return figure
+
+
+def figure_e1() -> Figure:
+    """Draws squared errors that are weighted by scores: not what makes a loss selective."""
+
+    def weight(t: Array) -> Array:
+        return 0.5 * (t - min(LOW_MIDDLE_HIGH) + 0.5)
+
+    z = np.linspace(-3.5, 6.0, 481)
+    weights: dict[str, Callable[[float], Array]] = {
+        "weight by the observed score": lambda s: weight(np.full_like(z, s)),
+        "weight by the predicted score": lambda s: weight(z),
+        "weight by both": lambda s: weight(np.full_like(z, s)) * weight(z),
+    }
+    figure = Figure(figsize=(12.0, 3.6), layout="constrained")
+    figure.suptitle("Weighted squared errors")
+    row = figure.subplots(1, 3)
+    for axes, (title, w) in zip(row, weights.items(), strict=True):
+        for s, color in zip(LOW_MIDDLE_HIGH, colors(3), strict=True):
+            square = evaluate(links.Identity().divergence, z, np.full_like(z, s))
+            axes.plot(z, w(s) * square, color=color, label=f"s = {s:g}")
+        axes.set(title=title, xlabel="predicted score", ylim=(0.0, 20.0))
+        axes.grid(alpha=0.3)
+    legend_below(figure, row[:1])
+    return figure
+
+
+def figure_e2() -> Figure:
+    """Draws the standard softmax, which no shift changes, though it changes the scalar loss."""
+    subjects = [Composite(links.Constant(shift=shift)) for shift in (0.0, 3.0, -3.0)]
+    return figure_of([(x, subjects) for x in (SHARES, LOSS, LIST_LOSS)], "The standard softmax")
+
+
+def _project(axes: Axes, subject: Subject, scores: tuple[float, float]) -> None:
+    z = grid(SQUARE)
+    for k, color in enumerate(("tab:red", "tab:blue")):
+        lists = np.tile(scores, [len(z), 1])
+        lists[:, k] = z
+        loss = subject.list_loss(lists, np.tile(scores, [len(z), 1]))
+        axes.plot(z, loss, color=color, label="first" if k == 0 else "second")
+    axes.grid(alpha=0.3)
+
+
+def _plane(subject: Subject, scores: tuple[float, float]) -> tuple[Array, Array, Array]:
+    first, second = np.meshgrid(grid(SQUARE, size=81), grid(SQUARE, size=81))
+    lists = np.stack([first.ravel(), second.ravel()], axis=-1)
+    loss = subject.list_loss(lists, np.tile(scores, [len(lists), 1]))
+    return first, second, loss.reshape(first.shape)
