@@ -210,6 +210,10 @@ METRICS = [
     *(Case(functools.partial(metrics.LogitNorm, centered),
            functools.partial(ref_rg.logit_norm, centered=centered), grades)
       for centered in (False, True)),
+    loss(metrics.RegionDivergence, RM.region_divergence, real_scores, LINKS[7].link, -9.0, 1.5,
+         link=LINKS[7].reference, lower=-9.0, upper=1.5),
+    loss(metrics.RegionAbsoluteError, RM.region_absolute_error, real_scores, -9.0, 1.5,
+         lower=-9.0, upper=1.5),
 ]
 # fmt: on
 

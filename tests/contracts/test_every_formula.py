@@ -162,7 +162,7 @@ def test_a_list_without_items_is_not_counted(case: Case) -> None:
     labels, scores, _ = batch(case)
     both = case.make(dtype="float64")
     both.update_state(labels, scores)
-    both.update_state(np.full([2, 3], -1.0), np.zeros([2, 3]))
+    both.update_state(np.full([2, 3], math.nan), np.zeros([2, 3]))
     np.testing.assert_allclose(both.result(), case.make(dtype="float64")(labels, scores))
 
 

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+from tests.references import links
+
 Floats = Sequence[float]
 
 
@@ -52,3 +54,20 @@ def average_precision(labels: Floats, scores: Floats, weights: Floats, k: int | 
             total += weights[i] * found / rank
     relevant = sum(w for y, w in zip(labels, weights, strict=True) if y > 0)
     return total / relevant if relevant else 0.0
+
+
+def region_divergence(
+    labels: Floats, scores: Floats, weights: Floats, link: links.Formula, lower: float, upper: float
+) -> float:
+    """The weighted mean of the scalar matching losses of the items of a region."""
+    items = [x for x in zip(labels, scores, weights, strict=True) if lower <= x[0] < upper]
+    total = sum(w * links.divergence(link, z, s) for s, z, w in items)
+    return total / sum(w for _, _, w in items) if items else 0.0
+
+
+def region_absolute_error(
+    labels: Floats, scores: Floats, weights: Floats, lower: float, upper: float
+) -> float:
+    items = [x for x in zip(labels, scores, weights, strict=True) if lower <= x[0] < upper]
+    total = sum(w * abs(z - s) for s, z, w in items)
+    return total / sum(w for _, _, w in items) if items else 0.0

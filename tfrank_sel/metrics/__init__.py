@@ -9,3 +9,9 @@ from tfrank_sel.metrics.precision import (
     Recall as Recall,
 )
 from tfrank_sel.metrics.reciprocal_rank import MRR as MRR
+from tfrank_sel.metrics.selective import (
+    RegionAbsoluteError as RegionAbsoluteError,
+    RegionDivergence as RegionDivergence,
+    by_region as by_region,
+    quantile_edges as quantile_edges,
+)

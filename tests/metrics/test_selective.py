@@ -1,0 +1,68 @@
+"""The metrics by region, beyond the contracts."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import links, metrics
+
+S = np.array([[-2.0, 0.0, 1.0, np.nan], [3.0, 5.0, np.nan, np.nan]])
+Z = np.array([[-1.0, 0.5, 1.0, 9.0], [5.0, 5.0, 9.0, 9.0]])
+
+
+def test_a_list_without_an_item_in_the_region_is_not_counted() -> None:
+    values = [float(metric(S, Z)) for metric in metrics.by_region([0.0, 2.0])]
+    assert values == [1.0, 0.25, 1.0]
+
+
+def test_an_edge_belongs_to_the_region_above() -> None:
+    assert float(metrics.RegionAbsoluteError(lower=0.0, upper=1.0)(S, Z)) == 0.5
+    assert float(metrics.RegionAbsoluteError(lower=5.0)(S, Z)) == 0.0
+
+
+def test_labels_are_made_scores_by_the_map() -> None:
+    grades, z = [[4.0, 0.0, -1.0]], [[2.0, -3.0, 9.0]]
+    affine = links.labels.affine(1.5, -3.0)
+    metric = metrics.RegionDivergence(links.Identity(), lower=0.0, label_map=affine)
+    assert float(metric(grades, z)) == 0.5
+
+
+def test_a_bounded_link_sees_no_padding() -> None:
+    metric = metrics.RegionDivergence(links.Logit(), lower=0.5)
+    assert float(metric([[0.75, 0.25, 5.0]], [[0.75, 7.0, 0.5]])) != 0.0
+    metric = metrics.RegionDivergence(links.Logit(), lower=0.5, upper=1.0)
+    assert float(metric([[0.75, 0.25, 5.0]], [[0.75, 7.0, 0.5]])) == 0.0
+
+
+def test_a_model_reports_each_region() -> None:
+    edges = metrics.quantile_edges(S, 2)
+    model = keras.Sequential([keras.layers.Identity()])
+    model.compile("sgd", "mse", metrics=metrics.by_region(edges, links.Sinh()))
+    assert edges == [1.0]
+    found = model.evaluate(Z[:1], S[:1], verbose=0, return_dict=True)
+    assert found.keys() - {"loss"} == {
+        "divergence_below_1",
+        "absolute_error_below_1",
+        "divergence_from_1",
+        "absolute_error_from_1",
+    }
+    assert found["absolute_error_below_1"] == pytest.approx(0.75)
+
+
+def test_quantiles_share_out_the_scores() -> None:
+    ragged = tf.ragged.constant([[0.0, 1.0, 2.0], [3.0], [4.0, np.nan]])
+    assert metrics.quantile_edges(ragged, 4) == [1.0, 2.0, 3.0]
+    assert metrics.quantile_edges([1.0, 1.0, 1.0, 2.0], 4) == [1.0, 1.25]
+
+
+def test_what_is_no_region_is_named() -> None:
+    with pytest.raises(ValueError, match=r"`lower` must be below.*lower=1.0, upper=0.0"):
+        metrics.RegionAbsoluteError(lower=1.0, upper=0.0)
+    for edges in ([], [1.0, 1.0], [float("nan")]):
+        with pytest.raises(ValueError, match="`edges` must increase"):
+            metrics.by_region(edges)
+    with pytest.raises(ValueError, match="regions=1, 2 scores"):
+        metrics.quantile_edges([0.0, 1.0], 1)
+    with pytest.raises(ValueError, match="regions=2, 0 scores"):
+        metrics.quantile_edges([np.nan], 2)

@@ -1,0 +1,239 @@
+"""Errors by region of score: whether a loss reached the scores that matter."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.links.base import Link
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+
+class _RegionMetric(ListwiseMetric):
+    """A mean over the items whose observed score lies in a region."""
+
+    min_label = -math.inf
+    compares_items = False
+
+    def __init__(
+        self, lower: float, upper: float, label_map: Link | None, name: str, **kwargs: Any
+    ) -> None:
+        if not lower < upper:
+            raise ValueError(
+                f"`lower` must be below `upper`. Received: lower={lower}, upper={upper}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.lower = lower
+        self.upper = upper
+        self.label_map = label_map
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and takes what lies outside the region for padding."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        labels, mask = batch.labels, batch.mask
+        if self.label_map is not None:
+            mask = mask & (labels >= 0.0)
+            labels = self.label_map(tf.where(mask, labels, self.label_map.origin))
+        mask = self.inside(labels, mask)
+        return ListBatch(
+            labels=tf.where(mask, labels, 0.0),
+            scores=tf.where(mask, batch.scores, 0.0),
+            mask=mask,
+            weights=tf.where(mask, batch.weights, 0.0),
+            list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+        )
+
+    def inside(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Whether an item is valid and its observed score in the region."""
+        return mask & (labels >= self.lower) & (labels < self.upper)
+
+
+@register
+class RegionDivergence(_RegionMetric):
+    """Mean matching divergence of the items whose observed score lies in a region.
+
+    For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    value = sum_i w_i * (H(z_i) - H(s_i) - (z_i - s_i) * h(s_i)) / sum_i w_i, lower <= s_i < upper
+    ```
+
+    where `h` is the link and `H` its potential. The mean over lists follows; a list without an item
+    in the region is not counted.
+
+    Args:
+        link: The increasing function `h`.
+        lower: The least score of the region.
+        upper: The score above it, which does not belong to it.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        name: Name of the metric.
+        **kwargs: `dtype`, as in `ListwiseMetric`.
+
+    Raises:
+        ValueError: If `lower` is not below `upper`.
+
+    Inputs: as in `ListwiseMetric`, but labels are scores: any real number is valid, NaN is padding.
+    With a `label_map`, labels are relevances, and below 0 they are padding, too.
+
+    Example:
+        >>> metric = metrics.RegionDivergence(links.Identity(), lower=0.0)
+        >>> y_true = tf.constant([[1.0, 2.0, -1.0]])  # the last item is below the region
+        >>> y_pred = tf.constant([[3.0, 2.0, 9.0]])
+        >>> float(metric(y_true, y_pred))  # the mean of (3 - 1)**2 / 2 and 0
+        1.0
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 2.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        lower: float = -math.inf,
+        upper: float = math.inf,
+        label_map: Link | None = None,
+        name: str = "region_divergence",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lower, upper, label_map, name, **kwargs)
+        self.link = link
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the divergence of each item."""
+        mask = self.inside(labels, mask)
+        s, z = (tf.where(mask, x, self.link.origin) for x in (labels, scores))
+        return _mean(self.link.divergence(z, s), mask, weights)
+
+
+@register
+class RegionAbsoluteError(_RegionMetric):
+    """Mean absolute error of the items whose observed score lies in a region.
+
+    For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    value = sum_i w_i * abs(z_i - s_i) / sum_i w_i, lower <= s_i < upper
+    ```
+
+    The mean over lists follows; a list without an item in the region is not counted.
+
+    Args:
+        lower: The least score of the region.
+        upper: The score above it, which does not belong to it.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        name: Name of the metric.
+        **kwargs: `dtype`, as in `ListwiseMetric`.
+
+    Raises:
+        ValueError: If `lower` is not below `upper`.
+
+    Inputs: as in `RegionDivergence`.
+
+    Example:
+        >>> metric = metrics.RegionAbsoluteError(upper=0.0)
+        >>> y_true = tf.constant([[-1.0, -2.0, 5.0]])  # the last item is above the region
+        >>> y_pred = tf.constant([[-1.5, -2.0, 9.0]])
+        >>> float(metric(y_true, y_pred))
+        0.25
+
+    Reference:
+        [Willmott and Matsuura, Advantages of the mean absolute error, 2005](
+        https://www.int-res.com/abstracts/cr/v30/n1/p79-82/), restricted to a region.
+    """
+
+    def __init__(
+        self,
+        lower: float = -math.inf,
+        upper: float = math.inf,
+        label_map: Link | None = None,
+        name: str = "region_absolute_error",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(lower, upper, label_map, name, **kwargs)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the absolute error of each item."""
+        return _mean(tf.abs(scores - labels), self.inside(labels, mask), weights)
+
+
+def by_region(
+    edges: Sequence[float], link: Link | None = None, label_map: Link | None = None
+) -> list[ListwiseMetric]:
+    """Makes the metrics of each region between edges, below the first and from the last.
+
+    Args:
+        edges: Increasing scores, such as those of `quantile_edges`.
+        link: The link whose divergence to show, too; only absolute errors if `None`.
+        label_map: The link that makes a score of a label; if `None`, labels are scores.
+
+    Returns:
+        The metrics, to compile a model with, from the lowest region to the highest.
+
+    Raises:
+        ValueError: If `edges` is empty or does not increase.
+
+    Example:
+        >>> [metric.name for metric in metrics.by_region([0.0, 2.5])]
+        ['absolute_error_below_0', 'absolute_error_0_to_2.5', 'absolute_error_from_2.5']
+    """
+    bounds = [-math.inf, *(float(edge) for edge in edges), math.inf]
+    regions = list(itertools.pairwise(bounds))
+    if len(bounds) == 2 or not all(low < high for low, high in regions):
+        raise ValueError(f"`edges` must increase, at least one. Received: edges={list(edges)}")
+    found: list[ListwiseMetric] = []
+    for low, high in regions:
+        place = f"{low:g}_to_{high:g}"
+        if math.isinf(low) or math.isinf(high):
+            place = f"below_{high:g}" if math.isinf(low) else f"from_{low:g}"
+        if link is not None:
+            found.append(RegionDivergence(link, low, high, label_map, f"divergence_{place}"))
+        found.append(RegionAbsoluteError(low, high, label_map, f"absolute_error_{place}"))
+    return found
+
+
+def quantile_edges(scores: Any, regions: int) -> list[float]:
+    """Computes the edges between regions that hold equally many observed scores.
+
+    Args:
+        scores: Observed scores of any shape, dense or ragged; NaN is padding.
+        regions: The number of regions; at least 2.
+
+    Returns:
+        The increasing edges: `regions - 1`, or fewer if scores are tied.
+
+    Raises:
+        ValueError: If `regions` is below 2, or there is no score.
+
+    Example:
+        >>> metrics.quantile_edges([[1.0, 2.0, 3.0], [4.0, 5.0, float("nan")]], regions=2)
+        [3.0]
+    """
+    flat = scores.flat_values if isinstance(scores, tf.RaggedTensor) else scores
+    values = np.asarray(flat, np.float64).ravel()
+    values = values[~np.isnan(values)]
+    if regions < 2 or values.size == 0:
+        raise ValueError(
+            "`regions` must be at least 2, and `scores` hold one that is not NaN. "
+            f"Received: regions={regions}, {values.size} scores"
+        )
+    inner = np.quantile(values, np.linspace(0.0, 1.0, regions + 1)[1:-1])
+    edges: list[float] = np.unique(inner).tolist()
+    return edges
+
+
+def _mean(values: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    total = masking.masked_sum(weights * values, mask)
+    return tf.math.divide_no_nan(total, masking.masked_sum(weights, mask))
