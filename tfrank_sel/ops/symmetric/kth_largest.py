@@ -96,7 +96,10 @@ def _forward(x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor) -> _Forwar
     def grow(x: tf.Tensor, item: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = _others(x, item)
         t, top = centre(x, k, inverse_scale)
-        return t, top, lanes.lanes_of(log_odds(x, t), tf.reduce_any(top > t), k, plan)
+        # One tensor: a caller that takes no gradient drops what it does not need, and a loop that
+        # gives less is not the one that XLA could fold with the gradient's.
+        extent = tf.stack([t, top], axis=1)
+        return extent, lanes.lanes_of(log_odds(x, t), tf.reduce_any(top > t), k, plan)
 
     def grow_fully(x: tf.Tensor, item: tf.Tensor, t: tf.Tensor) -> tuple[tf.Tensor]:
         return (lanes.full_lanes_of(log_odds(_others(x, item), t), plan),)
@@ -104,7 +107,8 @@ def _forward(x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor) -> _Forwar
     def full_lanes() -> tf.Tensor:
         return in_blocks(grow_fully, x, item, t, to=[(plan.full_degree + 1, plan.lanes)])[0]
 
-    t, top, cut = in_blocks(grow, x, item, to=[(), (), (plan.degree + 1, plan.lanes)])
+    extent, cut = in_blocks(grow, x, item, to=[(2,), (plan.degree + 1, plan.lanes)])
+    t, top = tf.unstack(extent, axis=1)
     product = lanes.coefficients(cut, full_lanes, k, plan)
     exists = (product[:, k] > 0.0) & (product[:, k - 1] > 0.0)
     product = tf.where(exists[:, tf.newaxis], product, 1.0)
