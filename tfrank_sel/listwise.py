@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from tfrank_sel.links.base import Link
 from tfrank_sel.serialization import Configurable
 
 
@@ -67,6 +68,16 @@ class ListBatch(NamedTuple):
             weights=tf.where(mask, item_weights, 0.0),
             list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
         )
+
+    def observed_scores(self, label_map: Link | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the scores that `label_map` makes of the labels, and which items are valid.
+
+        If it is `None`, labels are scores; otherwise labels below 0 are padding, too.
+        """
+        if label_map is None:
+            return self.labels, self.mask
+        mask = self.mask & (self.labels >= 0.0)
+        return label_map(tf.where(mask, self.labels, label_map.origin)), mask
 
 
 class Listwise(Configurable, abc.ABC):

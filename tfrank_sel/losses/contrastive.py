@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -49,7 +50,7 @@ class InfoNCELoss(ListwiseLoss):
     """
 
     def __init__(self, temperature: float = 1.0, name: str = "infonce_loss", **kwargs: Any) -> None:
-        _check_temperature(temperature)
+        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
 
@@ -113,7 +114,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         name: str = "in_batch_infonce_loss",
         **kwargs: Any,
     ) -> None:
-        _check_temperature(temperature)
+        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.symmetric = symmetric
@@ -155,8 +156,3 @@ def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
         1.5794
     """
     return math.log(num_candidates) - loss
-
-
-def _check_temperature(temperature: float) -> None:
-    if not temperature > 0.0:
-        raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")

@@ -38,10 +38,7 @@ class ScoreLoss(ListwiseLoss):
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and makes scores of labels."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
-        labels, mask = batch.labels, batch.mask
-        if self.label_map is not None:
-            mask = mask & (labels >= 0.0)
-            labels = self.label_map(tf.where(mask, labels, self.label_map.origin))
+        labels, mask = batch.observed_scores(self.label_map)
         return ListBatch(
             labels=tf.where(mask, labels, self._origin),
             scores=tf.where(mask, batch.scores, self._origin),

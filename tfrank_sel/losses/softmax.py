@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.base import ListwiseLoss
-from tfrank_sel.losses.targets import Shares, Targets
+from tfrank_sel.losses.targets import Shares, Targets, check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -59,8 +59,7 @@ class SoftmaxLoss(ListwiseLoss):
         name: str = "softmax_loss",
         **kwargs: Any,
     ) -> None:
-        if not temperature > 0.0:
-            raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.targets = targets

@@ -10,6 +10,12 @@ from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import Configurable, register
 
 
+def check_temperature(temperature: float) -> None:
+    """Raises a `ValueError` unless `temperature` is positive."""
+    if not temperature > 0.0:
+        raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+
+
 @dataclasses.dataclass(frozen=True)
 class Targets(Configurable, abc.ABC):
     """A map from the labels of each list to a distribution over its items.
@@ -64,10 +70,7 @@ class Softmax(Targets):
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0.0:
-            raise ValueError(
-                f"`temperature` must be positive. Received: temperature={self.temperature}"
-            )
+        check_temperature(self.temperature)
 
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return masking.softmax(labels / self.temperature, mask)

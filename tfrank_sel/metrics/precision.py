@@ -52,7 +52,7 @@ class Precision(ListwiseMetric):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Divides the weight of the relevant items on top by the number of ranks."""
-        relevant = _relevant_weights(labels, mask, weights)
+        relevant = ranking.relevant_weights(labels, mask, weights)
         [relevant] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
         found = tf.reduce_sum(relevant, axis=-1)
         if self.k is not None:
@@ -104,7 +104,7 @@ class Recall(ListwiseMetric):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Divides the weight of the relevant items on top by that of all."""
-        relevant = _relevant_weights(labels, mask, weights)
+        relevant = ranking.relevant_weights(labels, mask, weights)
         [on_top] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
         found, total = (tf.reduce_sum(x, axis=-1) for x in (on_top, relevant))
         return tf.math.divide_no_nan(found, total)
@@ -155,13 +155,8 @@ class MAP(ListwiseMetric):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the precisions at the ranks of the relevant items."""
-        relevant = _relevant_weights(labels, mask, weights)
+        relevant = ranking.relevant_weights(labels, mask, weights)
         [on_top] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
         found = tf.cumsum(tf.cast(on_top > 0.0, on_top.dtype), axis=-1)
         total = tf.reduce_sum(on_top * found / ranking.positions(on_top), axis=-1)
         return tf.math.divide_no_nan(total, tf.reduce_sum(relevant, axis=-1))
-
-
-def _relevant_weights(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns the weight of each relevant item, and 0 for any other."""
-    return tf.where(mask & (labels > 0.0), weights, 0.0)

@@ -53,7 +53,7 @@ class MRR(ListwiseMetric):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Divides the weight of the first relevant item by its rank."""
-        weights = tf.where(mask & (labels > 0.0), weights, 0.0)
+        weights = ranking.relevant_weights(labels, mask, weights)
         [weights] = ranking.sort_by(scores, weights, mask=mask, k=self.k)
         relevant = weights > 0.0
         first = relevant & (tf.cumsum(tf.cast(relevant, tf.int32), axis=-1) == 1)

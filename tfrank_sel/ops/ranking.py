@@ -28,6 +28,11 @@ def positions(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.range(1, tf.shape(x)[-1] + 1), x.dtype)
 
 
+def relevant_weights(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns the weight of each relevant item, one of positive label, and 0 for any other."""
+    return tf.where(mask & (labels > 0.0), weights, 0.0)
+
+
 def check_cutoff(k: int | None) -> None:
     """Raises a `ValueError` unless `k` is `None` or a positive number of ranks."""
     if k is not None and k < 1:
