@@ -33,6 +33,11 @@ def test_arrows_point_down() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat() -> None:
+    folders = {p.parent for p in SOURCES if p.is_relative_to(ROOT / "tests")}
+    assert [f for f in folders if not (f / "__init__.py").exists()] == []
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_file_is_short_and_says_what_it_is(path: pathlib.Path) -> None:
     text = path.read_text()

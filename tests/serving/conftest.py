@@ -1,10 +1,10 @@
 import pathlib
 
 import pytest
-from half_plus import Client, save
 
 from serving.endpoint import Endpoint
 from serving.versions import ModelConfig
+from tests.serving.half_plus import Client, save
 
 
 @pytest.fixture(scope="session")

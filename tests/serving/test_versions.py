@@ -5,11 +5,11 @@ import time
 
 import numpy as np
 import pytest
-from half_plus import Client, save
 
 from serving.endpoint import Endpoint
 from serving.status import ServingError
 from serving.versions import ModelConfig, ModelVersions, State, find
+from tests.serving.half_plus import Client, save
 
 X = np.array([2.0], np.float32)
 
