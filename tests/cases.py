@@ -5,6 +5,7 @@ The contracts run over these tables, and `test_no_public_formula_is_missing` hol
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,13 +16,14 @@ from tests.references import (
     links as ref_links,
     losses as ref_losses,
     metrics as ref_metrics,
+    pairwise as ref_pairwise,
     rg as ref_rg,
     selective as ref_selective,
     softmax_family as ref_softmax_family,
     topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
-from tfrank_sel.losses import margin, targets
+from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]
@@ -78,7 +80,12 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
-RF, RT = ref_softmax_family, ref_topk
+RF, RP, RT = ref_softmax_family, ref_pairwise, ref_topk
+
+
+def pairwise(make: Callable[..., Any], surrogate: RP.Surrogate, *args: Any, **ref: Any) -> Case:
+    return loss(make, RP.pairwise, grades, *args, surrogate=surrogate, **ref)
+
 
 # fmt: off
 LINKS = [
@@ -175,6 +182,28 @@ LOSSES = [
     loss(losses.SoftRankLoss, RF.soft_rank, grades, 0.5, 2, sigma=0.5, k=2),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, epsilon=1.0),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, -2.0, epsilon=-2.0),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.LabelDiffLambdaWeight(), 0.5,
+             weigh=RP.label_difference, temperature=0.5),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.DCGLambdaWeight(),
+             weigh=RP.swap(RP.linear, RP.inverse, False), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.NDCGLambdaWeight(3, smooth_fraction=0.25),
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True, 0.25, 3), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.YetiDCGLambdaWeight(),
+             weigh=RP.lambda_loss(None, False, True), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, weigh=RP.lambda_loss(), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, lambdas.NDCGLambdaWeightV2(2),
+             weigh=RP.lambda_loss(2), is_sum=True),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge, lambdas.PrecisionLambdaWeight(2),
+             weigh=RP.precision(2)),
+    pairwise(losses.PairwiseSoftZeroOneLoss, RP.soft_zero_one, None, 2.0, losses.sum_over_terms,
+             temperature=2.0, is_sum=True),
+    pairwise(losses.PairwiseMSELoss, RP.squared, None, 2.0, ordered=False, temperature=2.0),
+    pairwise(losses.PairwiseMSELoss, RP.squared, lambdas.NDCGLambdaWeight(), ordered=False,
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True), is_sum=True),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.75, 1), 0.75),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.25, 2), 0.25, True),
 ]
 
 # of rows of classes, with a reference of labels, scores, weights of rows
@@ -223,12 +252,11 @@ def name_of(case: Any) -> str:
     if isinstance(case, LinkCase):
         return repr(case.link)
     arguments = (*case.make.args, *case.make.keywords.values())
-    return "-".join(
-        [
-            type(case.make()).__name__,
-            *(x.__name__ if inspect.isfunction(x) else str(x) for x in arguments),
-        ]
-    )
+    words = [
+        type(case.make()).__name__,
+        *(x.__name__ if inspect.isfunction(x) else str(x) for x in arguments),
+    ]
+    return re.sub(r"<function (\w+) at \w+>", r"\1", "-".join(words))  # the same in any process
 
 
 def one_per_class(cases: list[Case]) -> list[Case]:

@@ -333,7 +333,7 @@ def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])
 def test_no_public_formula_is_missing(module: Any) -> None:
-    bases = {"ListwiseLoss", "ListwiseMetric", "NWayLoss"}
+    bases = {"ListwiseLoss", "ListwiseMetric", "NWayLoss", "PairwiseLoss"}
     tables = LOSSES + METRICS + N_WAY + IN_BATCH
     public = {n for n, x in vars(module).items() if isinstance(x, type)} - bases
     assert public == {c.make.func.__name__ for c in tables} & set(dir(module))

@@ -30,6 +30,20 @@ from tfrank_sel.losses.nway import (
     NWayPairwiseLoss as NWayPairwiseLoss,
 )
 from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.normalization import (
+    mean_over_slots as mean_over_slots,
+    mean_over_terms as mean_over_terms,
+    sum_over_terms as sum_over_terms,
+)
+from tfrank_sel.losses.pairwise import (
+    LambdaLoss as LambdaLoss,
+    PairwiseHingeLoss as PairwiseHingeLoss,
+    PairwiseLogisticLoss as PairwiseLogisticLoss,
+    PairwiseLoss as PairwiseLoss,
+    PairwiseMSELoss as PairwiseMSELoss,
+    PairwiseQuantileLoss as PairwiseQuantileLoss,
+    PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
+)
 from tfrank_sel.losses.rg import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
 from tfrank_sel.losses.soft_rank import SoftRankLoss as SoftRankLoss
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss

@@ -52,6 +52,12 @@ def linear_gain(labels: tf.Tensor) -> tf.Tensor:
 
 
 @register
+def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
+    """Computes `1 / r`."""
+    return 1.0 / ranks
+
+
+@register
 def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
     """Computes `1 / log2(1 + r)`."""
     return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
