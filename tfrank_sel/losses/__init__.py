@@ -14,7 +14,9 @@ from tfrank_sel.losses.cross_entropy import (
     SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
     SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
 )
+from tfrank_sel.losses.circle import CircleLoss as CircleLoss
 from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.listmle import ListMLELoss as ListMLELoss
 from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.matching import (
     ContrastiveMatchingLoss as ContrastiveMatchingLoss,
@@ -30,9 +32,24 @@ from tfrank_sel.losses.nway import (
     NWayPairwiseLoss as NWayPairwiseLoss,
 )
 from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.relaxed import (
+    ApproxAPLoss as ApproxAPLoss,
+    ApproxDCGLoss as ApproxDCGLoss,
+    ApproxMRRLoss as ApproxMRRLoss,
+    ApproxNDCGLoss as ApproxNDCGLoss,
+)
+from tfrank_sel.losses.relaxed_cutoff import (
+    ApproxPrecisionLoss as ApproxPrecisionLoss,
+    ApproxRecallLoss as ApproxRecallLoss,
+)
 from tfrank_sel.losses.rg import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
 from tfrank_sel.losses.soft_rank import SoftRankLoss as SoftRankLoss
 from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss
+from tfrank_sel.losses.softmax_variants import (
+    CalibratedSoftmaxLoss as CalibratedSoftmaxLoss,
+    PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
+    UniqueSoftmaxLoss as UniqueSoftmaxLoss,
+)
 from tfrank_sel.losses.topk import (
     SmoothTopKLoss as SmoothTopKLoss,
     TopKHingeLoss as TopKHingeLoss,
