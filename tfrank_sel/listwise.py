@@ -80,6 +80,48 @@ class ListBatch(NamedTuple):
         return label_map(tf.where(mask, self.labels, label_map.origin)), mask
 
 
+Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def under_xla(formula: Formula) -> Formula:
+    """Compiles a formula of labels, scores, mask and weights; gradients flow to the scores.
+
+    The gradient is a function of its own, which computes the formula again (and an XLA-compiled
+    caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another as
+    values, and XLA, which takes such values for constants, would compile at every step.
+    """
+    jit = functools.partial(tf.function, jit_compile=True, reduce_retracing=True, autograph=False)
+    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
+    # share one, and a few of them in one model would raise a warning.
+    value = jit(functools.partial(formula))
+
+    def pull_back(
+        labels: tf.Tensor,
+        scores: tf.Tensor,
+        mask: tf.Tensor,
+        weights: tf.Tensor,
+        upstream: tf.Tensor,
+    ) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            values = formula(labels, scores, mask, weights)
+        return tape.gradient(values, scores, upstream)
+
+    gradient = jit(functools.partial(pull_back))
+
+    def compiled(
+        labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        @tf.custom_gradient
+        def f(scores: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+            args = (labels, scores, mask, weights)
+            return value(*args), lambda upstream: gradient(*args, upstream)
+
+        return f(scores)
+
+    return compiled
+
+
 class Listwise(Configurable, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
@@ -93,45 +135,9 @@ class Listwise(Configurable, abc.ABC):
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
     @functools.cached_property
-    def compiled(self) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores.
-
-        The gradient is a function of its own, which computes `per_list` again (and an XLA-compiled
-        caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another
-        as values, and XLA, which takes such values for constants, would compile at every step.
-        """
-        jit = functools.partial(
-            tf.function, jit_compile=True, reduce_retracing=True, autograph=False
-        )
-        # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas
-        # would share one, and a few of them in one model would raise a warning.
-        value = jit(functools.partial(self.per_list))
-
-        def pull_back(
-            labels: tf.Tensor,
-            scores: tf.Tensor,
-            mask: tf.Tensor,
-            weights: tf.Tensor,
-            upstream: tf.Tensor,
-        ) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                tape.watch(scores)
-                values = self.per_list(labels, scores, mask, weights)
-            return tape.gradient(values, scores, upstream)
-
-        gradient = jit(functools.partial(pull_back))
-
-        def compiled(
-            labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-        ) -> tf.Tensor:
-            @tf.custom_gradient
-            def f(scores: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-                args = (labels, scores, mask, weights)
-                return value(*args), lambda upstream: gradient(*args, upstream)
-
-            return f(scores)
-
-        return compiled
+    def compiled(self) -> Formula:
+        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores."""
+        return under_xla(self.per_list)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""

@@ -3,6 +3,7 @@
 Where we mean to differ (`tfr_differences`), the loss must equal its independent reference instead.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -105,11 +106,12 @@ def assert_equals_reference(ours: tfr_counterparts.Ours, case: Case) -> None:
         columns = [j for j, y in enumerate(case["y_true"][i]) if y >= 0]
         weights = weights_of_list(case, i, columns)
         expected[i] = ours.reference(labels, scores, weights)
+        reference = functools.partial(ours.reference, **{"held": scores} if ours.holds else {})
         for place, j in enumerate(columns):
             up, down = list(scores), list(scores)
             up[place] += 1e-4
             down[place] -= 1e-4
-            slope = ours.reference(labels, up, weights) - ours.reference(labels, down, weights)
+            slope = reference(labels, up, weights) - reference(labels, down, weights)
             expected_grad[i, j] = slope / 2e-4
     np.testing.assert_allclose(value, expected, **CLOSE)
     np.testing.assert_allclose(grad, expected_grad, rtol=1e-5, atol=1e-5)

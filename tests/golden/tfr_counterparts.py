@@ -8,7 +8,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tests.references import losses as ref_losses
+import tensorflow as tf
+
+from tests.references import listwise as ref_listwise, losses as ref_losses
 from tfrank_sel import losses
 from tfrank_sel.ops import ranking
 
@@ -16,6 +18,11 @@ from tfrank_sel.ops import ranking
 def one(labels: list[float], scores: list[Any]) -> float:
     """A list counts once in both."""
     return 1.0
+
+
+def sum_of_labels(labels: list[float], scores: list[Any]) -> float:
+    """The targets of ours are shares of the labels, those of the other are the labels."""
+    return sum(labels)
 
 
 class Ours(NamedTuple):
@@ -31,6 +38,7 @@ class Ours(NamedTuple):
     make: Callable[..., Any]
     reference: Callable[..., float]
     times: Callable[[list[float], list[Any]], float] = one
+    holds: bool = False
 
 
 def of(case: dict[str, Any]) -> Ours:
@@ -50,30 +58,97 @@ def lambda_weight(case: dict[str, Any]) -> Any:
     return LAMBDA_WEIGHTS[given["class"]](**arguments)
 
 
+def in_floats(f: Callable[[Any], Any] | None) -> Callable[[float], float] | None:
+    """A function of tensors as a reference takes it."""
+    return None if f is None else lambda x: float(f(tf.constant(x, tf.float64)))
+
+
 def softmax(temperature: float = 1.0) -> Ours:
     return Ours(
         functools.partial(losses.SoftmaxLoss, temperature),
         functools.partial(ref_losses.softmax, temperature=temperature),
-        lambda labels, scores: sum(labels),  # ours has shares of the labels for targets
+        sum_of_labels,
     )
 
 
-def p_list_mle(rank_discount_fn: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return rank_discount_fn
+def calibrated_softmax(temperature: float = 1.0, virtual_label: float = 0.0) -> Ours:
+    return Ours(
+        functools.partial(losses.CalibratedSoftmaxLoss, virtual_label, temperature),
+        functools.partial(
+            ref_listwise.calibrated_softmax, virtual_label=virtual_label, temperature=temperature
+        ),
+        lambda labels, scores: sum(labels) + virtual_label,
+    )
+
+
+def poly_one_softmax(epsilon: float = 1.0, temperature: float = 1.0) -> Ours:
+    return Ours(
+        functools.partial(losses.PolyOneSoftmaxLoss, epsilon, temperature),
+        functools.partial(
+            ref_listwise.poly_one_softmax, epsilon=epsilon, temperature=temperature
+        ),
+        sum_of_labels,
+    )
+
+
+def unique_softmax(temperature: float = 1.0) -> Ours:
+    return Ours(
+        functools.partial(losses.UniqueSoftmaxLoss, temperature),
+        functools.partial(ref_listwise.unique_softmax, temperature=temperature),
+    )
+
+
+def circle(gamma: float = 64.0, margin: float = 0.25) -> Ours:
+    return Ours(
+        functools.partial(losses.CircleLoss, gamma, margin),
+        functools.partial(ref_listwise.circle, gamma=gamma, margin=margin),
+        holds=True,
+    )
+
+
+def list_mle(temperature: float = 1.0, lambda_weight: Any = None) -> Ours:
+    return Ours(
+        functools.partial(losses.ListMLELoss, lambda_weight, temperature),
+        functools.partial(
+            ref_listwise.list_mle, position_weight=in_floats(lambda_weight), temperature=temperature
+        ),
+    )
+
+
+def approx_ndcg(temperature: float = 0.1) -> Ours:
+    return Ours(
+        functools.partial(losses.ApproxNDCGLoss, temperature),
+        functools.partial(ref_listwise.approx_ndcg, temperature=temperature),
+    )
+
+
+def approx_mrr(temperature: float = 0.1) -> Ours:
+    return Ours(
+        functools.partial(losses.ApproxMRRLoss, temperature),
+        functools.partial(ref_listwise.approx_mrr, temperature=temperature),
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "identity": ranking.linear_gain,
     "pow_minus_1": ranking.exponential_gain,
+    "inverse": ranking.reciprocal_discount,
     "log2_inverse": ranking.log2_discount,
 }
 
 LAMBDA_WEIGHTS: dict[str, Callable[..., Any]] = {
-    "ListMLELambdaWeight": p_list_mle,
+    "ListMLELambdaWeight": lambda rank_discount_fn: rank_discount_fn,
 }
 
 LOSSES: dict[str, Callable[..., Ours]] = {
     "SoftmaxLoss": softmax,
+    "CalibratedSoftmaxLoss": calibrated_softmax,
+    "UniqueSoftmaxLoss": unique_softmax,
+    "losses_impl.PolyOneSoftmaxLoss": poly_one_softmax,
+    "losses_impl.CircleLoss": circle,
+    "ListMLELoss": list_mle,
+    "ApproxNDCGLoss": approx_ndcg,
+    "ApproxMRRLoss": approx_mrr,
 }
 
 # What is not written yet; a loss or lambda weight leaves this list with the commit that adds it

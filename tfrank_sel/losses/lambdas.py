@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable
+
 import tensorflow as tf
 
 from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, sum_over_terms
@@ -192,7 +193,9 @@ class SwapLambdaWeight(GainLambdaWeight):
 
     def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         f = self.smooth_fraction
-        swap = tf.abs(self._cut(first, self.discount(first)) - self._cut(second, self.discount(second)))
+        swap = tf.abs(
+            self._cut(first, self.discount(first)) - self._cut(second, self.discount(second))
+        )
         return (1.0 - f) * self._cut(tf.minimum(first, second), self.step(first, second)) + f * swap
 
     def items(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -210,7 +213,7 @@ class DCGLambdaWeight(SwapLambdaWeight):
     """A `SwapLambdaWeight` of the DCG with linear gains and the discount `1 / r`."""
 
     gain: Function = ranking.linear_gain
-    discount: Function = ranking.inverse_discount
+    discount: Function = ranking.reciprocal_discount
     normalized: bool = False
 
 

@@ -1,0 +1,152 @@
+"""Listwise losses of one list, as the papers write them: floats and loops, no masks."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+Floats = Sequence[float]
+
+
+def weight_of_list(labels: Floats, weights: Floats) -> float:
+    """The mean weight of the items, each as much as it is relevant."""
+    if sum(labels) == 0:
+        return 0.0
+    return sum(w * y for w, y in zip(weights, labels, strict=True)) / sum(labels)
+
+
+def log_softmax(scores: Floats) -> list[float]:
+    top = max(scores)
+    log_sum = top + math.log(sum(math.exp(s - top) for s in scores))
+    return [s - log_sum for s in scores]
+
+
+def calibrated_softmax(
+    labels: Floats, scores: Floats, weights: Floats, virtual_label: float, temperature: float
+) -> float:
+    if not labels:
+        return 0.0
+    labels, weights = [*labels, virtual_label], [*weights, 1.0]
+    logs = log_softmax([s / temperature for s in [*scores, 0.0]])
+    total = sum(labels)
+    return -sum(w * y * p for w, y, p in zip(weights, labels, logs, strict=True)) / (total or 1.0)
+
+
+def poly_one_softmax(
+    labels: Floats, scores: Floats, weights: Floats, epsilon: float, temperature: float
+) -> float:
+    if sum(labels) == 0:
+        return 0.0
+    loss = 0.0
+    logs = log_softmax([s / temperature for s in scores])
+    for w, y, p in zip(weights, labels, logs, strict=True):
+        loss += w * y / sum(labels) * (-p + epsilon * (1 - math.exp(p)))
+    return loss
+
+
+def unique_softmax(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    x = [s / temperature for s in scores]
+    loss = 0.0
+    for i, y in enumerate(labels):
+        against = [x[i], *(t for z, t in zip(labels, x, strict=True) if z < y)]
+        loss -= (2**y - 1) * log_softmax(against)[0]
+    return weight_of_list(labels, weights) * loss
+
+
+def circle(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    gamma: float,
+    margin: float,
+    held: Floats | None = None,
+) -> float:
+    """The factors of the distances are those of the scores `held`, if there are such."""
+    s, held = ([min(max(x, 0.0), 1.0) for x in y] for y in (scores, held or scores))
+    exponents = [0.0]
+    for i, j in itertools.permutations(range(len(labels)), 2):
+        if labels[i] > labels[j]:
+            above = max(1 + margin - held[i], 0.0) * (1 - margin - s[i])
+            below = max(held[j] + margin, 0.0) * (s[j] - margin)
+            exponents.append(gamma * (above + below))
+    return -weight_of_list(labels, weights) * log_softmax(exponents)[0]
+
+
+def list_mle(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    position_weight: Callable[[float], float] | None,
+    temperature: float,
+) -> float:
+    """Goes through the groups of equal labels; their items share the places of the group."""
+    x = [s / temperature for s in scores]
+    loss, position = 0.0, 0
+    for label in sorted(set(labels), reverse=True):
+        group = [t for y, t in zip(labels, x, strict=True) if y == label]
+        behind = [t for y, t in zip(labels, x, strict=True) if y < label]
+        top = max(group + behind)  # else an exponential may be too large
+        for passed in range(len(group)):
+            position += 1
+            left = 1 - passed / len(group)
+            rest = left * sum(math.exp(t - top) for t in group)
+            rest += sum(math.exp(t - top) for t in behind)
+            c = 1.0 if position_weight is None else float(position_weight(float(position)))
+            loss += c * (top + math.log(rest) - sum(group) / len(group))
+    return weight_of_list(labels, weights) * loss
+
+
+def soft_ranks(scores: Floats, temperature: float) -> list[float]:
+    """Each rank is 1/2 and the sum of the sigmoids of all differences, the item's own included."""
+    x = [s / temperature for s in scores]
+    return [0.5 + sum(0.5 + 0.5 * math.tanh((t - s) / 2) for t in x) for s in x]
+
+
+def approx_dcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    ranks = soft_ranks(scores, temperature)
+    dcg = sum((2**y - 1) / math.log2(1 + r) for y, r in zip(labels, ranks, strict=True))
+    return -weight_of_list(labels, weights) * dcg
+
+
+def approx_ndcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    best = sorted(labels, reverse=True)
+    ideal = sum((2**y - 1) / math.log2(1 + r) for r, y in enumerate(best, start=1))
+    return approx_dcg(labels, scores, weights, temperature) / ideal if ideal else 0.0
+
+
+def approx_mrr(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    if sum(labels) == 0:
+        return 0.0
+    ranks = soft_ranks(scores, temperature)
+    mrr = sum(y / r for y, r in zip(labels, ranks, strict=True)) / sum(labels)
+    return -weight_of_list(labels, weights) * mrr
+
+
+def approx_ap(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    relevant = [i for i, y in enumerate(labels) if y > 0]
+    if not relevant:
+        return 0.0
+    ranks = soft_ranks(scores, temperature)
+    among_relevant = soft_ranks([scores[i] for i in relevant], temperature)
+    ap = sum(r / ranks[i] for r, i in zip(among_relevant, relevant, strict=True)) / len(relevant)
+    return -weight_of_list(labels, weights) * ap
+
+
+def approx_hits(labels: Floats, scores: Floats, k: int, temperature: float) -> float:
+    """How many relevant items have a rank up to k, softly."""
+    ranks = soft_ranks(scores, temperature)
+    return sum(1 / (1 + math.exp(r - k - 0.5)) for y, r in zip(labels, ranks, strict=True) if y > 0)
+
+
+def approx_precision(
+    labels: Floats, scores: Floats, weights: Floats, k: int, temperature: float
+) -> float:
+    hits = approx_hits(labels, scores, k, temperature)
+    return -weight_of_list(labels, weights) * hits / k
+
+
+def approx_recall(
+    labels: Floats, scores: Floats, weights: Floats, k: int, temperature: float
+) -> float:
+    relevant = sum(y > 0 for y in labels)
+    hits = approx_hits(labels, scores, k, temperature)
+    return -weight_of_list(labels, weights) * hits / relevant if relevant else 0.0
