@@ -83,18 +83,18 @@ def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Te
     as there are lanes; a lane pairs each block with the one that lies so many blocks behind it,
     where the first follows the last.
     """
-    batch_size, list_size = tf.unstack(tf.shape(items.scores))
     is_short = items.scores.shape[1] is not None and items.scores.shape[1] < SHORT
     num_lanes = 1 if is_short else LANES
-    width = tf.maximum(-(-list_size // num_lanes), 1)  # of a block
-    rows = PAIRS_AT_A_TIME // tf.maximum(batch_size * list_size, 1)
-    rows = tf.clip_by_value(rows, 1, width)
-    chunks = -(-width // rows)
-    width = chunks * rows
+    batch_size, list_size = tf.unstack(tf.shape(items.scores))
+    width = -(-list_size // num_lanes)  # of a block
+    if not is_short:
+        rows = PAIRS_AT_A_TIME // tf.maximum(batch_size * list_size, 1)
+        rows = tf.clip_by_value(rows, 1, tf.maximum(width, 1))
+        width = rows * -(-width // rows)
 
     def blocks(x: tf.Tensor) -> tf.Tensor:
         x = tf.pad(x, [[0, 0], [0, num_lanes * width - list_size]])
-        return tf.reshape(x, [-1, num_lanes, width])
+        return tf.reshape(x, [tf.shape(x)[0], num_lanes, width])
 
     blocked = Items(*map(blocks, items))
     lanes = range(num_lanes // 2 + 1 if symmetric else num_lanes)
@@ -110,15 +110,22 @@ def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Te
         )
         return tf.reduce_sum(sum(terms, tf.zeros([], items.scores.dtype)), axis=-1)
 
-    def in_chunks(x: tf.Tensor) -> tf.Tensor:
-        x = tf.reshape(x, [-1, num_lanes, chunks, rows])
+    sums = row_sums(blocked) if is_short else _in_chunks(row_sums, blocked, rows)
+    return tf.reshape(sums, [batch_size, num_lanes * width])[:, :list_size]
+
+
+def _in_chunks(row_sums: Callable[[Items], tf.Tensor], blocked: Items, rows: tf.Tensor) -> tf.Tensor:
+    """Computes the sums of so many rows of each block at a time."""
+
+    def chunks(x: tf.Tensor) -> tf.Tensor:
+        batch_size, num_lanes, width = tf.unstack(tf.shape(x))
+        x = tf.reshape(x, [batch_size, num_lanes, width // rows, rows])
         return tf.transpose(x, [2, 0, 1, 3])
 
     sums = tf.map_fn(
         row_sums,
-        Items(*map(in_chunks, blocked)),
-        fn_output_signature=items.scores.dtype,
+        Items(*map(chunks, blocked)),
+        fn_output_signature=blocked.scores.dtype,
         parallel_iterations=1,
     )
-    sums = tf.reshape(tf.transpose(sums, [1, 2, 0, 3]), [batch_size, num_lanes * width])
-    return sums[:, :list_size]
+    return tf.transpose(sums, [1, 2, 0, 3])
