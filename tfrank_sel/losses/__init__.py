@@ -2,6 +2,8 @@
 
 from tfrank_sel.losses.base import ListwiseLoss as ListwiseLoss
 from tfrank_sel.losses.choice import design as design, judge as judge
+from tfrank_sel.losses.circle import CircleLoss as CircleLoss
+from tfrank_sel.losses.clicks import ClickEMLoss as ClickEMLoss, MixtureEMLoss as MixtureEMLoss
 from tfrank_sel.losses.composite import (
     SelectiveSigmoidLoss as SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
@@ -14,8 +16,9 @@ from tfrank_sel.losses.cross_entropy import (
     SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
     SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
 )
-from tfrank_sel.losses.circle import CircleLoss as CircleLoss
 from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.distil import CoupledRankDistilLoss as CoupledRankDistilLoss
+from tfrank_sel.losses.gumbel import GumbelLoss as GumbelLoss
 from tfrank_sel.losses.listmle import ListMLELoss as ListMLELoss
 from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.matching import (
@@ -25,6 +28,10 @@ from tfrank_sel.losses.matching import (
     MatchingLoss as MatchingLoss,
 )
 from tfrank_sel.losses.multilabel import ZLPRLoss as ZLPRLoss
+from tfrank_sel.losses.neural_sort import (
+    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
+    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
+)
 from tfrank_sel.losses.nway import (
     NWayJointLoss as NWayJointLoss,
     NWayLoss as NWayLoss,
