@@ -4,6 +4,7 @@ Where we mean to differ (`tfr_differences`), the loss must equal its independent
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -51,11 +52,21 @@ def value_and_gradient(loss: Any, case: Case) -> tuple[Array, Array]:
     with tf.GradientTape() as tape:
         tape.watch(flat)
         x = scores.with_flat_values(flat) if isinstance(scores, tf.RaggedTensor) else flat
-        value = loss(labels, x, weights)
+        value = loss_of_noise(loss, case, labels, x, weights)
     grad = tape.gradient(value, flat)
     if isinstance(scores, tf.RaggedTensor):
         grad = scores.with_flat_values(grad)
     return dense(value), dense(grad)
+
+
+def loss_of_noise(loss: Any, case: Case, labels: Any, scores: Any, weights: Any) -> Any:
+    """Calls a loss; one that is random gets the noise of the case."""
+    if "gumbel_noise" not in case:
+        return loss(labels, scores, weights)
+    batch = loss.batch_of(labels, scores, weights, loss.dtype)
+    noise = tf.constant(case["gumbel_noise"], loss.dtype)
+    fields = (batch.labels, batch.scores, batch.mask, batch.weights)
+    return batch.list_weights * loss.of_noise(*fields, noise)
 
 
 def times(ours: tfr_counterparts.Ours, case: Case) -> Array:
@@ -105,16 +116,27 @@ def assert_equals_reference(ours: tfr_counterparts.Ours, case: Case) -> None:
     for i, (labels, scores) in enumerate(tfr_differences.rows(case)):
         columns = [j for j, y in enumerate(case["y_true"][i]) if y >= 0]
         weights = weights_of_list(case, i, columns)
-        expected[i] = ours.reference(labels, scores, weights)
-        reference = functools.partial(ours.reference, **{"held": scores} if ours.holds else {})
-        for place, j in enumerate(columns):
-            up, down = list(scores), list(scores)
-            up[place] += 1e-4
-            down[place] -= 1e-4
-            slope = reference(labels, up, weights) - reference(labels, down, weights)
-            expected_grad[i, j] = slope / 2e-4
+        reference = reference_of_list(ours, case, i, columns)
+        expected[i] = reference(labels, scores, weights)
+        if ours.holds:
+            reference = functools.partial(reference, held=scores)
+        for place in np.ndindex(np.shape(scores)):
+            step = np.zeros(np.shape(scores))
+            step[place] = 1e-4
+            up, down = (reference(labels, (scores + x).tolist(), weights) for x in (step, -step))
+            expected_grad[(i, columns[place[0]], *place[1:])] = (up - down) / 2e-4
     np.testing.assert_allclose(value, expected, **CLOSE)
     np.testing.assert_allclose(grad, expected_grad, rtol=1e-5, atol=1e-5)
+
+
+def reference_of_list(
+    ours: tfr_counterparts.Ours, case: Case, i: int, columns: list[int]
+) -> Callable[..., float]:
+    """The reference of one list of the case, with its noise."""
+    if "gumbel_noise" not in case:
+        return ours.reference
+    noise = [[sample[j] for j in columns] for sample in case["gumbel_noise"][i]]
+    return functools.partial(ours.reference, noise=noise)
 
 
 def weights_of_list(case: Case, i: int, columns: list[int]) -> list[float]:

@@ -30,7 +30,8 @@ class Ours(NamedTuple):
 
     Attributes:
         make: Makes the loss; takes `dtype` and `reduction`.
-        reference: The loss of one list, of its labels, scores and weights.
+        reference: The loss of one list, of its labels, scores and weights; and of its noise, a row
+            for each sample, if the loss is random.
         times: By what our loss of a list of these labels and scores is multiplied, so that it is
             the sum over the items of the list (or over the samples) that tensorflow-ranking has.
     """
@@ -84,9 +85,7 @@ def calibrated_softmax(temperature: float = 1.0, virtual_label: float = 0.0) -> 
 def poly_one_softmax(epsilon: float = 1.0, temperature: float = 1.0) -> Ours:
     return Ours(
         functools.partial(losses.PolyOneSoftmaxLoss, epsilon, temperature),
-        functools.partial(
-            ref_listwise.poly_one_softmax, epsilon=epsilon, temperature=temperature
-        ),
+        functools.partial(ref_listwise.poly_one_softmax, epsilon=epsilon, temperature=temperature),
         sum_of_labels,
     )
 
@@ -129,10 +128,73 @@ def approx_mrr(temperature: float = 0.1) -> Ours:
     )
 
 
+def gumbel_approx_ndcg(
+    temperature: float = 0.1,
+    sample_size: int = 8,
+    gumbel_temperature: float = 1.0,
+    seed: int | None = None,
+) -> Ours:
+    ndcg = functools.partial(ref_listwise.approx_ndcg, temperature=temperature)
+    return Ours(
+        functools.partial(
+            losses.GumbelLoss,
+            losses.ApproxNDCGLoss(temperature),
+            sample_size,
+            gumbel_temperature,
+            seed,
+        ),
+        functools.partial(ref_listwise.gumbel, inner=ndcg, temperature=gumbel_temperature),
+        lambda labels, scores: float(sample_size),  # of whose losses ours has the mean
+    )
+
+
+def coupled_rank_distil(
+    sample_size: int, topk: int | None = None, temperature: float = 1.0
+) -> Ours:
+    return Ours(
+        functools.partial(losses.CoupledRankDistilLoss, sample_size, topk, temperature),
+        functools.partial(ref_listwise.coupled_rank_distil, k=topk, temperature=temperature),
+    )
+
+
+def neural_sort_cross_entropy(temperature: float = 1.0) -> Ours:
+    return Ours(
+        functools.partial(losses.NeuralSortCrossEntropyLoss, temperature),
+        functools.partial(ref_listwise.neural_sort_cross_entropy, temperature=temperature),
+    )
+
+
+def neural_sort_ndcg(temperature: float = 1.0) -> Ours:
+    return Ours(
+        functools.partial(losses.NeuralSortNDCGLoss, temperature),
+        functools.partial(ref_listwise.neural_sort_ndcg, temperature=temperature),
+    )
+
+
+def click_em(exam_loss_weight: float = 1.0, rel_loss_weight: float = 1.0) -> Ours:
+    return Ours(
+        functools.partial(losses.ClickEMLoss, exam_loss_weight, rel_loss_weight),
+        functools.partial(
+            ref_listwise.click_em, exam_weight=exam_loss_weight, relevance_weight=rel_loss_weight
+        ),
+        lambda labels, scores: float(len(labels)),  # of whose losses ours has the mean
+        holds=True,
+    )
+
+
+def mixture_em(temperature: float = 1.0, alpha: float = 1.0) -> Ours:
+    """Accepts a temperature and ignores it, as tensorflow-ranking does; ours has none."""
+    return Ours(
+        functools.partial(losses.MixtureEMLoss, alpha),
+        functools.partial(ref_listwise.mixture_em, alpha=alpha),
+        holds=True,
+    )
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "identity": ranking.linear_gain,
     "pow_minus_1": ranking.exponential_gain,
-    "inverse": ranking.reciprocal_discount,
+    "inverse": ranking.inverse_discount,
     "log2_inverse": ranking.log2_discount,
 }
 
@@ -149,6 +211,12 @@ LOSSES: dict[str, Callable[..., Ours]] = {
     "ListMLELoss": list_mle,
     "ApproxNDCGLoss": approx_ndcg,
     "ApproxMRRLoss": approx_mrr,
+    "GumbelApproxNDCGLoss": gumbel_approx_ndcg,
+    "CoupledRankDistilLoss": coupled_rank_distil,
+    "losses_impl.NeuralSortCrossEntropyLoss": neural_sort_cross_entropy,
+    "losses_impl.NeuralSortNDCGLoss": neural_sort_ndcg,
+    "ClickEMLoss": click_em,
+    "MixtureEMLoss": mixture_em,
 }
 
 # What is not written yet; a loss or lambda weight leaves this list with the commit that adds it

@@ -77,10 +77,10 @@ DIFFERENCES = [
         spreads_beyond_float32,
     ),
     Difference(
-        ("ListMLELoss",),
+        ("ListMLELoss", "CoupledRankDistilLoss"),
         "padding",
-        "Padding is ranked behind the valid items and adds log(m!) for m of it. Here it changes "
-        "nothing.",
+        "Padding is ranked behind the valid items and adds a cost of its own, log(m!) for m of it. "
+        "Here it changes nothing.",
         is_padded,
     ),
     Difference(

@@ -150,3 +150,116 @@ def approx_recall(
     relevant = sum(y > 0 for y in labels)
     hits = approx_hits(labels, scores, k, temperature)
     return -weight_of_list(labels, weights) * hits / relevant if relevant else 0.0
+
+
+def neural_sort(x: Floats) -> list[list[float]]:
+    """The logarithm of the soft permutation: a row for each rank."""
+    spread = [sum(abs(s - t) for t in x) for s in x]
+    n = len(x)
+    return [
+        log_softmax([(n - 1 - 2 * r) * s - a for s, a in zip(x, spread, strict=True)])
+        for r in range(n)
+    ]
+
+
+def neural_sort_cross_entropy(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float
+) -> float:
+    wanted = neural_sort(labels)
+    found = neural_sort([s / temperature for s in scores])
+    total = 0.0
+    for target, row in zip(wanted, found, strict=True):
+        total -= sum(math.exp(t) * p for t, p in zip(target, row, strict=True))
+    return weight_of_list(labels, weights) * total / len(labels) if labels else 0.0
+
+
+def neural_sort_ndcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+    dcg = ideal = 0.0
+    best = sorted(labels, reverse=True)
+    for r, row in enumerate(neural_sort([s / temperature for s in scores])):
+        gain = sum(math.exp(p) * (2**y - 1) for p, y in zip(row, labels, strict=True))
+        dcg += gain / math.log2(2 + r)
+        ideal += (2 ** best[r] - 1) / math.log2(2 + r)
+    return -weight_of_list(labels, weights) * dcg / ideal if ideal else 0.0
+
+
+def gumbel(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    noise: Sequence[Floats],
+    inner: Callable[[Floats, Floats, Floats], float],
+    temperature: float,
+) -> float:
+    total = 0.0
+    for sample in noise:
+        noisy = [(s + g) / temperature for s, g in zip(scores, sample, strict=True)]
+        total += inner(labels, noisy, weights)
+    return total / len(noise)
+
+
+def coupled_rank_distil(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    noise: Sequence[Floats],
+    k: int | None,
+    temperature: float,
+) -> float:
+    total = 0.0
+    for sample in noise:
+        noisy = [y + g for y, g in zip(labels, sample, strict=True)]
+        order = sorted(range(len(labels)), key=lambda i: -noisy[i])
+        x = [scores[i] / temperature for i in order]
+        for r in range(len(x) if k is None else min(k, len(x))):
+            total -= log_softmax(x[r:])[0]
+    return weight_of_list(labels, weights) * total / len(noise)
+
+
+def cross_entropy(p: float, s: float) -> float:
+    return max(s, 0.0) + math.log1p(math.exp(-abs(s))) - p * s
+
+
+def sigmoid(s: float) -> float:
+    return math.exp(-cross_entropy(1.0, s))
+
+
+def click_em(
+    labels: Floats,
+    scores: Sequence[Floats],
+    weights: Floats,
+    exam_weight: float,
+    relevance_weight: float,
+    held: Sequence[Floats] | None = None,
+) -> float:
+    """The posteriors are those of the scores `held`, if there are such."""
+    total = 0.0
+    for y, (e, r), (at_e, at_r), w in zip(labels, scores, held or scores, weights, strict=True):
+        exam, relevance = sigmoid(at_e), sigmoid(at_r)
+        no_click = 1 - exam * relevance
+        p = 1.0 if y >= 1 else exam * (1 - relevance) / no_click
+        q = 1.0 if y >= 1 else relevance * (1 - exam) / no_click
+        total += w * (exam_weight * cross_entropy(p, e) + relevance_weight * cross_entropy(q, r))
+    return total / len(labels) if labels else 0.0
+
+
+def mixture_em(
+    labels: Floats,
+    scores: Sequence[Floats],
+    weights: Floats,
+    alpha: float,
+    held: Sequence[Floats] | None = None,
+) -> float:
+    """The shares of the models are those of the scores `held`, if there are such."""
+
+    def costs(scores: Sequence[Floats]) -> list[float]:
+        return [
+            sum(cross_entropy(y, s) for y, s in zip(labels, model, strict=True))
+            for model in zip(*scores, strict=True)
+        ]
+
+    if sum(labels) == 0:
+        return 0.0
+    shares = log_softmax([-alpha * c for c in costs(held or scores)])
+    loss = sum(math.exp(p) * c for p, c in zip(shares, costs(scores), strict=True))
+    return weight_of_list(labels, weights) * loss

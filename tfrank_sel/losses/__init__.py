@@ -3,6 +3,7 @@
 from tfrank_sel.losses.base import ListwiseLoss as ListwiseLoss
 from tfrank_sel.losses.choice import design as design, judge as judge
 from tfrank_sel.losses.circle import CircleLoss as CircleLoss
+from tfrank_sel.losses.clicks import ClickEMLoss as ClickEMLoss, MixtureEMLoss as MixtureEMLoss
 from tfrank_sel.losses.composite import (
     SelectiveSigmoidLoss as SelectiveSigmoidLoss,
     SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
@@ -16,6 +17,8 @@ from tfrank_sel.losses.cross_entropy import (
     SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
 )
 from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.distil import CoupledRankDistilLoss as CoupledRankDistilLoss
+from tfrank_sel.losses.gumbel import GumbelLoss as GumbelLoss
 from tfrank_sel.losses.listmle import ListMLELoss as ListMLELoss
 from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.matching import (
@@ -25,6 +28,10 @@ from tfrank_sel.losses.matching import (
     MatchingLoss as MatchingLoss,
 )
 from tfrank_sel.losses.multilabel import ZLPRLoss as ZLPRLoss
+from tfrank_sel.losses.neural_sort import (
+    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
+    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
+)
 from tfrank_sel.losses.normalization import (
     mean_over_slots as mean_over_slots,
     mean_over_terms as mean_over_terms,
@@ -45,6 +52,12 @@ from tfrank_sel.losses.pairwise import (
     PairwiseMSELoss as PairwiseMSELoss,
     PairwiseQuantileLoss as PairwiseQuantileLoss,
     PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
+)
+from tfrank_sel.losses.pointwise import (
+    MeanSquaredLoss as MeanSquaredLoss,
+    MultiClassLoss as MultiClassLoss,
+    OrdinalLoss as OrdinalLoss,
+    SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss,
 )
 from tfrank_sel.losses.relaxed import (
     ApproxAPLoss as ApproxAPLoss,
@@ -71,3 +84,4 @@ from tfrank_sel.losses.topk import (
     mean_over_relevant as mean_over_relevant,
     recall_structured as recall_structured,
 )
+from tfrank_sel.losses.yeti import YetiLogisticLoss as YetiLogisticLoss

@@ -16,15 +16,15 @@ class CircleLoss(LabelOrderedLoss):
     For each list of labels `y` in `y_true` and similarities in `y_pred`, clipped to `s` in [0, 1]:
 
     ```
-    a_i  = max(0, 1 + margin - s_i)
-    b_j  = max(0, s_j + margin)
-    loss = w * log(1 + sum_{y_i > y_j} exp(gamma * (a_i * (1 - margin - s_i) + b_j * (s_j - margin))))
+    a_i  = max(0, 1 + margin - s_i) * (1 - margin - s_i)
+    b_j  = max(0, s_j + margin) * (s_j - margin)
+    loss = w * log(1 + sum_{y_i > y_j} exp(gamma * (a_i + b_j)))
     w    = sum_i w_i * y_i / sum_i y_i
     ```
 
-    It is 0 for a list without a pair of different labels. The gradient takes `a` and `b` for
-    constants, as the authors do: they are the speeds of the two sides. So it is not the slope of
-    the value, and outside [0, 1] it is 0.
+    It is 0 for a list without a pair of different labels. The gradient takes the first
+    factors of `a` and `b` for constants, as the authors do: they are the speeds of the two sides.
+    So it is not the slope of the value, and outside [0, 1] it is 0.
 
     Args:
         gamma: Sharpness of the maximum; positive.

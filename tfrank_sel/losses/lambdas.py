@@ -213,7 +213,7 @@ class DCGLambdaWeight(SwapLambdaWeight):
     """A `SwapLambdaWeight` of the DCG with linear gains and the discount `1 / r`."""
 
     gain: Function = ranking.linear_gain
-    discount: Function = ranking.reciprocal_discount
+    discount: Function = ranking.inverse_discount
     normalized: bool = False
 
 

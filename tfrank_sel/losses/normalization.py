@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
 Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -32,3 +33,9 @@ def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) ->
     The mean over a batch is then that of `tfr.keras.losses`. It changes with the padding.
     """
     return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
+
+
+def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Adds up the values of the valid items of each list, and normalises the sums."""
+    items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
+    return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])

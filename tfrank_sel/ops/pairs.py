@@ -114,7 +114,9 @@ def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Te
     return tf.reshape(sums, [batch_size, num_lanes * width])[:, :list_size]
 
 
-def _in_chunks(row_sums: Callable[[Items], tf.Tensor], blocked: Items, rows: tf.Tensor) -> tf.Tensor:
+def _in_chunks(
+    row_sums: Callable[[Items], tf.Tensor], blocked: Items, rows: tf.Tensor
+) -> tf.Tensor:
     """Computes the sums of so many rows of each block at a time."""
 
     def chunks(x: tf.Tensor) -> tf.Tensor:

@@ -59,15 +59,15 @@ def linear_gain(labels: tf.Tensor) -> tf.Tensor:
 
 
 @register
-def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
-    """Computes `1 / log2(1 + r)`."""
-    return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
+def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
+    """Computes `1 / r`."""
+    return 1.0 / ranks
 
 
 @register
-def reciprocal_discount(ranks: tf.Tensor) -> tf.Tensor:
-    """Computes `1 / r`."""
-    return 1.0 / ranks
+def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
+    """Computes `1 / log2(1 + r)`."""
+    return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
 
 
 def _order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None) -> tf.Tensor:

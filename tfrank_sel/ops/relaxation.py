@@ -1,4 +1,4 @@
-"""Ranks made differentiable: the step of a comparison becomes a smooth one."""
+"""Ranks and orders made differentiable: steps and permutations become smooth ones."""
 
 import tensorflow as tf
 
@@ -23,3 +23,27 @@ def ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
     ahead = link(x[:, tf.newaxis, :] - x[:, :, tf.newaxis])
     counted = tf.broadcast_to(among[:, tf.newaxis, :], tf.shape(ahead))
     return 0.5 + masking.masked_sum(ahead, counted)
+
+
+def neural_sort(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the logits of a soft permutation, `(n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k)`.
+
+    For each rank `r` up to the number `n` of valid items, the `r`-th largest `x_j` has the largest
+    logit: the softmax over the items is the soft one-hot of that item.
+
+    Args:
+        x: Scores over the temperature, `[batch_size, list_size]`.
+        mask: True for the valid items.
+
+    Returns:
+        The logits, `[batch_size, list_size, list_size]`, of each rank and item, and a mask of that
+        shape: True for the ranks up to `n` and valid items.
+    """
+    x, ranks = tf.where(mask, x, 0.0), tf.range(1, tf.shape(x)[1] + 1)
+    size = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
+    far = tf.abs(x[:, :, tf.newaxis] - x[:, tf.newaxis, :])
+    others = tf.broadcast_to(mask[:, tf.newaxis, :], tf.shape(far))
+    slope = tf.cast(size + 1 - 2 * ranks, x.dtype)
+    logits = slope[:, :, tf.newaxis] * x[:, tf.newaxis, :]
+    logits -= masking.masked_sum(far, others)[:, tf.newaxis, :]
+    return logits, (ranks <= size)[:, :, tf.newaxis] & others
