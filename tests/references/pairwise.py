@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from tests.references.losses import softmax
 from tests.references.metrics import ranked
 
 Floats = Sequence[float]
@@ -113,6 +115,35 @@ def swap(
     return gain_difference(pair, gain, discount, normalized, k)
 
 
+def item_weights(
+    labels: Floats,
+    scores: Floats,
+    gain: Callable[[float], float],
+    discount: Callable[[float], float],
+    normalized: bool,
+    k: int | None = None,
+) -> list[float]:
+    """The gain of each item at its rank."""
+    best = sorted(map(gain, labels), reverse=True)[:k]
+    ideal = sum(g * discount(rank) for rank, g in enumerate(best, start=1)) if normalized else 1.0
+    return [
+        gain(y) * discount(r) / ideal if ideal else 0.0
+        for y, r in zip(labels, ranks(scores), strict=True)
+    ]
+
+
+def lambda_softmax(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    temperature: float,
+    normalized: bool,
+    **weight: Any,
+) -> float:
+    gains = item_weights(labels, scores, normalized=normalized, **weight)
+    return softmax(gains, scores, weights, temperature)
+
+
 def lambda_loss(
     k: int | None = None, normalized: bool = True, neighbours_alone: bool = False
 ) -> Weights:
@@ -131,3 +162,60 @@ def precision(k: int) -> Weights:
         return float(relevant and (r[i] <= k) != (r[j] <= k))
 
     return weigh
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def cross_entropy(target: float, s: float) -> float:
+    return target * softplus(-s) + (1 - target) * softplus(s)
+
+
+def mean(values: Sequence[float], weights: Floats, is_sum: bool) -> float:
+    total = sum(w * v for w, v in zip(weights, values, strict=True))
+    return total if is_sum else total / len(values)
+
+
+def sigmoid_cross_entropy(
+    labels: Floats, scores: Floats, weights: Floats, is_sum: bool = False
+) -> float:
+    return mean([cross_entropy(y, s) for y, s in zip(labels, scores, strict=True)], weights, is_sum)
+
+
+def mean_squared(labels: Floats, scores: Floats, weights: Floats, is_sum: bool = False) -> float:
+    return mean([(y - s) ** 2 for y, s in zip(labels, scores, strict=True)], weights, is_sum)
+
+
+def ordinal(
+    labels: Floats,
+    scores: Sequence[Floats],
+    weights: Floats,
+    use_fraction_label: bool = False,
+    is_sum: bool = False,
+) -> float:
+    def item(y: float, row: Floats) -> float:
+        total = 0.0
+        for k, s in enumerate(row, start=1):
+            fraction = y - k + 1 if use_fraction_label and 0 < y - k + 1 < 1 else 0.0
+            total += cross_entropy(1.0 if y >= k else fraction, s)
+        return total
+
+    return mean([item(y, row) for y, row in zip(labels, scores, strict=True)], weights, is_sum)
+
+
+def multi_class(
+    labels: Floats,
+    scores: Sequence[Floats],
+    weights: Floats,
+    label_smoothing: float = 0.0,
+    is_sum: bool = False,
+) -> float:
+    def item(y: float, row: Floats) -> float:
+        top = max(row)
+        log_sum = top + math.log(sum(math.exp(s - top) for s in row))
+        smooth = sum(log_sum - s for s in row) / len(row)
+        own = log_sum - row[int(y)] if y < len(row) else 0.0
+        return (1 - label_smoothing) * own + label_smoothing * smooth
+
+    return mean([item(y, row) for y, row in zip(labels, scores, strict=True)], weights, is_sum)

@@ -42,7 +42,8 @@ class PairwiseLoss(ListwiseLoss):
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
-        ValueError: If `temperature` is not positive, or `lambda_weight` is not a `LambdaWeight`.
+        ValueError: If `temperature` is not positive.
+        TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
 
     Inputs: as in `ListwiseLoss`.
     """
@@ -60,7 +61,7 @@ class PairwiseLoss(ListwiseLoss):
     ) -> None:
         check_temperature(temperature)
         if not isinstance(lambda_weight, LambdaWeight | None):
-            raise ValueError(
+            raise TypeError(
                 "`lambda_weight` must be a `losses.lambdas.LambdaWeight` or None. "
                 f"Received: lambda_weight={lambda_weight}"
             )
