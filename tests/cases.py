@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tests.references import (
     links as ref_links,
+    listwise as ref_listwise,
     losses as ref_losses,
     metrics as ref_metrics,
     rg as ref_rg,
@@ -34,6 +35,10 @@ def grades(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def real_scores(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.normal(0.0, 1.5, shape).round(3)
+
+
+def clicks(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.integers(0, 2, shape[:2]).astype(np.float64)
 
 
 def binary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -78,7 +83,7 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
-RF, RT = ref_softmax_family, ref_topk
+RF, RI, RT = ref_softmax_family, ref_listwise, ref_topk
 
 # fmt: off
 LINKS = [
@@ -175,6 +180,47 @@ LOSSES = [
     loss(losses.SoftRankLoss, RF.soft_rank, grades, 0.5, 2, sigma=0.5, k=2),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, epsilon=1.0),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, -2.0, epsilon=-2.0),
+    loss(losses.ListMLELoss, RI.list_mle, grades, position_weight=None, temperature=1.0),
+    loss(losses.ListMLELoss, RI.list_mle, grades, ranking.log2_discount, 0.5,
+         position_weight=lambda r: 1.0 / np.log2(1.0 + r), temperature=0.5),
+    loss(losses.UniqueSoftmaxLoss, RI.unique_softmax, grades, 0.5, temperature=0.5),
+    loss(losses.CalibratedSoftmaxLoss, RI.calibrated_softmax, grades,
+         virtual_label=0.0, temperature=1.0),
+    loss(losses.CalibratedSoftmaxLoss, RI.calibrated_softmax, grades, 0.5, 2.0,
+         virtual_label=0.5, temperature=2.0),
+    loss(losses.PolyOneSoftmaxLoss, RI.poly_one_softmax, grades, 2.0, 0.5,
+         epsilon=2.0, temperature=0.5),
+    loss(losses.ApproxNDCGLoss, RI.approx_ndcg, grades, temperature=0.1),
+    loss(losses.ApproxDCGLoss, RI.approx_dcg, grades, 1.0, temperature=1.0),
+    loss(losses.ApproxMRRLoss, RI.approx_mrr, grades, 0.5, temperature=0.5),
+    loss(losses.ApproxAPLoss, RI.approx_ap, grades, 0.5, temperature=0.5),
+    loss(losses.ApproxPrecisionLoss, RI.approx_precision, grades, 2, 0.5, k=2, temperature=0.5),
+    loss(losses.ApproxRecallLoss, RI.approx_recall, grades, 2, 0.5, k=2, temperature=0.5),
+    loss(losses.NeuralSortCrossEntropyLoss, RI.neural_sort_cross_entropy, grades, temperature=1.0),
+    loss(losses.NeuralSortNDCGLoss, RI.neural_sort_ndcg, grades, 2.0, temperature=2.0),
+]
+
+# whose gradients hold a part constant, which the reference takes as `held`
+HOLDING = [
+    loss(losses.CircleLoss, RI.circle, grades, gamma=64.0, margin=0.25),
+    loss(losses.CircleLoss, RI.circle, grades, 4.0, 0.5, gamma=4.0, margin=0.5),
+]
+
+# whose items have two scores, and whose gradients hold a part constant
+SCORE_VECTORS = [
+    loss(losses.ClickEMLoss, RI.click_em, clicks, 0.5, 2.0, exam_weight=0.5, relevance_weight=2.0),
+    loss(losses.MixtureEMLoss, RI.mixture_em, clicks, 0.5, alpha=0.5),
+]
+
+# of Gumbel noise, which the reference takes as `noise`
+SAMPLED = [
+    loss(losses.GumbelLoss, RI.gumbel, grades, losses.ApproxNDCGLoss(0.5), 3, 2.0, 7,
+         inner=functools.partial(RI.approx_ndcg, temperature=0.5), temperature=2.0),
+    loss(losses.GumbelLoss, RI.gumbel, grades, losses.ListMLELoss(), 2, 1.0, 7,
+         inner=functools.partial(RI.list_mle, position_weight=None, temperature=1.0),
+         temperature=1.0),
+    loss(losses.CoupledRankDistilLoss, RI.coupled_rank_distil, grades, 3, 2, 0.5, 7,
+         k=2, temperature=0.5),
 ]
 
 # of rows of classes, with a reference of labels, scores, weights of rows
@@ -226,9 +272,15 @@ def name_of(case: Any) -> str:
     return "-".join(
         [
             type(case.make()).__name__,
-            *(x.__name__ if inspect.isfunction(x) else str(x) for x in arguments),
+            *(_shortly(x) for x in arguments),
         ]
     )
+
+
+def _shortly(argument: Any) -> str:
+    if isinstance(argument, losses.ListwiseLoss):
+        return type(argument).__name__
+    return argument.__name__ if inspect.isfunction(argument) else str(argument)
 
 
 def one_per_class(cases: list[Case]) -> list[Case]:
