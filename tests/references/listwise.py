@@ -23,7 +23,7 @@ def log_softmax(scores: Floats) -> list[float]:
 def calibrated_softmax(
     labels: Floats, scores: Floats, weights: Floats, virtual_label: float, temperature: float
 ) -> float:
-    if not labels:
+    if len(labels) == 0:
         return 0.0
     labels, weights = [*labels, virtual_label], [*weights, 1.0]
     logs = log_softmax([s / temperature for s in [*scores, 0.0]])
@@ -61,7 +61,9 @@ def circle(
     held: Floats | None = None,
 ) -> float:
     """The factors of the distances are those of the scores `held`, if there are such."""
-    s, held = ([min(max(x, 0.0), 1.0) for x in y] for y in (scores, held or scores))
+    s, held = (
+        [min(max(x, 0.0), 1.0) for x in y] for y in (scores, scores if held is None else held)
+    )
     exponents = [0.0]
     for i, j in itertools.permutations(range(len(labels)), 2):
         if labels[i] > labels[j]:
@@ -170,7 +172,7 @@ def neural_sort_cross_entropy(
     total = 0.0
     for target, row in zip(wanted, found, strict=True):
         total -= sum(math.exp(t) * p for t, p in zip(target, row, strict=True))
-    return weight_of_list(labels, weights) * total / len(labels) if labels else 0.0
+    return weight_of_list(labels, weights) * total / max(len(labels), 1)
 
 
 def neural_sort_ndcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
@@ -234,13 +236,14 @@ def click_em(
 ) -> float:
     """The posteriors are those of the scores `held`, if there are such."""
     total = 0.0
-    for y, (e, r), (at_e, at_r), w in zip(labels, scores, held or scores, weights, strict=True):
+    held = scores if held is None else held
+    for y, (e, r), (at_e, at_r), w in zip(labels, scores, held, weights, strict=True):
         exam, relevance = sigmoid(at_e), sigmoid(at_r)
         no_click = 1 - exam * relevance
         p = 1.0 if y >= 1 else exam * (1 - relevance) / no_click
         q = 1.0 if y >= 1 else relevance * (1 - exam) / no_click
         total += w * (exam_weight * cross_entropy(p, e) + relevance_weight * cross_entropy(q, r))
-    return total / len(labels) if labels else 0.0
+    return total / max(len(labels), 1)
 
 
 def mixture_em(
@@ -260,6 +263,6 @@ def mixture_em(
 
     if sum(labels) == 0:
         return 0.0
-    shares = log_softmax([-alpha * c for c in costs(held or scores)])
+    shares = log_softmax([-alpha * c for c in costs(scores if held is None else held)])
     loss = sum(math.exp(p) * c for p, c in zip(shares, costs(scores), strict=True))
     return weight_of_list(labels, weights) * loss

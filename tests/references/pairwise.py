@@ -58,6 +58,21 @@ def pairwise(
     return total / (1 if is_sum else max(count, 1))
 
 
+def yeti(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    noise: Sequence[Floats],
+    gumbel_temperature: float,
+    **arguments: Any,
+) -> float:
+    total = 0.0
+    for sample in noise:
+        noisy = [(s + g) / gumbel_temperature for s, g in zip(scores, sample, strict=True)]
+        total += pairwise(labels, noisy, weights, is_sum=True, **arguments)
+    return total / len(noise)
+
+
 def label_difference(labels: Floats, r: list[int], i: int, j: int) -> float:
     return abs(labels[i] - labels[j])
 
