@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.links.elementary import Identity
+from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, of_items
 from tfrank_sel.losses.score_vectors import ScoreVectorLoss
@@ -59,7 +59,7 @@ class SigmoidCrossEntropyLoss(ListwiseLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
-        values = tf.nn.sigmoid_cross_entropy_with_logits(labels, scores)
+        values = _cross_entropy(labels, scores)
         return of_items(self.normalizer, weights * values, mask)
 
 
@@ -181,7 +181,7 @@ class OrdinalLoss(ScoreVectorLoss):
         if not self.use_fraction_label:
             beyond = tf.floor(beyond)
         targets = tf.clip_by_value(beyond, 0.0, 1.0)
-        values = tf.nn.sigmoid_cross_entropy_with_logits(targets, scores)
+        values = _cross_entropy(targets, scores)
         return of_items(self.normalizer, weights * tf.reduce_sum(values, axis=-1), mask)
 
 
@@ -255,3 +255,9 @@ class MultiClassLoss(ScoreVectorLoss):
         targets = (1.0 - self.label_smoothing) * one_hot + self.label_smoothing / self.num_classes
         values = masking.cross_entropy(targets, scores, tf.ones_like(scores, tf.bool))
         return of_items(self.normalizer, weights * values, mask)
+
+
+def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    """Computes `log(1 + exp(s)) - t * s`, which for `t` of 0 and 1 does not cancel."""
+    potential = Sigmoid().potential
+    return targets * potential(-scores) + (1.0 - targets) * potential(scores)
