@@ -14,7 +14,7 @@ import tensorflow as tf
 # which each waits for the one before, and lanes are independent of one another.
 LANES = 4
 SHORT = 64  # lists of fewer items have one lane
-PAIRS_AT_A_TIME = 2**24
+PAIRS_AT_A_TIME = 2**22
 
 
 class Items(NamedTuple):
@@ -88,9 +88,10 @@ def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Te
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
     width = -(-list_size // num_lanes)  # of a block
     if not is_short:
-        rows = PAIRS_AT_A_TIME // tf.maximum(batch_size * list_size, 1)
-        rows = tf.clip_by_value(rows, 1, tf.maximum(width, 1))
-        width = rows * -(-width // rows)
+        rows = tf.maximum(PAIRS_AT_A_TIME // tf.maximum(batch_size * list_size, 1), 1)
+        chunks = tf.maximum(-(-width // rows), 1)
+        rows = tf.maximum(-(-width // chunks), 1)
+        width = chunks * rows
 
     def blocks(x: tf.Tensor) -> tf.Tensor:
         x = tf.pad(x, [[0, 0], [0, num_lanes * width - list_size]])
