@@ -5,6 +5,7 @@ The contracts run over these tables, and `test_no_public_formula_is_missing` hol
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -269,12 +270,8 @@ def name_of(case: Any) -> str:
     if isinstance(case, LinkCase):
         return repr(case.link)
     arguments = (*case.make.args, *case.make.keywords.values())
-    return "-".join(
-        [
-            type(case.make()).__name__,
-            *(_shortly(x) for x in arguments),
-        ]
-    )
+    words = [type(case.make()).__name__, *map(_shortly, arguments)]
+    return re.sub(r"<function (\w+) at \w+>", r"\1", "-".join(words))  # the same in any process
 
 
 def _shortly(argument: Any) -> str:
