@@ -83,17 +83,20 @@ class ListBatch(NamedTuple):
 Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-def under_xla(formula: Formula) -> Formula:
+def under_xla(formula: Formula, *, in_one_pass: bool = False) -> Formula:
     """Compiles a formula of labels, scores, mask and weights; gradients flow to the scores.
 
     The gradient is a function of its own, which computes the formula again (and an XLA-compiled
     caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another as
     values, and XLA, which takes such values for constants, would compile at every step.
+
+    Args:
+        formula: The formula.
+        in_one_pass: Whether to compute the gradient along with the value, as if it were always
+            wanted. That spares the second computation, and a call; it is right where no list has a
+            part in the value of another.
     """
     jit = functools.partial(tf.function, jit_compile=True, reduce_retracing=True, autograph=False)
-    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
-    # share one, and a few of them in one model would raise a warning.
-    value = jit(functools.partial(formula))
 
     def pull_back(
         labels: tf.Tensor,
@@ -107,17 +110,46 @@ def under_xla(formula: Formula) -> Formula:
             values = formula(labels, scores, mask, weights)
         return tape.gradient(values, scores, upstream)
 
-    gradient = jit(functools.partial(pull_back))
+    def with_slopes(*args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(args[1])
+            values = formula(*args)
+        return values, tape.gradient(values, args[1])
+
+    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
+    # share one, and a few of them in one model would raise a warning.
+    value, gradient = jit(functools.partial(formula)), jit(functools.partial(pull_back))
+    value_with_slopes = jit(functools.partial(with_slopes))
+
+    def in_two(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return value(*args), lambda upstream: gradient(*args, upstream)
+
+    def in_one(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        values, slopes = value_with_slopes(*args)
+
+        def pull(upstream: tf.Tensor) -> tf.Tensor:
+            # what was computed has no gradient: that of the gradient computes it again
+            @tf.custom_gradient
+            def pulled(scores: tf.Tensor, upstream: tf.Tensor) -> tuple[tf.Tensor, object]:
+                rest = (-1, *[1] * (len(scores.shape) - 1))
+
+                def again(seed: tf.Tensor) -> list[tf.Tensor]:
+                    with tf.GradientTape() as tape:
+                        tape.watch([scores, upstream])
+                        pulled = gradient(args[0], scores, *args[2:], upstream)
+                    return tape.gradient(pulled, [scores, upstream], seed)
+
+                return tf.reshape(upstream, rest) * slopes, again
+
+            return pulled(args[1], upstream)
+
+        return values, pull
 
     def compiled(
         labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        @tf.custom_gradient
-        def f(scores: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-            args = (labels, scores, mask, weights)
-            return value(*args), lambda upstream: gradient(*args, upstream)
-
-        return f(scores)
+        halves = in_one if in_one_pass else in_two
+        return tf.custom_gradient(lambda scores: halves(labels, scores, mask, weights))(scores)
 
     return compiled
 
@@ -127,6 +159,7 @@ class Listwise(Configurable, abc.ABC):
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
     compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
+    in_one_pass: ClassVar[bool] = False  # True if the gradient comes with the value: `under_xla`
 
     @abc.abstractmethod
     def per_list(
@@ -137,7 +170,7 @@ class Listwise(Configurable, abc.ABC):
     @functools.cached_property
     def compiled(self) -> Formula:
         """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores."""
-        return under_xla(self.per_list)
+        return under_xla(self.per_list, in_one_pass=self.in_one_pass)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""

@@ -85,7 +85,7 @@ class CoupledRankDistilLoss(SampledLoss):
 
     @functools.cached_property
     def _compiled_of_order(self) -> Formula:
-        return under_xla(self._of_order)
+        return under_xla(self._of_order, in_one_pass=True)
 
     def _of_order(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -13,8 +13,8 @@ from tfrank_sel.ops import ranking
 class LabelOrderedLoss(ListwiseLoss):
     """A loss over lists that are sorted by descending labels.
 
-    A subclass writes `of_sorted`. Lists are sorted once, before the formula is compiled: its
-    gradient computes it again, and XLA sorts more slowly than TensorFlow.
+    A subclass writes `of_sorted`. Lists are sorted before the formula is compiled: XLA sorts more
+    slowly than TensorFlow.
 
     Args:
         name: Name of the loss.
@@ -38,7 +38,7 @@ class LabelOrderedLoss(ListwiseLoss):
     @functools.cached_property
     def compiled(self) -> Formula:
         """`per_list`, all but the sorting under XLA."""
-        of_sorted = under_xla(self.of_sorted)
+        of_sorted = under_xla(self.of_sorted, in_one_pass=True)
         return lambda *fields: of_sorted(*_by_label(*fields))
 
 

@@ -50,6 +50,8 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
+    in_one_pass = True
+
     def __init__(
         self,
         temperature: float = 1.0,
@@ -112,6 +114,8 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         https://arxiv.org/abs/2012.06731).
     """
 
+    in_one_pass = True
+
     def __init__(
         self,
         temperature: float = 1.0,
@@ -132,7 +136,8 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         """Divides the DCG of the soft permutation by that of the best order."""
         logits, pairs = relaxation.neural_sort(scores / self.temperature, mask)
         gains = tf.where(mask, self.gain(labels), 0.0)
-        soft = tf.linalg.matvec(masking.softmax(logits, pairs), gains)
+        permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
+        soft = tf.linalg.matvec(permutation, gains)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         discounts = self.discount(ranking.positions(gains))
         ndcg = tf.math.divide_no_nan(

@@ -32,7 +32,8 @@ class RelaxedMetricLoss(ListwiseLoss):
     Args:
         temperature: Divides the scores; positive. As it goes to 0 the ranks become those of the
             order by scores, and their gradient vanishes.
-        link: What makes the comparison of two scores smooth: it rises from 0 to 1.
+        link: What makes the comparison of two scores smooth: it rises from 0 to 1, with
+            `link(-d) = 1 - link(d)`.
         name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
@@ -41,6 +42,8 @@ class RelaxedMetricLoss(ListwiseLoss):
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
+
+    in_one_pass = True
 
     def __init__(self, temperature: float, link: Link, name: str, **kwargs: Any) -> None:
         check_temperature(temperature)

@@ -54,6 +54,7 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     """
 
     compares_items = False
+    in_one_pass = True
 
     def __init__(
         self,
@@ -124,6 +125,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         [Leng et al., PolyLoss: A Polynomial Expansion Perspective of Classification Loss Functions,
         2022](https://arxiv.org/abs/2204.12511).
     """
+
+    in_one_pass = True
 
     def __init__(
         self,
