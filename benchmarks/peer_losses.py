@@ -17,11 +17,13 @@ import tensorflow as tf
 
 from benchmarks.interleaved import machine, timings, use_one_core
 from tfrank_sel import losses
+from tfrank_sel.losses import lambdas
 
 SHAPE = (256, 200)
 Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
-# the losses of one score an item, then those of two
+NDCG = lambdas.NDCGLambdaWeight()
+
 OURS: dict[str, Loss] = {
     "SoftmaxLoss": losses.SoftmaxLoss(),
     "CalibratedSoftmaxLoss": losses.CalibratedSoftmaxLoss(),
@@ -37,8 +39,20 @@ OURS: dict[str, Loss] = {
     "CoupledRankDistilLoss": losses.CoupledRankDistilLoss(sample_size=8, k=10),
     "ClickEMLoss": losses.ClickEMLoss(),
     "MixtureEMLoss": losses.MixtureEMLoss(),
+    "PairwiseLogisticLoss": losses.PairwiseLogisticLoss(),
+    "PairwiseHingeLoss": losses.PairwiseHingeLoss(),
+    "PairwiseSoftZeroOneLoss": losses.PairwiseSoftZeroOneLoss(),
+    "PairwiseMSELoss": losses.PairwiseMSELoss(),
+    "PairwiseLogisticLoss, NDCGLambdaWeight": losses.PairwiseLogisticLoss(NDCG),
+    "LambdaLoss": losses.LambdaLoss(),
+    "YetiLogisticLoss": losses.YetiLogisticLoss(),
+    "SigmoidCrossEntropyLoss": losses.SigmoidCrossEntropyLoss(),
+    "MeanSquaredLoss": losses.MeanSquaredLoss(),
+    "OrdinalLoss": losses.OrdinalLoss(ordinal_size=4),
+    "MultiClassLoss": losses.MultiClassLoss(num_classes=5),
 }
-OF_TWO_SCORES = ("ClickEMLoss", "MixtureEMLoss")
+# how many scores an item has, where it is not one
+SCORES = {"ClickEMLoss": 2, "MixtureEMLoss": 2, "OrdinalLoss": 4, "MultiClassLoss": 5}
 
 
 def tensorflow_ranking() -> dict[str, Loss]:
@@ -68,6 +82,21 @@ def tensorflow_ranking() -> dict[str, Loss]:
         "CoupledRankDistilLoss": tfr.CoupledRankDistilLoss(sample_size=8, topk=10),
         "ClickEMLoss": tfr.ClickEMLoss(),
         "MixtureEMLoss": tfr.MixtureEMLoss(),
+        "PairwiseLogisticLoss": tfr.PairwiseLogisticLoss(),
+        "PairwiseHingeLoss": tfr.PairwiseHingeLoss(),
+        "PairwiseSoftZeroOneLoss": tfr.PairwiseSoftZeroOneLoss(),
+        "PairwiseMSELoss": tfr.PairwiseMSELoss(),
+        "PairwiseLogisticLoss, NDCGLambdaWeight": tfr.PairwiseLogisticLoss(
+            lambda_weight=tfr.NDCGLambdaWeight()
+        ),
+        "LambdaLoss": tfr.PairwiseLogisticLoss(lambda_weight=tfr.NDCGLambdaWeightV2()),
+        "YetiLogisticLoss": tfr.YetiLogisticLoss(),
+        "SigmoidCrossEntropyLoss": tfr.SigmoidCrossEntropyLoss(),
+        "MeanSquaredLoss": tfr.MeanSquaredLoss(),
+        "OrdinalLoss": tfr.OrdinalLoss(ordinal_size=4),
+        "MultiClassLoss": of_keras(
+            losses_impl.MultiClassLoss("classes", num_classes=5, from_logits=True)
+        ),
     }
 
 
@@ -75,7 +104,13 @@ def keras_rs() -> dict[str, Loss]:
     """The losses of keras-rs."""
     import keras_rs
 
-    return {"ListMLELoss": keras_rs.losses.ListMLELoss()}
+    return {
+        "ListMLELoss": keras_rs.losses.ListMLELoss(),
+        "PairwiseLogisticLoss": keras_rs.losses.PairwiseLogisticLoss(),
+        "PairwiseHingeLoss": keras_rs.losses.PairwiseHingeLoss(),
+        "PairwiseSoftZeroOneLoss": keras_rs.losses.PairwiseSoftZeroOneLoss(),
+        "PairwiseMSELoss": keras_rs.losses.PairwiseMeanSquaredError(),
+    }
 
 
 PEERS = {"tensorflow_ranking": tensorflow_ranking, "keras_rs": keras_rs}
@@ -97,7 +132,7 @@ def step_of(loss: Loss, y_pred: tf.Tensor, jit_compile: bool) -> Callable[[], ob
 
 def compare(name: str, theirs: Loss, rounds: int) -> None:
     """Prints the row of one loss."""
-    shape = (*SHAPE, 2) if name in OF_TWO_SCORES else SHAPE
+    shape = (*SHAPE, SCORES[name]) if name in SCORES else SHAPE
     y_pred = tf.constant(np.random.default_rng(1).normal(1.0, 1.0, shape), tf.float32)
     sides: Mapping[str, Loss] = {"ours": OURS[name], "theirs": theirs}
     found = timings(

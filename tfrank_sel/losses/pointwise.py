@@ -8,7 +8,7 @@ from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, of_items
 from tfrank_sel.losses.score_vectors import ScoreVectorLoss
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import bregman, masking
 from tfrank_sel.serialization import register
 
 
@@ -259,5 +259,10 @@ class MultiClassLoss(ScoreVectorLoss):
 
 def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     """Computes `log(1 + exp(s)) - t * s`, which for `t` of 0 and 1 does not cancel."""
-    potential = Sigmoid().potential
-    return targets * potential(-scores) + (1.0 - targets) * potential(scores)
+    link = Sigmoid()
+
+    def value(s: tf.Tensor) -> tf.Tensor:
+        linear = targets * tf.maximum(-s, 0.0) + (1.0 - targets) * tf.maximum(s, 0.0)
+        return link.potential(-tf.abs(s)) + linear
+
+    return bregman.with_derivative(value, lambda s: link(s) - targets, scores)
