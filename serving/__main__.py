@@ -20,40 +20,67 @@ app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is
 @app.command()
 def serve(
     model_base_path: Annotated[
-        pathlib.Path, typer.Option(help="Folder of the model; its children are versions.")
-    ],
+        pathlib.Path | None, typer.Option(help="Folder of one model; its children are versions.")
+    ] = None,
     model_name: Annotated[
-        str, typer.Option(help="Name of the model in requests; by default the folder's.")
+        str, typer.Option(help="Name of that model in requests; by default the folder's.")
     ] = "",
+    model_config_file: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Instead: a `models.config`, with versions and labels."),
+    ] = None,
+    model_config_file_poll_wait_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Time between two looks at that file; 0: never again.")
+    ] = 0.0,
+    allow_version_labels_for_unavailable_models: Annotated[
+        bool, typer.Option(help="Let a new label stand for a version that is not served yet.")
+    ] = False,
+    file_system_poll_wait_seconds: Annotated[
+        float, typer.Option(min=0.01, help="Time between two looks for new versions.")
+    ] = 1.0,
     rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
     grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
     """Answer TensorFlow Serving's gRPC and REST requests, until interrupted.
 
-    The latest version is served; a newer one in the folder takes over without a lost request.
+    New versions in the folders take over without a lost request; warm-up requests beside a model
+    are run first.
     """
-    if not model_base_path.is_dir():
+    if (model_base_path is None) == (model_config_file is None):
+        _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
+    if model_base_path and not model_base_path.is_dir():
         _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
     with _quiet():
+        from serving import model_config
         from serving.endpoint import Endpoint
         from serving.status import ServingError
-        from serving.versions import ModelConfig
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    base_path = model_base_path.resolve()
-    name = model_name or base_path.name
-    endpoint = Endpoint(
-        [ModelConfig(name, base_path)], host=host, grpc_port=grpc_port, rest_port=rest_port
-    )
     try:
+        if model_config_file:
+            models = model_config.read(model_config_file)
+        else:
+            base_path = (model_base_path or pathlib.Path()).resolve()
+            models = [model_config.ModelConfig(model_name or base_path.name, base_path)]
+        endpoint = Endpoint(
+            models,
+            host=host,
+            grpc_port=grpc_port,
+            rest_port=rest_port,
+            poll_seconds=file_system_poll_wait_seconds,
+            config_file=model_config_file,
+            config_poll_seconds=model_config_file_poll_wait_seconds,
+            allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
+        )
         with _quiet():
             endpoint.start()
     except ServingError as error:
         _fail(str(error))
-    rest = f"http://{host}:{endpoint.rest_port}/v1/models/{name}"
-    print(f"Serving {name}: gRPC {host}:{endpoint.grpc_port}, REST {rest}", flush=True)
+    names = ", ".join(model.name for model in models)
+    rest = f"http://{host}:{endpoint.rest_port}/v1/models/{names}"
+    print(f"Serving {names}: gRPC {host}:{endpoint.grpc_port}, REST {rest}", flush=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     stopped.wait()
     endpoint.stop()

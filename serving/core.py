@@ -1,12 +1,21 @@
 """What both protocols share: the models served, and how a request finds one."""
 
 import contextlib
+import logging
+import pathlib
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
+from serving import model_config
 from serving.model import LoadedModel
+from serving.model_config import ModelConfig
 from serving.status import Code, ServingError
-from serving.versions import ModelConfig, ModelVersions, State, VersionStatus, unknown_servable
+from serving.versions import ModelVersions, VersionStatus, unknown_servable
+
+_log = logging.getLogger(__name__)
+
+_PLATFORM = "tensorflow"
 
 
 class ServerCore:
@@ -15,17 +24,35 @@ class ServerCore:
     Args:
         models: The models; names must differ.
         poll_seconds: Time between two looks at the folders.
+        config_file: A `models.config` file to follow, or None.
+        config_poll_seconds: Time between two looks at that file; 0 to read it never again.
+        allow_labels_for_unavailable: Whether a new label may stand for a version that is not served
+            yet.
 
     Raises:
         ValueError: If two models have one name.
     """
 
-    def __init__(self, models: Sequence[ModelConfig], *, poll_seconds: float = 1.0) -> None:
-        self._models = {config.name: ModelVersions(config) for config in models}
-        if len(self._models) < len(models):
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        *,
+        poll_seconds: float = 1.0,
+        config_file: pathlib.Path | None = None,
+        config_poll_seconds: float = 0.0,
+        allow_labels_for_unavailable: bool = False,
+    ) -> None:
+        self._configs = list(models)
+        if len({config.name for config in models}) < len(models):
             names = [config.name for config in models]
             raise ValueError(f"The names of models must differ. Received: {names}")
+        self._models: Mapping[str, ModelVersions] = {}
+        self._retired: dict[str, ModelVersions] = {}
         self._poll_seconds = poll_seconds
+        self._config_file = config_file
+        self._config_poll_seconds = config_poll_seconds
+        self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._changing = threading.Lock()  # held by who loads or unloads
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
 
@@ -35,18 +62,11 @@ class ServerCore:
         Raises:
             ServingError: If a model has no version that loads.
         """
-        for model in self._models.values():
-            model.poll()
-            statuses = model.statuses()
-            if not any(status.state is State.AVAILABLE for status in statuses):
-                self._close_models()
-                raise ServingError(
-                    Code.FAILED_PRECONDITION,
-                    statuses[0].message
-                    if statuses
-                    else f"{model.config.base_path} must hold a version: a folder whose name is an "
-                    "integer. Received: none",
-                )
+        try:
+            self.reload(self._configs)
+        except ServingError:
+            self._close_models()
+            raise
         self._poller.start()
 
     def stop(self) -> None:
@@ -54,6 +74,41 @@ class ServerCore:
         self._stopped.set()
         self._poller.join()
         self._close_models()
+
+    def reload(self, configs: Sequence[ModelConfig]) -> None:
+        """Serves these models instead of those served: loads the new, then lets the others go.
+
+        Args:
+            configs: The models; a model whose folder stays keeps what it has loaded.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
+                FAILED_PRECONDITION for a label of a version that is not served, before anything
+                changes; UNKNOWN if a new model has no version that loads.
+        """
+        with self._changing:
+            for config in configs:
+                self._check(config)
+            models, new = {}, []
+            for config in configs:
+                model = self._models.get(config.name)
+                if model is None or model.config.base_path != config.base_path:
+                    model = ModelVersions(config)
+                    new.append(model)
+                model.config = config
+                model.poll()
+                models[config.name] = model
+            gone = [x for x in self._models.values() if x not in models.values()]
+            self._models = models
+            for model in gone:
+                model.close()
+                self._retired[model.config.name] = model
+            missing = [model for model in new if not model.is_available()]
+            if missing:
+                reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
+                raise ServingError(
+                    Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
+                )
 
     @contextlib.contextmanager
     def acquire(
@@ -72,13 +127,16 @@ class ServerCore:
         """
         if not name:
             raise ServingError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
+        versions = self._models.get(name)
         if label is not None:
-            raise ServingError(
-                Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}"
-            )
-        if name not in self._models:
+            version = versions.config.labels.get(label) if versions else None
+            if version is None:
+                raise ServingError(
+                    Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}"
+                )
+        if versions is None:
             raise unknown_servable(name, version)
-        with self._models[name].acquire(version) as model:
+        with versions.acquire(version) as model:
             if model is None:
                 raise unknown_servable(name, version)
             yield model
@@ -89,7 +147,7 @@ class ServerCore:
         Raises:
             ServingError: NOT_FOUND if there is none.
         """
-        model = self._models.get(name)
+        model = self._models.get(name) or self._retired.get(name)
         statuses = model.statuses() if model else []
         if version is not None:
             statuses = [status for status in statuses if status.version == version]
@@ -98,10 +156,51 @@ class ServerCore:
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         return statuses
 
+    def _check(self, config: ModelConfig) -> None:
+        model = self._models.get(config.name)
+        if model and model.config.platform != config.platform:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"Illegal to change a model's platform. For model {config.name} platform was "
+                f"{model.config.platform} and new platform requested is {config.platform}",
+            )
+        if config.platform != _PLATFORM:
+            raise ServingError(
+                Code.INVALID_ARGUMENT,
+                f"model_platform of model {config.name} must be {_PLATFORM}. "
+                f"Received: {config.platform}",
+            )
+        known = model.config.labels if model else {}
+        for label, version in config.labels.items():
+            is_new = self._allow_labels_for_unavailable and label not in known
+            if is_new or known.get(label) == version:
+                continue
+            if model is None or not model.is_available(version):
+                raise ServingError(
+                    Code.FAILED_PRECONDITION,
+                    f"Request to assign label to version {version} of model {config.name}, which "
+                    "is not currently available for inference",
+                )
+
     def _poll(self) -> None:
+        next_read = time.monotonic() + self._config_poll_seconds
         while not self._stopped.wait(self._poll_seconds):
-            for model in self._models.values():
-                model.poll()
+            with self._changing:
+                for model in self._models.values():
+                    model.poll()
+            if self._config_file and self._config_poll_seconds and time.monotonic() >= next_read:
+                self._read_again(self._config_file)
+                next_read = time.monotonic() + self._config_poll_seconds
+
+    def _read_again(self, path: pathlib.Path) -> None:
+        try:
+            configs = model_config.read(path)
+            if configs != self._configs:
+                self._configs = configs
+                self.reload(configs)
+                _log.info("serving what %s says", path)
+        except ServingError as error:
+            _log.warning("%s", error)
 
     def _close_models(self) -> None:
         for model in self._models.values():

@@ -4,15 +4,16 @@ import contextlib
 import socket
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import uvicorn
 
 from serving.core import ServerCore
 from serving.grpc_services import create_server
+from serving.model_config import ModelConfig
 from serving.rest import RestApi
 from serving.status import Code, ServingError
-from serving.versions import ModelConfig
 
 
 class Endpoint:
@@ -23,7 +24,7 @@ class Endpoint:
         host: Address to listen on.
         grpc_port: Port for gRPC; 0 for any that is free.
         rest_port: Port for REST; 0 for any that is free.
-        poll_seconds: Time between two looks at the models' folders.
+        **core: What else a `ServerCore` takes.
     """
 
     def __init__(
@@ -33,12 +34,12 @@ class Endpoint:
         host: str = "127.0.0.1",
         grpc_port: int = 0,
         rest_port: int = 0,
-        poll_seconds: float = 1.0,
+        **core: Any,
     ) -> None:
         self.host = host
         self.grpc_port = grpc_port
         self.rest_port = rest_port
-        self._core = ServerCore(models, poll_seconds=poll_seconds)
+        self._core = ServerCore(models, **core)
         self._grpc: grpc.Server | None = None
         self._rest: uvicorn.Server | None = None
         self._rest_thread: threading.Thread | None = None

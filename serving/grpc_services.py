@@ -9,21 +9,23 @@ import grpc
 from google.protobuf import any_pb2
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
+    classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
     model_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
+    regression_pb2,
 )
 
-from serving import tensor_protos
+from serving import inference, model_config, tensor_protos
 from serving.core import ServerCore
-from serving.model import LoadedModel
-from serving.predict import predict
+from serving.model import DEFAULT_SIGNATURE, LoadedModel
+from serving.predict import predict, signature_of
 from serving.status import Code, ServingError
-
-DEFAULT_SIGNATURE = "serving_default"
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
@@ -68,18 +70,47 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
     ) -> predict_pb2.PredictResponse:
         """Runs a signature."""
         with _errors(context), _acquired(self._core, request) as model:
-            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            signature = model.signatures.get(name)
-            if signature is None:
-                raise ServingError(
-                    Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.'
-                )
+            signature = signature_of(model, request.model_spec.signature_name)
             sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
             outputs = predict(model, signature, sent, request.output_filter, _timeout(context))
-            response = predict_pb2.PredictResponse(model_spec=_spec(request, model, name))
+            spec = _spec(request, model, signature.name)
+            response = predict_pb2.PredictResponse(model_spec=spec)
             for alias, array in outputs.items():
                 tensor_protos.to_proto(array, response.outputs[alias])
             return response
+
+    def Classify(  # noqa: N802
+        self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
+    ) -> classification_pb2.ClassificationResponse:
+        """Runs a classification on examples."""
+        with _errors(context), _acquired(self._core, request) as model:
+            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            result = inference.classify(model, name, request.input, _timeout(context))
+            spec = _spec(request, model, name)
+            return classification_pb2.ClassificationResponse(model_spec=spec, result=result)
+
+    def Regress(  # noqa: N802
+        self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
+    ) -> regression_pb2.RegressionResponse:
+        """Runs a regression on examples."""
+        with _errors(context), _acquired(self._core, request) as model:
+            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            result = inference.regress(model, name, request.input, _timeout(context))
+            spec = _spec(request, model, name)
+            return regression_pb2.RegressionResponse(model_spec=spec, result=result)
+
+    def MultiInference(  # noqa: N802
+        self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
+    ) -> inference_pb2.MultiInferenceResponse:
+        """Runs several regressions and classifications on the same examples."""
+        with _errors(context):
+            inference.check_models(request)
+            with _acquired(self._core, request.tasks[0]) as model:
+                results = inference.multi_inference(model, request, _timeout(context))
+                for task, result in zip(request.tasks, results, strict=True):
+                    name = task.model_spec.signature_name or DEFAULT_SIGNATURE
+                    result.model_spec.CopyFrom(_spec(task, model, name))
+                return inference_pb2.MultiInferenceResponse(results=results)
 
     def GetModelMetadata(  # noqa: N802
         self,
@@ -130,6 +161,16 @@ class Models(model_service_pb2_grpc.ModelServiceServicer):
             if not request.HasField("model_spec"):
                 raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
             return status_response(self._core, request.model_spec.name, _version(request))
+
+    def HandleReloadConfigRequest(  # noqa: N802
+        self,
+        request: model_management_pb2.ReloadConfigRequest,
+        context: grpc.ServicerContext,
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """Serves other models, or other versions and labels of them."""
+        with _errors(context):
+            self._core.reload(model_config.of_proto(request.config))
+            return model_management_pb2.ReloadConfigResponse()
 
 
 def signature_map(model: LoadedModel) -> get_model_metadata_pb2.SignatureDefMap:

@@ -150,7 +150,7 @@ def _scalars(values: list[Any], dtype: int) -> np.ndarray:
         return np.array(values, np.bool_)
     if dtype == types_pb2.DT_STRING:
         strings = np.empty(len(values), np.object_)
-        strings[:] = [_bytes(value, dtype) for value in values]
+        strings[:] = [to_bytes(value) for value in values]
         return strings
     raise ServingError(
         Code.UNIMPLEMENTED,
@@ -165,16 +165,21 @@ def _require(values: list[Any], dtype: int, allowed: tuple[type, ...]) -> None:
         raise _mismatch(next(value for value in values if type(value) not in allowed), dtype)
 
 
-def _bytes(value: Any, dtype: int) -> bytes:
+def to_bytes(value: Any) -> bytes:
+    """Reads a string, or the bytes of `{"b64": ...}`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if it is neither.
+    """
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise _invalid(f"JSON Value: {_shown(value)} is not Unicode") from error
-    if not _is_b64(value):
-        raise _mismatch(value, dtype)
+    if not is_b64(value):
+        raise _mismatch(value, types_pb2.DT_STRING)
     if not isinstance(value["b64"], str):
-        raise _mismatch(value["b64"], dtype)
+        raise _mismatch(value["b64"], types_pb2.DT_STRING)
     try:
         return base64.b64decode(value["b64"], validate=True)
     except (binascii.Error, ValueError) as error:
@@ -201,12 +206,13 @@ def _leaves(value: Any) -> list[Any]:
     return leaves
 
 
-def _is_b64(value: Any) -> bool:
+def is_b64(value: Any) -> bool:
+    """Tells whether a JSON value stands for bytes."""
     return isinstance(value, dict) and value.keys() == {"b64"}
 
 
 def _is_object(value: Any) -> bool:
-    return isinstance(value, dict) and not _is_b64(value)
+    return isinstance(value, dict) and not is_b64(value)
 
 
 def _mismatch(value: Any, dtype: int) -> ServingError:

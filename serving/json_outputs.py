@@ -30,14 +30,14 @@ def to_body(outputs: Mapping[str, np.ndarray], *, rows: bool) -> bytes:
         b'{\\n    "outputs": [1.0,2.5]\\n}'
     """
     if not rows:
-        columns = {name: _text(name, array) for name, array in outputs.items()}
+        columns = {name: to_text(name, array) for name, array in outputs.items()}
         return b'{\n    "outputs": ' + _one_or_object(columns) + b"\n}"
     size = _batch_size(outputs)
     if len(outputs) == 1:
         [(name, array)] = outputs.items()
-        return b'{\n    "predictions": ' + _text(name, array) + b"\n}"
+        return b'{\n    "predictions": ' + to_text(name, array) + b"\n}"
     lines = (
-        _one_or_object({name: _text(name, array[row]) for name, array in outputs.items()})
+        _one_or_object({name: to_text(name, array[row]) for name, array in outputs.items()})
         for row in range(size)
     )
     return b'{\n    "predictions": [' + b", ".join(lines) + b"]\n}"
@@ -56,7 +56,7 @@ def _batch_size(outputs: Mapping[str, np.ndarray]) -> int:
     return size or 0
 
 
-def _text(name: str, array: np.ndarray | bytes) -> bytes:
+def to_text(name: str, array: np.ndarray | bytes) -> bytes:
     """Returns the JSON text of a tensor, or of one row of it."""
     if isinstance(array, bytes) or array.dtype == np.object_:
         strings = array if isinstance(array, bytes) else array.tolist()

@@ -13,6 +13,8 @@ from tensorflow.python.saved_model import loader_impl
 
 from serving.status import Code, ServingError
 
+DEFAULT_SIGNATURE = "serving_default"
+
 
 @dataclasses.dataclass(frozen=True)
 class Signature:

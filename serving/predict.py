@@ -4,8 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from serving.model import LoadedModel, Signature
+from serving.model import DEFAULT_SIGNATURE, LoadedModel, Signature
 from serving.status import Code, ServingError
+
+
+def signature_of(model: LoadedModel, name: str) -> Signature:
+    """Returns the signature of a name; the default one if that is empty.
+
+    Raises:
+        ServingError: FAILED_PRECONDITION if there is none.
+    """
+    name = name or DEFAULT_SIGNATURE
+    if name not in model.signatures:
+        raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    return model.signatures[name]
 
 
 def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -9,15 +9,19 @@ from typing import Any
 
 from google.protobuf import json_format, message
 
-from serving import json_inputs, json_outputs, json_reader
+from serving import json_examples, json_inputs, json_outputs, json_reader
 from serving.core import ServerCore
-from serving.grpc_services import DEFAULT_SIGNATURE, signature_map, status_response
+from serving.grpc_services import signature_map, status_response
+from serving.inference import classify, regress
+from serving.model import DEFAULT_SIGNATURE
 from serving.predict import predict
 from serving.status import Code, ServingError
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+# name, version and label of the model that a request asks for
+Target = tuple[str, int | None, str | None]
 
 # A request may not take longer than this, in seconds.
 TIMEOUT = 30.0
@@ -81,17 +85,12 @@ class RestApi:
             match = _POST.fullmatch(path)
             # The path may be of any case, the verb may not.
             if match and match["verb"].islower():
-                return self._predict(match, _inflated(headers, body))
+                return self._post(match["verb"], _target(match), _inflated(headers, body))
         elif method == "GET" and (match := _GET.fullmatch(path)):
             return self._metadata(match) if match["metadata"] else self._status(match)
         raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path}")
 
-    def _predict(self, match: re.Match[str], body: bytes) -> bytes:
-        model_name, version, label = _target(match)
-        if match["verb"] != "predict":
-            raise ServingError(
-                Code.UNIMPLEMENTED, f"`:predict` is served here. Received: `:{match['verb']}`"
-            )
+    def _post(self, verb: str, target: Target, body: bytes) -> bytes:
         document = json_reader.read(body)
         if not isinstance(document, dict):
             raise ServingError(Code.INVALID_ARGUMENT, "Request body must be a JSON object")
@@ -100,7 +99,16 @@ class RestApi:
             raise ServingError(
                 Code.INVALID_ARGUMENT, "'signature_name' key must be a string value."
             )
-        with self._core.acquire(model_name, version, label) as model:
+        if verb == "predict":
+            return self._predict(target, name, document)
+        examples = json_examples.to_input(document)
+        with self._core.acquire(*target) as model:
+            if verb == "regress":
+                return json_examples.regressions(regress(model, name, examples, TIMEOUT))
+            return json_examples.classifications(classify(model, name, examples, TIMEOUT))
+
+    def _predict(self, target: Target, name: str, document: dict[str, Any]) -> bytes:
+        with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:
                 raise ServingError(
@@ -153,7 +161,7 @@ def _inflated(headers: Mapping[bytes, bytes], body: bytes) -> bytes:
     return text
 
 
-def _target(match: re.Match[str]) -> tuple[str, int | None, str | None]:
+def _target(match: re.Match[str]) -> Target:
     """Returns name, version and label of the model that a path asks for."""
     if match["name"] is None:
         raise ServingError(Code.INVALID_ARGUMENT, "Missing model name in request.")

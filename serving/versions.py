@@ -12,37 +12,11 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from serving.model import LoadedModel
+from serving.model_config import ModelConfig
 from serving.status import Code, ServingError
+from serving.warmup import warm_up
 
 _log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class ModelConfig:
-    """What to serve, and how.
-
-    Args:
-        name: Name of the model in requests.
-        base_path: Folder whose children are versions: those whose names are integers.
-        num_versions: How many of the latest versions to serve; positive.
-        max_load_retries: How often a version that does not load is tried again.
-        load_retry_seconds: Time between such tries.
-
-    Raises:
-        ValueError: If `name` is empty or `num_versions` is not positive.
-    """
-
-    name: str
-    base_path: pathlib.Path
-    num_versions: int = 1
-    max_load_retries: int = 5
-    load_retry_seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        if not self.name:
-            raise ValueError("`name` must not be empty")
-        if self.num_versions < 1:
-            raise ValueError(f"`num_versions` must be positive. Received: {self.num_versions}")
 
 
 class State(enum.IntEnum):
@@ -79,7 +53,7 @@ def find(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
 
 
 class ModelVersions:
-    """Keeps the latest versions of a model loaded.
+    """Keeps the versions of a model loaded that its policy names.
 
     A new version is loaded before an old one is let go; one that does not load leaves the old one
     in place. A version that is let go is freed when its last request has ended.
@@ -109,7 +83,7 @@ class ModelVersions:
             self._is_readable = False
             return
         self._is_readable = True
-        aspired = sorted(found, reverse=True)[: self.config.num_versions]
+        aspired = self.config.policy.aspired(found)
         for version in set(self._failures) - set(aspired):
             del self._failures[version]
             self._set(dataclasses.replace(self._statuses[version], state=State.END))
@@ -139,6 +113,21 @@ class ModelVersions:
             if handle is not None:
                 self._release(handle)
 
+    def is_available(self, version: int | None = None) -> bool:
+        """Tells whether a version is served, or any at all."""
+        with self._lock:
+            return bool(self._loaded) if version is None else version in self._loaded
+
+    def reason(self) -> str:
+        """Says why no version is served."""
+        statuses = self.statuses()
+        if statuses:
+            return statuses[0].message
+        return (
+            f"{self.config.base_path} must hold a version: a folder whose name is an integer. "
+            "Received: none"
+        )
+
     def statuses(self) -> list[VersionStatus]:
         """Returns the status of every version ever seen, latest first."""
         with self._lock:
@@ -155,12 +144,16 @@ class ModelVersions:
             return
         self._set(VersionStatus(version, State.LOADING))
         try:
-            handle = _Handle(LoadedModel(path, version))
+            handle = _Handle(_warm(path, version))
         # Whatever a broken folder raises: it must not end the polling, nor touch other versions.
         except Exception as error:
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
-            code = Code(error.error_code) if isinstance(error, tf.errors.OpError) else Code.UNKNOWN
+            code = Code.UNKNOWN
+            if isinstance(error, ServingError):
+                code = error.code
+            elif isinstance(error, tf.errors.OpError):
+                code = Code(error.error_code)
             gave_up = failure.tries > self.config.max_load_retries
             state = State.END if gave_up else State.LOADING
             self._set(VersionStatus(version, state, code, f"{path} does not load: {error}"))
@@ -209,6 +202,16 @@ class _Failure:
 
     tries: int = 0
     next_try: float = 0.0
+
+
+def _warm(path: pathlib.Path, version: int) -> LoadedModel:
+    model = LoadedModel(path, version)
+    try:
+        warm_up(model, path)
+    except Exception:
+        model.close()
+        raise
+    return model
 
 
 def unknown_servable(name: str, version: int | None) -> ServingError:

@@ -17,13 +17,14 @@ from tests.references import (
     listwise as ref_listwise,
     losses as ref_losses,
     metrics as ref_metrics,
+    pairwise as ref_pairwise,
     rg as ref_rg,
     selective as ref_selective,
     softmax_family as ref_softmax_family,
     topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
-from tfrank_sel.losses import margin, targets
+from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]
@@ -40,6 +41,10 @@ def real_scores(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def clicks(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.integers(0, 2, shape[:2]).astype(np.float64)
+
+
+def fractions(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.uniform(0.0, 3.0, shape).round(3)
 
 
 def binary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -84,7 +89,12 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
-RF, RI, RT = ref_softmax_family, ref_listwise, ref_topk
+RF, RI, RP, RT = ref_softmax_family, ref_listwise, ref_pairwise, ref_topk
+
+
+def pairwise(make: Callable[..., Any], surrogate: RP.Surrogate, *args: Any, **ref: Any) -> Case:
+    return loss(make, RP.pairwise, grades, *args, surrogate=surrogate, **ref)
+
 
 # fmt: off
 LINKS = [
@@ -181,6 +191,34 @@ LOSSES = [
     loss(losses.SoftRankLoss, RF.soft_rank, grades, 0.5, 2, sigma=0.5, k=2),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, epsilon=1.0),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, -2.0, epsilon=-2.0),
+    loss(losses.SoftmaxLoss, RP.lambda_softmax, grades, 0.5, targets.Shares(),
+         lambdas.NDCGLambdaWeight(k=2), temperature=0.5, normalized=True, k=2,
+         gain=RP.exponential, discount=RP.log2_inverse),
+    loss(losses.SigmoidCrossEntropyLoss, RP.sigmoid_cross_entropy, probabilities),
+    loss(losses.MeanSquaredLoss, RP.mean_squared, grades, losses.sum_over_terms, is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.LabelDiffLambdaWeight(), 0.5,
+             weigh=RP.label_difference, temperature=0.5),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.DCGLambdaWeight(),
+             weigh=RP.swap(RP.linear, RP.inverse, False), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic,
+             lambdas.NDCGLambdaWeight(3, smooth_fraction=0.25),
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True, 0.25, 3), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.YetiDCGLambdaWeight(),
+             weigh=RP.lambda_loss(None, False, True), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, weigh=RP.lambda_loss(), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, lambdas.NDCGLambdaWeightV2(2),
+             weigh=RP.lambda_loss(2), is_sum=True),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge, lambdas.PrecisionLambdaWeight(2),
+             weigh=RP.precision(2)),
+    pairwise(losses.PairwiseSoftZeroOneLoss, RP.soft_zero_one, None, 2.0, losses.sum_over_terms,
+             temperature=2.0, is_sum=True),
+    pairwise(losses.PairwiseMSELoss, RP.squared, None, 2.0, ordered=False, temperature=2.0),
+    pairwise(losses.PairwiseMSELoss, RP.squared, lambdas.NDCGLambdaWeight(), ordered=False,
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True), is_sum=True),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.75, 1), 0.75),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.25, 2), 0.25, True),
     loss(losses.ListMLELoss, RI.list_mle, grades, position_weight=None, temperature=1.0),
     loss(losses.ListMLELoss, RI.list_mle, grades, ranking.log2_discount, 0.5,
          position_weight=lambda r: 1.0 / np.log2(1.0 + r), temperature=0.5),
@@ -207,10 +245,19 @@ HOLDING = [
     loss(losses.CircleLoss, RI.circle, grades, 4.0, 0.5, gamma=4.0, margin=0.5),
 ]
 
-# whose items have two scores, and whose gradients hold a part constant
-SCORE_VECTORS = [
+# whose items have several scores, and whose gradients hold a part constant
+HOLDING_VECTORS = [
     loss(losses.ClickEMLoss, RI.click_em, clicks, 0.5, 2.0, exam_weight=0.5, relevance_weight=2.0),
     loss(losses.MixtureEMLoss, RI.mixture_em, clicks, 0.5, alpha=0.5),
+]
+
+# whose items have several scores
+SCORE_VECTORS = [
+    *HOLDING_VECTORS,
+    loss(losses.OrdinalLoss, RP.ordinal, grades, 3),
+    loss(losses.OrdinalLoss, RP.ordinal, fractions, 2, True, use_fraction_label=True),
+    loss(losses.MultiClassLoss, RP.multi_class, identities, 4, 0.125, losses.sum_over_terms,
+         label_smoothing=0.125, is_sum=True),
 ]
 
 # of Gumbel noise, which the reference takes as `noise`
@@ -220,6 +267,9 @@ SAMPLED = [
     loss(losses.GumbelLoss, RI.gumbel, grades, losses.ListMLELoss(), 2, 1.0, 7,
          inner=functools.partial(RI.list_mle, position_weight=None, temperature=1.0),
          temperature=1.0),
+    loss(losses.YetiLogisticLoss, RP.yeti, grades, lambdas.YetiDCGLambdaWeight(3), 0.5, 2, 2.0, 7,
+         surrogate=RP.logistic, weigh=RP.lambda_loss(3, False, True), temperature=0.5,
+         gumbel_temperature=2.0),
     loss(losses.CoupledRankDistilLoss, RI.coupled_rank_distil, grades, 3, 2, 0.5, 7,
          k=2, temperature=0.5),
 ]

@@ -21,15 +21,6 @@ FILE = "tfr_losses.json"
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
 
 
-def cases() -> list[Any]:
-    """All cases; those of losses that are still to come must fail."""
-    to_come = pytest.mark.xfail(strict=True, raises=KeyError, reason="not written yet")
-    return [
-        pytest.param(c, marks=[to_come] if tfr_counterparts.is_to_come(c) else [], id=c["id"])
-        for c in vectors.contents(FILE)["cases"]
-    ]
-
-
 def tensor(x: Any, case: Case) -> Any:
     """An input of the case; a ragged one if the case has such."""
     if not case["ragged"]:
@@ -150,7 +141,7 @@ def loss_of(ours: tfr_counterparts.Ours, case: Case, dtype: str) -> Any:
     return ours.make(dtype=dtype, reduction="none")
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", vectors.contents(FILE)["cases"], ids=lambda case: case["id"])
 def test_replay(case: Case) -> None:
     difference = tfr_differences.of(case)
     if difference is tfr_differences.REFUSED:

@@ -61,7 +61,46 @@ def spreads_beyond_float32(case: Case) -> bool:
     return bool(scores) and (max(scores) - min(scores)) / temperature > 80.0
 
 
+def pairs(case: Case) -> list[tuple[float, float]]:
+    """The scores of all pairs of different labels, that of the larger label first."""
+    return [
+        (s, t)
+        for labels, scores in rows(case)
+        for y, s in zip(labels, scores, strict=True)
+        for z, t in zip(labels, scores, strict=True)
+        if y > z
+    ]
+
+
+def has_pair_on_the_margin(case: Case) -> bool:
+    temperature = case["kwargs"].get("temperature", 1.0)
+    return any((s - t) / temperature == 1.0 for s, t in pairs(case))
+
+
+def has_label_of_no_class(case: Case) -> bool:
+    return any(y >= case["kwargs"]["num_classes"] for labels, _ in rows(case) for y in labels)
+
+
 DIFFERENCES = [
+    Difference(
+        ("PairwiseLogisticLoss",),
+        "equal scores of a pair",
+        "The gradient of such a pair is 0, so that equal scores stay so. Here it is -1/2 and 1/2, "
+        "the slope.",
+        lambda case: case["deterministic"] and any(s == t for s, t in pairs(case)),
+    ),
+    Difference(
+        ("PairwiseHingeLoss",),
+        "scores of a pair that differ by exactly the margin",
+        "The gradient there is that of one side, 0. Here it is the mean of both sides.",
+        has_pair_on_the_margin,
+    ),
+    Difference(
+        ("losses_impl.MultiClassLoss",),
+        "labels that are no class",
+        "The gradient is not the slope of the value. Here it is.",
+        has_label_of_no_class,
+    ),
     Difference(
         SOFTMAXES,
         "scores far below zero beside padding",

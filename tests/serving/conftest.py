@@ -3,7 +3,7 @@ import pathlib
 import pytest
 
 from serving.endpoint import Endpoint
-from serving.versions import ModelConfig
+from serving.model_config import Latest, ModelConfig
 from tests.serving.half_plus import Client, save
 
 
@@ -18,7 +18,7 @@ def half(tmp_path_factory) -> pathlib.Path:
 
 @pytest.fixture(scope="session")
 def endpoint(half):
-    with Endpoint([ModelConfig("half", half, num_versions=2)]) as endpoint:
+    with Endpoint([ModelConfig("half", half, Latest(2))]) as endpoint:
         yield endpoint
 
 

@@ -4,6 +4,13 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from serving import tensor_protos
 
+EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
+
+
+def _x(examples):
+    spec = {"x": tf.io.FixedLenFeature([1], tf.float32, default_value=[0.0])}
+    return tf.io.parse_example(examples, spec)["x"]
+
 
 class HalfPlus(tf.Module):
     """y = x / 2 + bias, and signatures of every type and shape that a protocol must carry."""
@@ -23,7 +30,7 @@ class HalfPlus(tf.Module):
         ]
     )
     def multi(self, a, b):
-        return {"sum": tf.reduce_sum(a, 1), "echo": b, "echo_bytes": b}
+        return {"sum": tf.reduce_sum(a, 1), "twice": 2.0 * a, "echo": b, "echo_bytes": b}
 
     @tf.function(
         input_signature=[
@@ -50,8 +57,30 @@ class HalfPlus(tf.Module):
         return {"y": k * x}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
-    def total(self, x):
+    def scalar_out(self, x):
         return {"total": tf.reduce_sum(x)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")])
+    def fixed3(self, x):
+        return {"y": tf.linalg.matmul(x, tf.ones([3, 1]))}
+
+    @tf.function(input_signature=[EXAMPLES])
+    def regress_x_to_y(self, inputs):
+        return {"outputs": 0.5 * _x(inputs) + self.bias}
+
+    @tf.function(input_signature=[EXAMPLES])
+    def regress_x_to_y2(self, inputs):
+        return {"outputs": 0.5 * _x(inputs) + self.bias + 1.0}
+
+    @tf.function(input_signature=[EXAMPLES])
+    def classify_x_to_y(self, inputs):
+        return {"scores": 0.5 * _x(inputs) + self.bias}
+
+    @tf.function(input_signature=[EXAMPLES])
+    def classify_labels(self, inputs):
+        scores = 0.5 * _x(inputs) + self.bias
+        classes = tf.tile([["pos", "neg"]], [tf.shape(scores)[0], 1])
+        return {"scores": tf.concat([scores, -scores], 1), "classes": classes}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
     def slow(self, x):
@@ -61,8 +90,11 @@ class HalfPlus(tf.Module):
 def save(base, version, bias):
     """Saves a model as a server finds it: whole or not at all."""
     module = HalfPlus(bias)
-    names = ("multi", "types", "with_default", "total", "slow")
-    signatures = {name: getattr(module, name) for name in names}
+    signatures = {
+        name: getattr(module, name)
+        for name, member in vars(HalfPlus).items()
+        if hasattr(member, "get_concrete_function") and name != "predict"
+    }
     aside = base.parent / f"{base.name}-{version}"
     tf.saved_model.save(module, str(aside), {"serving_default": module.predict, **signatures})
     base.mkdir(exist_ok=True)

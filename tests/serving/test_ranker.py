@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from serving.__main__ import app
 from serving.client import Ranker
 from serving.endpoint import Endpoint
+from serving.model_config import ModelConfig
 from serving.status import Code, ServingError
-from serving.versions import ModelConfig
 from tfrank_sel import export
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec

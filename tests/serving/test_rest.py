@@ -29,12 +29,21 @@ def call(endpoint):
         ('{"inputs": 4.0}', {"outputs": 4.0}),
         ('{"inputs": {"x": [2.0], "ignored": [[]]}}', {"outputs": [3.0]}),
         ('{"inputs": []}', {"outputs": []}),
-        ('{"signature_name": "total", "inputs": [1, 2]}', {"outputs": 3.0}),
+        ('{"signature_name": "scalar_out", "inputs": [1, 2]}', {"outputs": 3.0}),
         ('{"instances": [1e300]}', {"predictions": [float("inf")]}),
         ('{"instances": [2.0], "instances": [9.0]} and more', {"predictions": [3.0]}),
         (
             '{"signature_name": "multi", "instances": [{"a": [1, 2], "b": {"b64": "/wA="}}]}',
-            {"predictions": [{"sum": 3.0, "echo": "\udcff\0", "echo_bytes": {"b64": "/wA="}}]},
+            {
+                "predictions": [
+                    {
+                        "sum": 3.0,
+                        "twice": [2.0, 4.0],
+                        "echo": "\udcff\0",
+                        "echo_bytes": {"b64": "/wA="},
+                    }
+                ]
+            },
         ),
         (
             '{"signature_name": "types", "inputs": {"i32": [1], "i64": [9007199254740993], '
@@ -118,7 +127,7 @@ def test_bodies_may_be_compressed(call):
             "JSON Value: 2147483648 Type: Number is not of expected type: int32",
         ),
         ('{"signature_name": "with_default", "instances": [{"x": 1}]}', "must be equal to: k,x"),
-        ('{"signature_name": "total", "instances": [1]}', "total has no shape information"),
+        ('{"signature_name": "scalar_out", "instances": [1]}', "total has no shape information"),
     ],
 )
 def test_a_bad_body_is_told_why(call, body, message):

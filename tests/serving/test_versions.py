@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from serving.endpoint import Endpoint
+from serving.model_config import Latest, ModelConfig
 from serving.status import ServingError
-from serving.versions import ModelConfig, ModelVersions, State, find
+from serving.versions import ModelVersions, State, find
 from tests.serving.half_plus import Client, save
 
 X = np.array([2.0], np.float32)
@@ -168,7 +169,7 @@ def test_a_port_in_use_is_told(endpoint, half, protocol):
 
 def test_bad_configurations_are_refused():
     with pytest.raises(ValueError, match=r"`num_versions` must be positive\. Received: 0"):
-        ModelConfig("m", pathlib.Path(), num_versions=0)
+        Latest(0)
     with pytest.raises(ValueError, match="`name` must not be empty"):
         ModelConfig("", pathlib.Path())
     with pytest.raises(ValueError, match="must differ"):

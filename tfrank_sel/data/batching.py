@@ -79,7 +79,11 @@ def batches(
             labels = tf.gather(labels, kept, batch_dims=1)
         return _padded(features, labels, edges[bucket(tf.reduce_max(sizes))])
 
-    dataset = dataset.batch(64).map(lambda s: (s, _sizes(s)), tf.data.AUTOTUNE).unbatch()
+    dataset = (
+        dataset.batch(64)
+        .map(lambda s: (s, tf.cast(elwc.split(s)[2], tf.int64)), tf.data.AUTOTUNE)
+        .unbatch()
+    )
     dataset = dataset.group_by_window(
         key_func=lambda serialized, size: bucket(size),
         reduce_func=lambda key, window: window.batch(batch_size),
@@ -186,17 +190,6 @@ def _check(files: Sequence[str | os.PathLike[str]], batch_size: int, edges: Sequ
         raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
     if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):
         raise ValueError(f"`bucket_edges` must be positive and increasing. Received: {edges}")
-
-
-def _sizes(serialized: tf.Tensor) -> tf.Tensor:
-    sizes, _ = tf.io.decode_proto(
-        serialized,
-        elwc._MESSAGE_TYPE,
-        field_names=["examples"],
-        output_types=[tf.string],
-        descriptor_source=elwc._DESCRIPTOR,
-    )
-    return tf.cast(sizes[:, 0], tf.int64)
 
 
 def _refuse_longer(sizes: tf.Tensor, edge: int) -> None:

@@ -103,15 +103,7 @@ def parse(serialized: tf.Tensor, spec: FeatureSpec) -> dict[str, tf.Tensor]:
         >>> parsed["mask"].numpy().tolist()
         [[True, True], [True, False]]
     """
-    # The operation refuses an empty batch, so one empty list goes along.
-    sizes, [examples] = tf.io.decode_proto(
-        tf.concat([serialized, [b""]], axis=0),
-        _MESSAGE_TYPE,
-        field_names=["examples"],
-        output_types=[tf.string],
-        descriptor_source=_DESCRIPTOR,
-    )
-    sizes, examples = sizes[:-1, 0], examples[:-1]
+    examples, _, sizes = split(serialized)
     # Only items are parsed, so that a default never stands in for what an item lacks.
     items = tf.boolean_mask(examples, tf.sequence_mask(sizes, tf.shape(examples)[1]))
     parsed = tf.io.parse_example(
@@ -128,6 +120,36 @@ def parse(serialized: tf.Tensor, spec: FeatureSpec) -> dict[str, tf.Tensor]:
         for name, value in padding.items()
     }
     return {**dense, "mask": tf.sequence_mask(sizes, tf.shape(dense[spec.label])[1])}
+
+
+def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Takes a batch of serialized `ExampleListWithContext` apart, without reading the examples.
+
+    Args:
+        serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
+
+    Returns:
+        The serialized examples, `[batch_size, list_size]`, empty at padding; the serialized context
+        of each list, `[batch_size]`; and how many items each list has, `[batch_size]`.
+
+    Raises:
+        tf.errors.DataLossError: If an element is no such message.
+
+    Example:
+        >>> spec = FeatureSpec(num_features=1)
+        >>> lists = [np.array([[0.5], [1.5]]), np.array([[2.5]])]
+        >>> split(tf.constant([serialize(x, spec) for x in lists]))[2].numpy().tolist()
+        [2, 1]
+    """
+    # The operation refuses an empty batch, so one empty list goes along.
+    sizes, [examples, context] = tf.io.decode_proto(
+        tf.concat([serialized, [b""]], axis=0),
+        _MESSAGE_TYPE,
+        field_names=["examples", "context"],
+        output_types=[tf.string, tf.string],
+        descriptor_source=_DESCRIPTOR,
+    )
+    return examples[:-1], tf.strings.reduce_join(context[:-1], axis=1), sizes[:-1, 0]
 
 
 def _field(number: int, value: bytes) -> bytes:

@@ -123,22 +123,27 @@ class Sinh(ExponentialLink):
     phi_is_odd: ClassVar[bool] = True
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sinh(x)
+        return bregman.sinh(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.cosh(x)
+        return bregman.cosh(x)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.cosh(x)
+        return bregman.cosh(x)
 
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.asinh(y)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 0.5 * (bregman.exp_divergence(z, x, d) + bregman.exp_divergence(-z, -x, -d))
+        return bregman.sinh_divergence(z, x, d)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 0.5 * (bregman.exp_difference(z, x, d) - bregman.exp_difference(-z, -x, -d))
+        return bregman.sinh_difference(z, x, d)
+
+    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        z, x, d = self._x(z), self._x(s), self.scale * d
+        area = bregman.capped_rise(bregman.cosh_difference, self.phi, z, x, d, *_range(x))
+        return area / self.scale
 
 
 @register

@@ -34,24 +34,19 @@ class Cosh(ExponentialLink):
         return (1.0, math.inf)
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.cosh(x)
+        return bregman.cosh(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sinh(x)
+        return bregman.sinh(x)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sinh(x)
+        return bregman.sinh(x)
 
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # sinh(x + d) = sinh(x) * cosh(d) + cosh(x) * sinh(d), less its first two terms
-        near = tf.clip_by_value(d, -1.0, 1.0)
-        odd = bregman.taylor_remainder(tf.sinh, tf.zeros_like(near), near)
-        even = 2.0 * tf.square(tf.sinh(0.5 * near))
-        far = tf.sinh(z) - tf.sinh(x) - d * tf.cosh(x)
-        return tf.where(tf.abs(d) < 1.0, tf.cosh(x) * odd + tf.sinh(x) * even, far)
+        return bregman.cosh_divergence(z, x, d)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 2.0 * tf.sinh(x + 0.5 * d) * tf.sinh(0.5 * d)
+        return bregman.cosh_difference(z, x, d)
 
 
 @register

@@ -32,6 +32,11 @@ from tfrank_sel.losses.neural_sort import (
     NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
     NeuralSortNDCGLoss as NeuralSortNDCGLoss,
 )
+from tfrank_sel.losses.normalization import (
+    mean_over_slots as mean_over_slots,
+    mean_over_terms as mean_over_terms,
+    sum_over_terms as sum_over_terms,
+)
 from tfrank_sel.losses.nway import (
     NWayJointLoss as NWayJointLoss,
     NWayLoss as NWayLoss,
@@ -39,6 +44,21 @@ from tfrank_sel.losses.nway import (
     NWayPairwiseLoss as NWayPairwiseLoss,
 )
 from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.pairwise import (
+    LambdaLoss as LambdaLoss,
+    PairwiseHingeLoss as PairwiseHingeLoss,
+    PairwiseLogisticLoss as PairwiseLogisticLoss,
+    PairwiseLoss as PairwiseLoss,
+    PairwiseMSELoss as PairwiseMSELoss,
+    PairwiseQuantileLoss as PairwiseQuantileLoss,
+    PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
+)
+from tfrank_sel.losses.pointwise import (
+    MeanSquaredLoss as MeanSquaredLoss,
+    MultiClassLoss as MultiClassLoss,
+    OrdinalLoss as OrdinalLoss,
+    SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss,
+)
 from tfrank_sel.losses.relaxed import (
     ApproxAPLoss as ApproxAPLoss,
     ApproxDCGLoss as ApproxDCGLoss,
@@ -64,3 +84,4 @@ from tfrank_sel.losses.topk import (
     mean_over_relevant as mean_over_relevant,
     recall_structured as recall_structured,
 )
+from tfrank_sel.losses.yeti import YetiLogisticLoss as YetiLogisticLoss

@@ -58,5 +58,5 @@ class ScoreVectorLoss(ListwiseLoss):
             items._keras_mask = keras_mask
         batch = super().batch_of(y_true, items, sample_weight, dtype)
         if isinstance(scores, tf.RaggedTensor):
-            scores = scores.to_tensor(math.nan, [None, tf.shape(batch.mask)[1], None])
+            scores = scores.to_tensor(math.nan, shape=[None, tf.shape(batch.mask)[1], None])
         return batch._replace(scores=tf.where(batch.mask[..., tf.newaxis], scores, 0.0))

@@ -1,0 +1,73 @@
+"""Warm-up: the requests that a version answers before it is served, from beside the model.
+
+They stand in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `PredictionLog`.
+"""
+
+import pathlib
+
+import tensorflow as tf
+from google.protobuf import message
+from tensorflow_serving.apis import prediction_log_pb2
+
+from serving import inference, tensor_protos
+from serving.model import LoadedModel
+from serving.predict import predict, signature_of
+from serving.status import Code, ServingError
+
+PATH = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
+
+_MAX_RECORDS = 1000
+
+
+def warm_up(model: LoadedModel, folder: pathlib.Path) -> int:
+    """Runs the warm-up requests of a version, so that no user waits for what the first one costs.
+
+    Args:
+        model: The version, loaded.
+        folder: Its folder.
+
+    Returns:
+        How many requests there were; 0 without the file.
+
+    Raises:
+        ServingError: DATA_LOSS if the file is no TFRecord of `PredictionLog`, INVALID_ARGUMENT if
+            it holds more than 1000 records, UNIMPLEMENTED for a record of a kind that cannot be
+            run, or what a request raises.
+    """
+    path = folder / PATH
+    if not path.is_file():
+        return 0
+    count = 0
+    try:
+        for count, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator(), 1):
+            if count > _MAX_RECORDS:
+                raise ServingError(
+                    Code.INVALID_ARGUMENT,
+                    f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
+                )
+            _run(model, prediction_log_pb2.PredictionLog.FromString(record))
+    except (tf.errors.DataLossError, message.DecodeError) as error:
+        raise ServingError(
+            Code.DATA_LOSS,
+            f"{path}: {error}. Please verify your warmup data is in TFRecord format.",
+        ) from error
+    return count
+
+
+def _run(model: LoadedModel, log: prediction_log_pb2.PredictionLog) -> None:
+    kind = log.WhichOneof("log_type")
+    if kind == "predict_log":
+        request = log.predict_log.request
+        sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
+        signature = signature_of(model, request.model_spec.signature_name)
+        predict(model, signature, sent, request.output_filter)
+    elif kind == "regress_log":
+        request = log.regress_log.request
+        inference.regress(model, request.model_spec.signature_name, request.input)
+    elif kind == "classify_log":
+        request = log.classify_log.request
+        inference.classify(model, request.model_spec.signature_name, request.input)
+    elif kind == "multi_inference_log":
+        inference.multi_inference(model, log.multi_inference_log.request)
+    else:
+        raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

@@ -1,0 +1,183 @@
+import pathlib
+import shutil
+import time
+
+import grpc
+import numpy as np
+import pytest
+from google.protobuf import text_format
+from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
+
+from serving.core import ServerCore
+from serving.endpoint import Endpoint
+from serving.model_config import AllVersions, Latest, ModelConfig, Specific, read
+from serving.status import Code, ServingError
+from serving.versions import State
+from tests.serving.half_plus import Client
+
+X = np.array([2.0], np.float32)
+
+
+@pytest.fixture
+def core(half):
+    core = ServerCore([ModelConfig("half", half, Latest(2))], poll_seconds=0.05)
+    core.start()
+    yield core
+    core.stop()
+
+
+def served(core, **which):
+    with core.acquire("half", **which) as model:
+        return model.version
+
+
+def labelled(half, **labels):
+    return [ModelConfig("half", half, Specific([1, 2]), labels)]
+
+
+def test_policies_say_which_versions_to_serve():
+    found = [3, 1, 2]
+    assert Latest().aspired(found) == [3]
+    assert Latest(2).aspired(found) == [3, 2]
+    assert AllVersions().aspired(found) == [3, 2, 1]
+    assert Specific([1, 7]).aspired(found) == [1]
+
+
+def test_labels_name_versions(core, half):
+    core.reload(labelled(half, stable=1, canary=2))
+
+    assert (served(core, label="stable"), served(core, label="canary")) == (1, 2)
+    with pytest.raises(ServingError, match="Unrecognized servable version label: other"):
+        served(core, label="other")
+
+
+def test_a_label_may_only_name_what_is_served(core, half):
+    core.reload(labelled(half, stable=1))
+
+    with pytest.raises(ServingError, match="assign label to version 77 of model half, which is"):
+        core.reload(labelled(half, stable=1, x=77))
+
+    assert served(core, label="stable") == 1
+
+
+def test_a_new_label_may_wait_for_its_version_if_allowed(half):
+    core = ServerCore(labelled(half, later=77), allow_labels_for_unavailable=True)
+    core.start()
+    try:
+        with pytest.raises(ServingError) as error:
+            served(core, label="later")
+        assert error.value.code == Code.NOT_FOUND
+        core.reload(labelled(half, later=1))
+        with pytest.raises(ServingError, match="which is not currently available"):
+            core.reload(labelled(half, later=77))  # moved away from a version that is served
+        assert served(core, label="later") == 1
+    finally:
+        core.stop()
+
+
+def test_a_reload_replaces_the_models(core, half):
+    core.reload([ModelConfig("other", half)])
+
+    with core.acquire("other") as model:
+        assert model.version == 2
+    with pytest.raises(ServingError, match="Servable not found"):
+        served(core)
+    assert {x.state for x in core.statuses("half")} == {State.END}
+
+
+def test_a_reload_tells_which_models_have_no_version(core, half, tmp_path):
+    with pytest.raises(
+        ServingError, match=r"1 model\(s\) did not become available.*empty"
+    ) as error:
+        core.reload([ModelConfig("half", half), ModelConfig("empty", tmp_path)])
+
+    assert error.value.code == Code.UNKNOWN
+    assert served(core) == 2
+
+
+def test_only_tensorflow_models_are_served(half):
+    with pytest.raises(ServingError, match=r"must be tensorflow\. Received: other"):
+        ServerCore([ModelConfig("half", half, platform="other")]).start()
+
+
+def test_a_server_reloads_on_request_and_asks_by_label(half):
+    text = f"""config {{ model_config_list {{ config {{
+        name: "half" base_path: "{half}" model_platform: "tensorflow"
+        model_version_policy {{ all {{}} }}
+        version_labels {{ key: "canary" value: 2 }} version_labels {{ key: "stable" value: 1 }}
+    }} }} }}"""
+    request = text_format.Parse(text, model_management_pb2.ReloadConfigRequest())
+    with Endpoint([ModelConfig("half", half, AllVersions())]) as endpoint:
+        client = Client(endpoint.grpc_port)
+        models = model_service_pb2_grpc.ModelServiceStub(client.channel)
+        models.HandleReloadConfigRequest(request)
+        for label, y in (("stable", 3.0), ("canary", 4.0)):
+            asked = client.request(x=X)
+            asked.model_spec.version_label = label
+            assert client.stub.Predict(asked).outputs["y"].float_val[0] == y
+        request.config.model_config_list.config.add(name="half")
+        with pytest.raises(grpc.RpcError, match="Illegal to list model half multiple times"):
+            models.HandleReloadConfigRequest(request)
+
+
+def test_a_configuration_file_is_followed(half, tmp_path):
+    path = tmp_path / "models.config"
+
+    def write(policy):
+        aside = tmp_path / "aside"
+        aside.write_text(
+            f"""model_config_list {{ config {{ name: "half" base_path: "{half}"
+            model_platform: "tensorflow" model_version_policy {{ {policy} }} }} }}"""
+        )
+        aside.rename(path)
+
+    write("specific { versions: 1 }")
+    core = ServerCore(read(path), poll_seconds=0.02, config_file=path, config_poll_seconds=0.02)
+    core.start()
+    try:
+        assert served(core) == 1
+        path.write_text("not a configuration")
+        time.sleep(0.2)
+        assert served(core) == 1
+        write("latest { num_versions: 1 }")
+        deadline = time.monotonic() + 20
+        while served(core) != 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert served(core) == 2
+    finally:
+        core.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "Only ModelConfigList is currently supported. Received: none"),
+        ("nonsense", "must be a ModelServerConfig in text format"),
+        ('model_config_list { config { base_path: "/m" } }', "to have a name"),
+        ('model_config_list { config { name: "m" base_path: "m" } }', "an absolute path"),
+        ('model_config_list { config { name: "m" base_path: "/m" } }', "to have a model_platform"),
+        (
+            """model_config_list { config { name: "m" base_path: "/m" model_platform: "tensorflow"
+            model_version_policy { specific {} } } }""",
+            "must name at least one version",
+        ),
+    ],
+)
+def test_a_bad_configuration_is_told(tmp_path, text, message):
+    path = tmp_path / "models.config"
+    path.write_text(text)
+
+    with pytest.raises(ServingError, match=message) as error:
+        read(path)
+
+    assert error.value.code == Code.INVALID_ARGUMENT
+    with pytest.raises(ServingError, match="cannot be read: No such file"):
+        read(pathlib.Path(f"{path}.other"))
+
+
+def test_a_model_whose_folder_moves_is_loaded_from_there(core, half, tmp_path):
+    shutil.copytree(half / "1", tmp_path / "1")
+
+    core.reload([ModelConfig("half", tmp_path)])
+
+    assert served(core) == 1

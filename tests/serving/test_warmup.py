@@ -1,0 +1,91 @@
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
+
+from serving import tensor_protos
+from serving.model_config import ModelConfig
+from serving.status import Code
+from serving.versions import ModelVersions
+from serving.warmup import PATH
+
+
+@pytest.fixture
+def base(half, tmp_path):
+    shutil.copytree(half / "1", tmp_path / "1")
+    (tmp_path / "1" / PATH).parent.mkdir()
+    return tmp_path
+
+
+def predict_log(signature="", **inputs):
+    log = prediction_log_pb2.PredictionLog()
+    log.predict_log.request.model_spec.signature_name = signature
+    for name, value in inputs.items():
+        tensor_protos.to_proto(np.array(value, np.float32), log.predict_log.request.inputs[name])
+    return log
+
+
+def regress_log(signature):
+    log = prediction_log_pb2.PredictionLog()
+    log.regress_log.request.model_spec.signature_name = signature
+    log.regress_log.request.input.example_list.examples.add()
+    return log
+
+
+def classify_log(signature):
+    log = prediction_log_pb2.PredictionLog()
+    log.classify_log.request.model_spec.signature_name = signature
+    log.classify_log.request.input.example_list.examples.add()
+    return log
+
+
+def status(base, *records):
+    with tf.io.TFRecordWriter(str(base / "1" / PATH)) as writer:
+        for record in records:
+            writer.write(record.SerializeToString())
+    return loaded(base)
+
+
+def loaded(base):
+    versions = ModelVersions(ModelConfig("half", base, max_load_retries=0))
+    versions.poll()
+    [status] = versions.statuses()
+    versions.close()
+    return status
+
+
+def test_every_kind_of_request_warms_up(base):
+    records = predict_log(x=[1.0]), regress_log("regress_x_to_y"), classify_log("classify_x_to_y")
+    multi = prediction_log_pb2.PredictionLog()
+    task = multi.multi_inference_log.request.tasks.add(method_name="tensorflow/serving/regress")
+    task.model_spec.signature_name = "regress_x_to_y"
+    multi.multi_inference_log.request.input.example_list.examples.add()
+
+    assert status(base, *records, multi).code == Code.OK
+
+
+@pytest.mark.parametrize(
+    ("records", "code", "message"),
+    [
+        ([predict_log(x=[1.0])] * 1001, Code.INVALID_ARGUMENT, "exceeds the maximum"),
+        ([predict_log(other=[1.0])], Code.INVALID_ARGUMENT, "alias: x"),
+        ([predict_log("nope", x=[1.0])], Code.FAILED_PRECONDITION, '"nope" not found'),
+        ([regress_log("multi")], Code.INVALID_ARGUMENT, "No regression inputs"),
+        ([prediction_log_pb2.PredictionLog()], Code.UNIMPLEMENTED, "log_type for warmup: none"),
+    ],
+)
+def test_a_version_whose_warm_up_fails_is_not_served(base, records, code, message):
+    found = status(base, *records)
+
+    assert (found.code, message in found.message) == (code, True)
+
+
+def test_a_warm_up_file_of_another_kind_is_told(base):
+    (base / "1" / PATH).write_text("these words are not a TFRecord")
+
+    found = loaded(base)
+
+    assert found.code == Code.DATA_LOSS
+    assert "Please verify your warmup data is in TFRecord format" in found.message
