@@ -41,6 +41,7 @@ class Ours(NamedTuple):
             for each sample, if the loss is random.
         times: By what our loss of a list of these labels and scores is multiplied, so that it is
             the sum over the items of the list (or over the samples) that tensorflow-ranking has.
+        holds: Whether its gradient holds a part constant, which the reference takes as `held`.
     """
 
     make: Callable[..., Any]

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.label_ordered import LabelOrderedLoss
-from tfrank_sel.ops import label_order, masking, ranking
+from tfrank_sel.ops import label_order, masking
 from tfrank_sel.serialization import register
 
 
@@ -58,15 +58,11 @@ class CircleLoss(LabelOrderedLoss):
         self.gamma = gamma
         self.margin = margin
 
-    def of_sorted(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Computes the soft maximum, in which the two sides of a pair are factors."""
         s, m = tf.clip_by_value(scores, 0.0, 1.0), self.margin
         above = self.gamma * tf.stop_gradient(tf.nn.relu(1.0 + m - s)) * (1.0 - m - s)
         below = self.gamma * tf.stop_gradient(tf.nn.relu(s + m)) * (s - m)
-        behind = label_order.groups(labels, mask).behind
-        x = above + label_order.at(label_order.log_sum_exp_behind(below, mask), behind)
+        x = above + label_order.log_sum_exp_below(below, labels, mask)
         has_pair = tf.cast(mask & (x > x.dtype.min), x.dtype)
-        loss = masking.log1p_sum_exp(x, has_pair)
-        return ranking.mean_weight(labels, mask, weights) * loss
+        return masking.log1p_sum_exp(x, has_pair)

@@ -92,6 +92,7 @@ class CoupledRankDistilLoss(SampledLoss):
     ) -> tf.Tensor:
         """Computes the loss of one order, that of the list."""
         x = scores / self.temperature
-        costs = label_order.log_sum_exp_behind(x, mask)[:, :-1] - x
+        top, total = (part[:, :-1] for part in label_order.sum_exp_behind(x, mask))
+        costs = top + tf.math.log(tf.where(mask, total, 1.0)) - x
         counted = mask if self.k is None else mask & (ranking.positions(x) <= float(self.k))
         return ranking.mean_weight(labels, mask, weights) * masking.masked_sum(costs, counted)

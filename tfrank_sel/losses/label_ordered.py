@@ -7,14 +7,15 @@ import tensorflow as tf
 
 from tfrank_sel.listwise import Formula, under_xla
 from tfrank_sel.losses.base import ListwiseLoss
-from tfrank_sel.ops import ranking
+from tfrank_sel.ops import label_order
 
 
 class LabelOrderedLoss(ListwiseLoss):
     """A loss over lists that are sorted by descending labels.
 
-    A subclass writes `of_sorted`. Lists are sorted before the formula is compiled: XLA sorts more
-    slowly than TensorFlow.
+    A subclass writes `of_sorted`. The loss of a list is weighed by `sum_i w_i * y_i / sum_i y_i`,
+    and 0 for a list without a relevant item. Lists are sorted before the formula is compiled: XLA
+    sorts more slowly than TensorFlow.
 
     Args:
         name: Name of the loss.
@@ -24,25 +25,31 @@ class LabelOrderedLoss(ListwiseLoss):
     """
 
     @abc.abstractmethod
-    def of_sorted(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Computes the loss of each list, whose labels descend and whose padding is last."""
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Sorts each list and computes its loss."""
-        return self.of_sorted(*_by_label(labels, scores, mask, weights))
+        """Sorts each list, computes its loss and weighs it."""
+        return self._weighted(*_sorted(labels, scores, mask, weights))
 
     @functools.cached_property
     def compiled(self) -> Formula:
         """`per_list`, all but the sorting under XLA."""
-        of_sorted = under_xla(self.of_sorted, in_one_pass=True)
-        return lambda *fields: of_sorted(*_by_label(*fields))
+        weighted = under_xla(self._weighted, in_one_pass=True)
+        return lambda *fields: weighted(*_sorted(*fields))
+
+    def _weighted(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weighted_labels: tf.Tensor
+    ) -> tf.Tensor:
+        weight, total = (tf.reduce_sum(x, axis=-1) for x in (weighted_labels, labels))
+        return tf.math.divide_no_nan(weight, total) * self.of_sorted(labels, scores, mask)
 
 
-def _by_label(
+def _sorted(
     labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-) -> list[tf.Tensor]:
-    return ranking.sort_by(labels, labels, scores, mask, weights, mask=mask)
+) -> tuple[tf.Tensor, ...]:
+    """Sorts all but the weights, which are wanted as a sum."""
+    weighted = tf.where(mask, weights * labels, 0.0)
+    return (*label_order.sort(labels, scores, mask), weighted)

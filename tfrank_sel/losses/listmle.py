@@ -81,24 +81,20 @@ class ListMLELoss(LabelOrderedLoss):
         self.position_weight = position_weight
         self.temperature = temperature
 
-    def of_sorted(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Adds up the positions of each list."""
         x, group = scores / self.temperature, label_order.groups(labels, mask)
         positions = ranking.positions(x)
         first, behind = (tf.cast(place, x.dtype) for place in group)
         passed = (positions - 1.0 - first) / (behind - first)
-        logs = label_order.log_sum_exp_behind(x, mask)
-        top, below = (label_order.at(logs, place) for place in group)
-        # log((1 - passed) * exp(top) + passed * exp(below)), where the group is part of the top
-        top, rise = tf.where(mask, top, 0.0), tf.where(mask, below - top, 0.0)
-        behind_each = top + tf.math.log1p(passed * tf.math.expm1(rise))
+        sums = label_order.sum_exp_behind(x, mask)
+        top, total = (label_order.at(part, group.first) for part in sums)
+        top_below, below = (label_order.at(part, group.behind) for part in sums)
+        left = (1.0 - passed) * total + passed * tf.exp(top_below - top) * below
+        costs = top + tf.math.log(tf.where(mask, left, 1.0))
         if self.position_weight is None:
-            total = masking.masked_sum(behind_each - x, mask)
-        else:
-            c = tf.broadcast_to(self.position_weight(positions), tf.shape(x))
-            up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
-            share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
-            total = masking.masked_sum(c * behind_each - share / (behind - first) * x, mask)
-        return ranking.mean_weight(labels, mask, weights) * total
+            return masking.masked_sum(costs - x, mask)
+        c = tf.broadcast_to(self.position_weight(positions), tf.shape(x))
+        up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
+        share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
+        return masking.masked_sum(c * costs - share / (behind - first) * x, mask)

@@ -203,11 +203,8 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         self.temperature = temperature
         self.gain = gain
 
-    def of_sorted(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
-        """Adds up the contrasts of each item with those behind its group."""
-        x, group = scores / self.temperature, label_order.groups(labels, mask)
-        below = label_order.at(label_order.log_sum_exp_behind(x, mask), group.behind)
-        contrasts = self.gain(labels) * tf.math.softplus(below - x)
-        return ranking.mean_weight(labels, mask, weights) * masking.masked_sum(contrasts, mask)
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Adds up the contrasts of each item with those less relevant."""
+        x = scores / self.temperature
+        below = label_order.log_sum_exp_below(x, labels, mask)
+        return masking.masked_sum(self.gain(labels) * tf.math.softplus(below - x), mask)
