@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.links.piecewise import PiecewiseLinear
-from tfrank_sel.links.steps import Sign, Step
+from tfrank_sel.links.steps import Sign
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.lambdas import LambdaWeight, NDCGLambdaWeightV2
 from tfrank_sel.losses.normalization import Normalizer, mean_over_terms
@@ -233,7 +233,7 @@ class PairwiseHingeLoss(PairwiseLoss):
     loss = mean_{y_i > y_j} w_i * lambda_ij * max(0, 1 - (s_i - s_j) / temperature)
     ```
 
-    The surrogate is the potential of the `Step` link.
+    A pair on the margin has gradient 0.
 
     Args:
         lambda_weight: Weighs each pair; all alike if `None`.
@@ -260,7 +260,7 @@ class PairwiseHingeLoss(PairwiseLoss):
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `max(0, 1 - x)`."""
-        return Step(shift=-1.0).potential(-x)
+        return tf.nn.relu(1.0 - x)
 
 
 @register
