@@ -9,7 +9,7 @@ from typing import Any
 
 from google.protobuf import json_format, message
 
-from serving import json_examples, json_inputs, json_outputs, json_reader
+from serving import json_examples, json_inputs, json_outputs, json_reader, monitoring
 from serving.core import ServerCore
 from serving.grpc_services import signature_map, status_response
 from serving.inference import classify, regress
@@ -66,6 +66,10 @@ class RestApi:
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         headers = dict(scope["headers"])
+        if path == monitoring.PATH:
+            return 200, b"text/plain", self._core.metrics()
+        if path.startswith(monitoring.PATH + "?"):
+            return 400, b"text/plain", f"Unexpected path: {path}".encode()
         if not re.match(r"/v1/", path, re.IGNORECASE):
             return 404, b"text/html", _NOT_FOUND
         if scope["method"] == "OPTIONS":
@@ -85,7 +89,9 @@ class RestApi:
             match = _POST.fullmatch(path)
             # The path may be of any case, the verb may not.
             if match and match["verb"].islower():
-                return self._post(match["verb"], _target(match), _inflated(headers, body))
+                verb, target = match["verb"], _target(match)
+                with self._core.observed(target[0], verb.capitalize(), "REST"):
+                    return self._post(verb, target, _inflated(headers, body))
         elif method == "GET" and (match := _GET.fullmatch(path)):
             return self._metadata(match) if match["metadata"] else self._status(match)
         raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path}")
