@@ -159,6 +159,10 @@ class ServerCore:
                 raise unknown_servable(name, version)
             yield model
 
+    def names(self) -> list[str]:
+        """Returns the names of the models served."""
+        return list(self._models)
+
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
         """Returns the status of a version, or of all versions of a model, latest first.
 

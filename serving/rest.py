@@ -1,5 +1,6 @@
 """TensorFlow Serving's REST API, as a bare ASGI application on the shared core."""
 
+import importlib.resources
 import json
 import re
 import urllib.parse
@@ -28,6 +29,7 @@ TIMEOUT = 30.0
 # What a compressed body may grow to, in bytes.
 MAX_INFLATED = 2**30
 
+_PAGE = importlib.resources.files("serving") / "page.html"
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict|classify|regress)", re.I)
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
@@ -66,6 +68,8 @@ class RestApi:
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         headers = dict(scope["headers"])
+        if path == "/":
+            return 200, b"text/html; charset=utf-8", self._page()
         if path == monitoring.PATH:
             return 200, b"text/plain", self._core.metrics()
         if path.startswith(monitoring.PATH + "?"):
@@ -81,6 +85,10 @@ class RestApi:
             text = json.dumps({"error": str(error)}, indent=4).encode()
             return error.code.http_status, b"application/json", text
         return 200, b"application/json", answer
+
+    def _page(self) -> bytes:
+        names = json.dumps(self._core.names()).replace("<", r"\u003c")  # it stands in a script
+        return _PAGE.read_text().replace("NAMES", names, 1).encode()
 
     def _dispatch(
         self, method: str, path: str, headers: Mapping[bytes, bytes], body: bytes
