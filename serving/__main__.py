@@ -87,6 +87,26 @@ def serve(
 
 
 @app.command()
+def check(
+    folder: Annotated[
+        pathlib.Path, typer.Argument(help="Deployment folder, which holds models.config.")
+    ],
+) -> None:
+    """Read a deployment folder as a server would, and name each fault by file, field and rule."""
+    if not folder.is_dir():
+        _fail(f"{folder} must be a deployment folder. Received: no such folder")
+    with _quiet():
+        from serving.check import check as faults_of
+
+        faults = list(faults_of(folder))
+    for fault in faults:
+        print(" ".join(str(fault).split()), file=sys.stderr)
+    if faults:
+        raise typer.Exit(2)
+    print(f"{folder} would serve")
+
+
+@app.command()
 def rank(
     file: Annotated[
         pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")

@@ -14,8 +14,10 @@ from typer.testing import CliRunner
 from serving.__main__ import app
 from serving.client import Ranker
 from serving.endpoint import Endpoint
+from serving.model import LoadedModel
 from serving.model_config import ModelConfig
 from serving.status import Code, ServingError
+from serving.warmup import warm_up
 from tfrank_sel import export
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
@@ -40,7 +42,10 @@ def model():
 @pytest.fixture(scope="module")
 def base(model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranker")
-    export.export(model, SPEC, folder / "saved_model")
+    examples = [
+        elwc.serialize(np.ones([size, 3]), SPEC, doc_ids=[b"d"] * size) for size in (0, 1, 5)
+    ]
+    export.export(model, SPEC, folder / "saved_model", examples=examples)
     export.publish(folder / "saved_model", folder / "ranker", 3)
     return folder / "ranker"
 
@@ -55,6 +60,13 @@ def endpoint(base):
 def ranker(endpoint):
     with Ranker(f"127.0.0.1:{endpoint.grpc_port}") as ranker:
         yield ranker
+
+
+def test_every_signature_warms_up(model, base):
+    loaded = LoadedModel(base / "3", 3)
+
+    assert warm_up(loaded, base / "3") == 3 * 5 + 2 * 2
+    loaded.close()
 
 
 def rest_scores(port, features):
