@@ -19,6 +19,7 @@ from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 
 LOSSES = {
+    "MeanSquaredLoss, which has no pairs": losses.MeanSquaredLoss(),
     "PairwiseLogisticLoss": losses.PairwiseLogisticLoss(),
     "PairwiseLogisticLoss, NDCGLambdaWeight": losses.PairwiseLogisticLoss(
         lambdas.NDCGLambdaWeight(smooth_fraction=0.5)
