@@ -111,7 +111,9 @@ def rank(
     file: Annotated[
         pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
     ],
-    address: Annotated[str, typer.Option(help="HOST:PORT of the gRPC service.")] = "127.0.0.1:8500",
+    address: Annotated[
+        str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")
+    ] = "127.0.0.1:8500",
     model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
 ) -> None:
     """Rank the documents of one query, and print them with their scores."""
