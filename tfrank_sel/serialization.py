@@ -24,8 +24,9 @@ class Configurable:
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
-        own = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in _arguments(self)}
-        return {**base, **own}
+        own, passed_on = _arguments(self)
+        names = [*own, *(n for n in passed_on if n not in base)]
+        return {**base, **{n: keras.saving.serialize_keras_object(getattr(self, n)) for n in names}}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -33,6 +34,12 @@ class Configurable:
         return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
 
 
-def _arguments(obj: object) -> list[str]:
+def _arguments(obj: object) -> tuple[list[str], list[str]]:
+    """Names the constructor's own arguments, and those of its bases that its `**kwargs` pass on."""
     parameters = inspect.signature(type(obj)).parameters.values()
-    return [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    own = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+    if len(own) == len(parameters):
+        return own, []
+    bases = (c for c in type(obj).__mro__ if issubclass(c, Configurable) and "__init__" in vars(c))
+    names = {n: None for c in bases for n in list(inspect.signature(c.__init__).parameters)[1:]}
+    return own, [n for n in names if n not in ("args", "kwargs", *own)]

@@ -1,21 +1,30 @@
-"""The base of every metric."""
+"""The bases of the metrics."""
 
-from typing import Any
+import abc
+import functools
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
 
-from tfrank_sel.listwise import Listwise
+from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.metrics.averaging import ALL_LISTS, Averaging, Worth
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues
+from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
 class ListwiseMetric(Listwise, keras.metrics.Mean):
-    """The weighted mean over lists of a ranking measure; a subclass writes `per_list`.
+    """The weighted mean over lists of a measure; a subclass writes `per_list`.
 
-    A list without a valid item is not counted. A list without a relevant item is 0 and counted, as
-    in TREC evaluation.
+    A list without a valid item is not counted. What else counts, and by which weight, `averaging`
+    says.
 
     Args:
         name: Name of the metric.
+        averaging: Which lists count, and what weights mean: a value of `metrics.averaging`. By
+            default every list counts by its own weight, and one without a relevant item is 0, as in
+            TREC evaluation.
         dtype: The dtype of the computation.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
@@ -27,9 +36,164 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
         ValueError: If the shapes do not fit.
     """
 
+    weighs_items: ClassVar[bool] = True  # as Worth says
+    pooled: ClassVar[bool] = False
+    ranks: ClassVar[bool] = False  # whether it looks at ranks, which can be had beforehand
+
+    def __init__(
+        self, name: str, averaging: Averaging = ALL_LISTS, dtype: str | None = None
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.averaging = averaging
+
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch of lists to the mean."""
-        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
-        values = self.compiled(batch.labels, batch.scores, batch.mask, batch.weights)
-        weights = tf.broadcast_to(batch.list_weights, tf.shape(values))
+        values, weights = self.evaluate(y_true, y_pred, sample_weight)
         super().update_state(values, sample_weight=weights)
+
+    def evaluate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> ListValues:
+        """Computes the value and the weight of each list, and leaves the mean as it is."""
+        return self._evaluator(y_true, y_pred, sample_weight)[self.name]
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns what each item is worth to the measure, `[batch_size, list_size]`.
+
+        It is 0 for an irrelevant item. A list without worth has no value.
+        """
+        return tf.cast(mask, labels.dtype)
+
+    def list_values(self, batch: ListBatch, order: tf.Tensor | None) -> ListValues:
+        """Computes the value and the weight of each list of a batch.
+
+        Args:
+            batch: What `batch_of` read.
+            order: The places of the items, best first, as the metric ranks them; if `None`, it
+                sorts them itself.
+        """
+        worth = Worth(self.worth(batch.labels, batch.mask), self.weighs_items, self.pooled)
+        batch = self.averaging.weighed(batch, worth)
+        args = batch.labels, batch.scores, batch.mask, batch.weights
+        values = self.per_list(*args) if order is None else self.given_order(*args, order)
+        return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
+
+    def given_order(
+        self,
+        labels: tf.Tensor,
+        scores: tf.Tensor,
+        mask: tf.Tensor,
+        weights: tf.Tensor,
+        order: tf.Tensor,
+    ) -> tf.Tensor:
+        """Computes `per_list`, where the order of the items is known."""
+        return self.per_list(labels, scores, mask, weights)
+
+    @functools.cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator([self])
+
+    @property
+    def reading(self) -> Hashable:
+        """Metrics whose `reading` is equal read the same batch of the same input."""
+        return type(self).batch_of, self.min_label, self.dtype, type(self.averaging).mask
+
+
+class RankedMetric(ListwiseMetric):
+    """A measure of what stands at which rank; a subclass writes `at_ranks`.
+
+    An item of score -inf is not retrieved: it holds no rank, although it counts among the relevant
+    items of its list, as a relevant document that a search did not return.
+
+    Args:
+        name: Name of the metric.
+        ties: What becomes of items of equal score: a value of `metrics.ties`. By default they keep
+            the order of the list.
+        **kwargs: `averaging` and `dtype`, as in `ListwiseMetric`.
+
+    Raises:
+        ValueError: If `ties` are to be averaged and the measure has no closed form for that.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    ranks = True
+    averages_ties: ClassVar[bool] = True
+    k: int | None = None  # the cut-off, of measures that have one
+
+    def __init__(self, name: str, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
+        if isinstance(ties, Averaged) and not self.averages_ties:
+            raise ValueError(
+                f"{type(self).__name__} has no closed form of its average over ties. "
+                f"Received: ties={ties}"
+            )
+        super().__init__(name, **kwargs)
+        self.ties = ties
+
+    @property
+    def depth(self) -> int | None:
+        """How many ranks it needs sorted; all if `None`."""
+        return self.ties.depth(self.k)
+
+    @property
+    def reading(self) -> Hashable:
+        """Metrics whose `reading` is equal rank the same batch of the same input alike."""
+        return super().reading, self.ties
+
+    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+        """Returns the places of the items of the first `depth` ranks, best first."""
+        return self.ties.order(scores, retrieved(scores, mask), depth)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Ranks the items and measures them."""
+        order = self.order(scores, mask, self.depth)
+        return self.given_order(labels, scores, mask, weights, order)
+
+    def given_order(
+        self,
+        labels: tf.Tensor,
+        scores: tf.Tensor,
+        mask: tf.Tensor,
+        weights: tf.Tensor,
+        order: tf.Tensor,
+    ) -> tf.Tensor:
+        ranks = Ranks(self.ties, scores, mask, order, self.k)
+        return self.at_ranks(labels, mask, weights, ranks)
+
+    @abc.abstractmethod
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Computes the measure of each list, `[batch_size]`, of items at their ranks."""
+
+
+class BinaryMetric(RankedMetric):
+    """A measure for which an item is relevant or not.
+
+    Args:
+        name: Name of the metric.
+        relevance_level: The least label of a relevant item, as trec_eval's option of that name
+            (1 there and in tensorflow-ranking); if `None`, every positive label is relevant.
+        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+
+    Raises:
+        ValueError: As in `RankedMetric`, or if `relevance_level` is not positive.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    def __init__(self, name: str, relevance_level: float | None = None, **kwargs: Any) -> None:
+        if relevance_level is not None and not relevance_level > 0.0:
+            raise ValueError(
+                "`relevance_level` must be positive or None. "
+                f"Received: relevance_level={relevance_level}"
+            )
+        super().__init__(name, **kwargs)
+        self.relevance_level = relevance_level
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns 1 for a relevant item and 0 for another."""
+        relevant = labels > 0.0
+        if self.relevance_level is not None:
+            relevant = labels >= self.relevance_level
+        return tf.cast(mask & relevant, labels.dtype)
