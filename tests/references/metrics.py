@@ -1,7 +1,7 @@
 """Metrics of one list, as the papers write them: floats and loops, no masks."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.references import links
 
@@ -13,14 +13,31 @@ def ranked(scores: Floats) -> list[int]:
     return sorted(range(len(scores)), key=lambda i: -scores[i])
 
 
-def dcg(gains: Floats, order: list[int], k: int | None) -> float:
-    return sum(gains[i] / math.log2(rank + 1) for rank, i in enumerate(order[:k], start=1))
+def exponential(label: float) -> float:
+    return 2**label - 1
 
 
-def ndcg(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
-    gains = [w * (2**y - 1) for y, w in zip(labels, weights, strict=True)]
-    ideal = dcg(gains, ranked(gains), k)
-    return dcg(gains, ranked(scores), k) / ideal if ideal else 0.0
+def log2(rank: int) -> float:
+    return 1 / math.log2(rank + 1)
+
+
+def dcg(
+    gains: Floats, order: list[int], k: int | None, discount: Callable[[int], float] = log2
+) -> float:
+    return sum(gains[i] * discount(rank) for rank, i in enumerate(order[:k], start=1))
+
+
+def ndcg(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    k: int | None,
+    gain: Callable[[float], float] = exponential,
+    discount: Callable[[int], float] = log2,
+) -> float:
+    gains = [w * gain(y) for y, w in zip(labels, weights, strict=True)]
+    ideal = dcg(gains, ranked(gains), k, discount)
+    return dcg(gains, ranked(scores), k, discount) / ideal if ideal else 0.0
 
 
 def reciprocal_rank(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
@@ -30,9 +47,16 @@ def reciprocal_rank(labels: Floats, scores: Floats, weights: Floats, k: int | No
     return 0.0
 
 
-def discounted_gain(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
-    gains = [w * (2**y - 1) for y, w in zip(labels, weights, strict=True)]
-    return dcg(gains, ranked(scores), k)
+def discounted_gain(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    k: int | None,
+    gain: Callable[[float], float] = exponential,
+    discount: Callable[[int], float] = log2,
+) -> float:
+    gains = [w * gain(y) for y, w in zip(labels, weights, strict=True)]
+    return dcg(gains, ranked(scores), k, discount)
 
 
 def precision(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
@@ -191,11 +215,16 @@ def precision_ia(labels: Sequence[Floats], scores: Floats, weights: Floats, k: i
 
 
 def alpha_dcg(
-    labels: Sequence[Floats], scores: Floats, weights: Floats, k: int | None, alpha: float = 0.5
+    labels: Sequence[Floats],
+    scores: Floats,
+    weights: Floats,
+    k: int | None,
+    alpha: float = 0.5,
+    discount: Callable[[int], float] = log2,
 ) -> float:
     seen, total = [0.0] * len(labels[0]), 0.0
     for rank, i in enumerate(ranked(scores)[:k], start=1):
         gain = sum(y * (1 - alpha) ** s for y, s in zip(labels[i], seen, strict=True))
-        total += weights[i] * gain / math.log2(rank + 1)
+        total += weights[i] * gain * discount(rank)
         seen = [s + y for s, y in zip(seen, labels[i], strict=True)]
     return total

@@ -27,6 +27,7 @@ from tfrank_sel.metrics.precision import (
     RPrecision as RPrecision,
 )
 from tfrank_sel.metrics.preference import AUC as AUC, OPA as OPA, BPref as BPref
+from tfrank_sel.metrics.presets import tfr as tfr, trec_eval as trec_eval
 from tfrank_sel.metrics.reciprocal_rank import MRR as MRR, Hits as Hits
 from tfrank_sel.metrics.selective import (
     RegionAbsoluteError as RegionAbsoluteError,

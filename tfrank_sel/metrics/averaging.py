@@ -41,7 +41,7 @@ class Averaging(Configurable, abc.ABC):
 
     @abc.abstractmethod
     def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        """Returns the batch with the weights that the metric computes with."""
+        """Returns a batch of the items of `mask` with the weights that the metric computes with."""
 
 
 @register
@@ -110,17 +110,15 @@ class ByRelevance(Averaging):
         return batch.mask & (batch.list_weights[:, tf.newaxis] * batch.weights > 0.0)
 
     def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        mask = self.mask(batch)
-        ones = tf.cast(mask, batch.weights.dtype)
-        weights = tf.where(mask, batch.list_weights[:, tf.newaxis] * batch.weights, 0.0)
-        items = tf.where(mask, worth.items, 0.0)
+        ones = tf.cast(batch.mask, batch.weights.dtype)
+        weights = batch.list_weights[:, tf.newaxis] * batch.weights * ones
+        items = worth.items * ones
         total = tf.reduce_sum(weights * items, axis=-1)
         of_lists = tf.math.divide_no_nan(total, tf.reduce_sum(items, axis=-1))
         count = tf.reduce_sum(ones, axis=-1)
         plain = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=-1), count)
         of_lists = tf.where(tf.reduce_any(items > 0.0, axis=-1), of_lists, plain)
         return batch._replace(
-            mask=mask,
             weights=tf.math.divide_no_nan(weights, of_lists[:, tf.newaxis])
             if worth.weighs_items
             else ones,
@@ -130,3 +128,4 @@ class ByRelevance(Averaging):
 
 ALL_LISTS = AllLists()
 DEFINED_LISTS = DefinedLists()
+BY_RELEVANCE = ByRelevance()

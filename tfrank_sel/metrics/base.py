@@ -55,6 +55,10 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
         """Computes the value and the weight of each list, and leaves the mean as it is."""
         return self._evaluator(y_true, y_pred, sample_weight)[self.name]
 
+    def counted(self, batch: ListBatch) -> tf.Tensor:
+        """Returns which items of a batch count."""
+        return self.averaging.mask(batch)
+
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns what each item is worth to the measure, `[batch_size, list_size]`.
 
@@ -70,6 +74,7 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
             order: The places of the items, best first, as the metric ranks them; if `None`, it
                 sorts them itself.
         """
+        batch = batch._replace(mask=self.counted(batch))
         worth = Worth(self.worth(batch.labels, batch.mask), self.weighs_items, self.pooled)
         batch = self.averaging.weighed(batch, worth)
         args = batch.labels, batch.scores, batch.mask, batch.weights
@@ -94,7 +99,8 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
     @property
     def reading(self) -> Hashable:
         """Metrics whose `reading` is equal read the same batch of the same input."""
-        return type(self).batch_of, self.min_label, self.dtype, type(self.averaging).mask
+        how = type(self).batch_of, type(self).counted, type(self.averaging).mask
+        return how, self.min_label, self.dtype
 
 
 class RankedMetric(ListwiseMetric):

@@ -46,6 +46,10 @@ class DiversityMetric(BinaryMetric):
         valid &= batch.mask[:, :, tf.newaxis]
         return batch._replace(labels=tf.where(valid, labels, tf.zeros_like(labels)))
 
+    def counted(self, batch: ListBatch) -> tf.Tensor:
+        """Returns the valid items: one of weight 0 covers its subtopics all the same."""
+        return batch.mask
+
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns 1 for an item that is relevant to a subtopic and 0 for another."""
         return tf.reduce_max(self.covered(labels, mask), axis=-1)

@@ -37,6 +37,8 @@ class Evaluator:
 
     Args:
         metrics: The metrics, each with a name of its own. Their state is not touched.
+        jit_compile: Whether XLA compiles them, once for each shape of the input. That pays from
+            the second call on, or for many lists.
 
     Raises:
         ValueError: If two metrics have the same name.
@@ -52,7 +54,7 @@ class Evaluator:
         0.75
     """
 
-    def __init__(self, metrics: Sequence["ListwiseMetric"]) -> None:
+    def __init__(self, metrics: Sequence["ListwiseMetric"], jit_compile: bool = True) -> None:
         names = collections.Counter(metric.name for metric in metrics)
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"`metrics` must have names of their own. Received twice: {twice}")
@@ -61,9 +63,11 @@ class Evaluator:
         for metric in self.metrics:
             alike.setdefault(metric.reading, []).append(metric)
         self._groups = list(alike.values())
-        self._compiled: Callable[..., list[list[ListValues]]] = tf.function(
-            self._values, jit_compile=True, reduce_retracing=True, autograph=False
-        )
+        self._evaluate: Callable[..., list[list[ListValues]]] = self._values
+        if jit_compile:
+            self._evaluate = tf.function(
+                self._values, jit_compile=True, reduce_retracing=True, autograph=False
+            )
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -75,7 +79,7 @@ class Evaluator:
             batches.append(batch)
             # where nothing is compiled yet, a sort outside of XLA is faster
             orders.append(_order(group, batch) if tf.executing_eagerly() else None)
-        values = self._compiled(batches, orders)
+        values = self._evaluate(batches, orders)
         found = {
             metric.name: value
             for group, of_group in zip(self._groups, values, strict=True)
@@ -98,4 +102,4 @@ def _order(group: list["ListwiseMetric"], batch: ListBatch) -> tf.Tensor | None:
     if not depths:
         return None
     deepest = None if None in depths else max(depths)
-    return group[0].order(batch.scores, group[0].averaging.mask(batch), deepest)
+    return group[0].order(batch.scores, group[0].counted(batch), deepest)

@@ -97,6 +97,9 @@ class Reversed(Ties):
         return tf.broadcast_to(tf.range(tf.shape(scores)[1])[::-1], tf.shape(scores))
 
 
+REVERSED = Reversed()
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class Shuffled(Ties):
