@@ -2,15 +2,15 @@
 
 import abc
 import functools
-from collections.abc import Hashable
-from typing import Any, ClassVar
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.metrics.averaging import ALL_LISTS, Averaging, Worth
-from tfrank_sel.metrics.evaluator import Evaluator, ListValues
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Sort
 from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
@@ -38,7 +38,6 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
 
     weighs_items: ClassVar[bool] = True  # as Worth says
     pooled: ClassVar[bool] = False
-    ranks: ClassVar[bool] = False  # whether it looks at ranks, which can be had beforehand
 
     def __init__(
         self, name: str, averaging: Averaging = ALL_LISTS, dtype: str | None = None
@@ -66,31 +65,21 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
         """
         return tf.cast(mask, labels.dtype)
 
-    def list_values(self, batch: ListBatch, order: tf.Tensor | None) -> ListValues:
-        """Computes the value and the weight of each list of a batch.
+    def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
+        """Sorts once for all metrics of the same `reading`; `None` if they do not sort."""
+        return None
 
-        Args:
-            batch: What `batch_of` read.
-            order: The places of the items, best first, as the metric ranks them; if `None`, it
-                sorts them itself.
-        """
+    def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
+        """Computes the value and the weight of each list of a batch that `batch_of` read."""
         batch = batch._replace(mask=self.counted(batch))
         worth = Worth(self.worth(batch.labels, batch.mask), self.weighs_items, self.pooled)
         batch = self.averaging.weighed(batch, worth)
-        args = batch.labels, batch.scores, batch.mask, batch.weights
-        values = self.per_list(*args) if order is None else self.given_order(*args, order)
+        values = self.measured(batch, sort)
         return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
 
-    def given_order(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        order: tf.Tensor,
-    ) -> tf.Tensor:
-        """Computes `per_list`, where the order of the items is known."""
-        return self.per_list(labels, scores, mask, weights)
+    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+        """Computes the value of each list, `[batch_size]`."""
+        return self.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
 
     @functools.cached_property
     def _evaluator(self) -> Evaluator:
@@ -121,7 +110,6 @@ class RankedMetric(ListwiseMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    ranks = True
     averages_ties: ClassVar[bool] = True
     k: int | None = None  # the cut-off, of measures that have one
 
@@ -135,36 +123,32 @@ class RankedMetric(ListwiseMetric):
         self.ties = ties
 
     @property
-    def depth(self) -> int | None:
-        """How many ranks it needs sorted; all if `None`."""
-        return self.ties.depth(self.k)
-
-    @property
     def reading(self) -> Hashable:
         """Metrics whose `reading` is equal rank the same batch of the same input alike."""
         return super().reading, self.ties
 
-    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
-        """Returns the places of the items of the first `depth` ranks, best first."""
-        return self.ties.order(scores, retrieved(scores, mask), depth)
+    def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
+        """Sorts as deep as the metric of the group that looks deepest."""
+        depths = [metric.ties.depth(metric.k) for metric in group]
+        held = retrieved(batch.scores, self.counted(batch))
+        deepest = None if None in depths else max(k for k in depths if k is not None)
+        cutoffs = [metric.k for metric in group if metric.k is not None]
+        order = self.ties.order(batch.scores, held, deepest)
+        return Sort(order, max(cutoffs, default=None))
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Ranks the items and measures them."""
-        order = self.order(scores, mask, self.depth)
-        return self.given_order(labels, scores, mask, weights, order)
-
-    def given_order(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        order: tf.Tensor,
-    ) -> tf.Tensor:
-        ranks = Ranks(self.ties, scores, mask, order, self.k)
+        order = self.ties.order(scores, retrieved(scores, mask), self.ties.depth(self.k))
+        ranks = Ranks(self.ties, scores, mask, order, self.k, self.k)
         return self.at_ranks(labels, mask, weights, ranks)
+
+    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+        if sort is None:
+            return super().measured(batch, sort)
+        ranks = Ranks(self.ties, batch.scores, batch.mask, sort.order, self.k, sort.deepest)
+        return self.at_ranks(batch.labels, batch.mask, batch.weights, ranks)
 
     @abc.abstractmethod
     def at_ranks(

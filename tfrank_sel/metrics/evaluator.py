@@ -1,6 +1,7 @@
 """Several metrics of the same lists at once, list by list: one sort, one compiled call."""
 
 import collections
+import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,18 @@ class ListValues(NamedTuple):
         """Averages the values by weight; 0 if no list counts."""
         total = tf.reduce_sum(self.values * self.weights)
         return tf.math.divide_no_nan(total, tf.reduce_sum(self.weights))
+
+
+class Sort(NamedTuple):
+    """The order of the items of a batch, for metrics that rank alike.
+
+    Attributes:
+        order: The places of the items, best first, `[batch_size, ranks]`.
+        deepest: The greatest cut-off of these metrics; `None` if they have none.
+    """
+
+    order: tf.Tensor
+    deepest: int | None
 
 
 class Evaluator:
@@ -65,21 +78,26 @@ class Evaluator:
         self._groups = list(alike.values())
         self._evaluate: Callable[..., list[list[ListValues]]] = self._values
         if jit_compile:
+            # a partial is its own key in TensorFlow's count of retracings, which warns of many
             self._evaluate = tf.function(
-                self._values, jit_compile=True, reduce_retracing=True, autograph=False
+                functools.partial(self._values),
+                jit_compile=True,
+                reduce_retracing=True,
+                autograph=False,
             )
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, ListValues]:
         """Computes each metric of each list, by the name of the metric."""
-        batches, orders = [], []
-        for group in self._groups:
-            batch = group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
-            batches.append(batch)
-            # where nothing is compiled yet, a sort outside of XLA is faster
-            orders.append(_order(group, batch) if tf.executing_eagerly() else None)
-        values = self._evaluate(batches, orders)
+        batches = [
+            group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
+            for group in self._groups
+        ]
+        sorts: list[Sort | None] = [None] * len(batches)
+        if tf.executing_eagerly():  # a sort outside of XLA takes less time
+            sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
+        values = self._evaluate(batches, sorts)
         found = {
             metric.name: value
             for group, of_group in zip(self._groups, values, strict=True)
@@ -87,19 +105,13 @@ class Evaluator:
         }
         return {metric.name: found[metric.name] for metric in self.metrics}
 
-    def _values(
-        self, batches: list[ListBatch], orders: list[tf.Tensor | None]
-    ) -> list[list[ListValues]]:
-        return [
-            [metric.list_values(batch, order) for metric in group]
-            for group, batch, order in zip(self._groups, batches, orders, strict=True)
-        ]
+    def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[list[ListValues]]:
+        found = []
+        for group, batch, sort in zip(self._groups, batches, sorts, strict=True):
+            of_group = sort or _sort(group, batch)
+            found.append([metric.list_values(batch, of_group) for metric in group])
+        return found
 
 
-def _order(group: list["ListwiseMetric"], batch: ListBatch) -> tf.Tensor | None:
-    """Sorts as deep as the metric that looks deepest; `None` if none looks at ranks."""
-    depths = [metric.depth for metric in group if metric.ranks]
-    if not depths:
-        return None
-    deepest = None if None in depths else max(depths)
-    return group[0].order(batch.scores, group[0].counted(batch), deepest)
+def _sort(group: list["ListwiseMetric"], batch: ListBatch) -> Sort | None:
+    return group[0].shared_sort(batch, group)

@@ -131,10 +131,9 @@ class NDCG(RankedMetric):
     ) -> tf.Tensor:
         """Divides the DCG of the scores by that of the gains."""
         gains = weights * self.worth(labels, mask)
-        [best] = ranking.sort_by(gains, gains, mask=mask, k=self.ties.depth(self.k))
         dcg, ideal = (
             tf.reduce_sum(x * self.discount(ranking.positions(x)), axis=-1)
-            for x in (ranks.at(gains), best[:, : self.k])
+            for x in (ranks.at(gains), ranks.best(gains))
         )
         return tf.math.divide_no_nan(dcg, ideal)
 

@@ -24,11 +24,8 @@ class Ties(Configurable, abc.ABC):
         """Returns the places of all items, `[batch_size, list_size]`, tied ones as they rank."""
 
     def depth(self, k: int | None) -> int | None:
-        """Returns how many ranks to sort for a cut-off `k`; all if `None`.
-
-        Cut-offs are rounded up, so that metrics of one call with different ones share a sort.
-        """
-        return None if k is None else 16 << ((k - 1) // 16).bit_length()
+        """Returns how many ranks to sort for a cut-off `k`; all if `None`."""
+        return k
 
     def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
         """Returns the places of the items of the first ranks, best first."""
@@ -195,6 +192,7 @@ class Ranks:
         mask: Which items are valid.
         order: Places of the items, best first, as `ties` ranks those retrieved.
         k: The cut-off; none if `None`.
+        deepest: The greatest cut-off that anything is sorted to in this call, if `k` is one.
     """
 
     ties: Ties
@@ -202,6 +200,12 @@ class Ranks:
     mask: tf.Tensor
     order: tf.Tensor
     k: int | None
+    deepest: int | None
+
+    def best(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the greatest of `x` of the valid items, `[batch_size, ranks]`, in order."""
+        [x] = ranking.sort_by(x, x, mask=self.mask, k=self.k and self.deepest)
+        return x[:, : self.k]
 
     def at(self, x: tf.Tensor) -> tf.Tensor:
         """Returns what is expected of `x` at each rank, `[batch_size, ranks]`; 0 of no item."""

@@ -17,7 +17,7 @@ def order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None) 
     list_size = tf.shape(scores)[1]
     size = list_size if k is None else tf.minimum(k, list_size)
     if _lies_on_the_host(scores):
-        return tf.constant(_host_order(scores.numpy(), mask.numpy()))[:, :size]
+        return tf.constant(_host_order(scores.numpy(), mask.numpy(), int(size)))
     key = tf.where(mask, _finite(scores), tf.constant(float("-inf"), scores.dtype))
     return tf.math.top_k(key, k=size).indices  # stable, and takes time for k items only
 
@@ -79,16 +79,33 @@ def _lies_on_the_host(scores: tf.Tensor) -> bool:
     return tf.executing_eagerly() and scores.dtype == tf.float32 and "CPU" in scores.device
 
 
-def _host_order(scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The stable order by NumPy's vectorised sort: 1/15 of the time of a sort under XLA on CPU.
+def _host_order(
+    scores: NDArray[np.float32], mask: NDArray[np.bool_], size: int
+) -> NDArray[np.int32]:
+    """The stable order by NumPy's vectorised sort: 1/15 of the time of a sort under XLA on CPU."""
+    rows, columns = scores.shape
+    order = np.empty([rows, size], np.int32)
+    at_once = max(1, 32_768 // max(columns, 1))  # what they need stays in the cache
+    for begin in range(0, rows, at_once):
+        some = slice(begin, begin + at_once)
+        order[some] = _sorted_places(scores[some], mask[some])[:, :size]
+    return order
 
-    It sorts numbers of 64 bits whose high half orders like the score and whose low half is the
-    place, so that equal scores keep their order.
+
+def _sorted_places(scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Sorts numbers whose high half orders like the score, and whose low half is the place.
+
+    So equal scores keep their order.
     """
-    lowest = np.finfo(np.float32).min
-    key = np.where(mask, np.where(scores > lowest, scores, lowest), -np.inf).astype(np.float32)
-    bits = (key + np.float32(0.0)).view(np.int32)  # -0 and 0 are equal
-    ascending = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
-    packed = -(ascending.astype(np.int64) << 32) + np.arange(key.shape[1])
+    key = np.fmax(scores, np.finfo(np.float32).min)  # NaN and -inf become the lowest number
+    key[~mask] = -np.inf
+    key += 0.0  # -0 and 0 are equal
+    bits = key.view(np.int32)
+    flipped = bits >> 31  # of a negative number, greater bits are a lesser number
+    flipped &= 0x7FFFFFFF
+    bits ^= ~flipped
+    packed = np.empty(key.shape, "<i8")
+    low, high = np.moveaxis(packed.view("<i4").reshape(*key.shape, 2), -1, 0)
+    low[...], high[...] = np.arange(key.shape[1]), bits
     packed.sort(axis=-1)
-    return (packed & 0xFFFFFFFF).astype(np.int32)
+    return packed & 0xFFFFFFFF
