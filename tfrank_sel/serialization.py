@@ -26,7 +26,7 @@ class Configurable:
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
         own, passed_on = _arguments(self)
         names = [*own, *(n for n in passed_on if n not in base)]
-        return {**base, **{n: keras.saving.serialize_keras_object(getattr(self, n)) for n in names}}
+        return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -43,3 +43,10 @@ def _arguments(obj: object) -> tuple[list[str], list[str]]:
     bases = (c for c in type(obj).__mro__ if issubclass(c, Configurable) and "__init__" in vars(c))
     names = {n: None for c in bases for n in list(inspect.signature(c.__init__).parameters)[1:]}
     return own, [n for n in names if n not in ("args", "kwargs", *own)]
+
+
+def _serialized(value: Any) -> Any:
+    # plain values as they are: where Keras 2 exports a SavedModel, it knows of objects alone
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return keras.saving.serialize_keras_object(value)

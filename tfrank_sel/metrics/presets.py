@@ -84,8 +84,9 @@ def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
         cutoffs: Where to cut NDCG.
 
     Returns:
-        The metrics: `ndcg_1`, `ndcg_3`, `ndcg_5`, `ndcg_10`, `arp`, `ordered_pair_accuracy`,
-        `mrr`, `precision`, `map`, `dcg` and `ndcg`.
+        The metrics, under the names there: `metric/ndcg_1` and so on, `metric/arp`,
+        `metric/ordered_pair_accuracy`, `metric/mrr`, `metric/precision`, `metric/map`,
+        `metric/dcg` and `metric/ndcg`.
 
     Example:
         >>> [ndcg, *_] = metrics.tfr()
@@ -95,14 +96,15 @@ def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
     Reference:
         [tensorflow-ranking](https://github.com/tensorflow/ranking), version 0.5.5.
     """
-    weights = BY_RELEVANCE
+    weighs: dict[str, Any] = {"averaging": BY_RELEVANCE}
+    binary = {"relevance_level": 1.0, **weighs}
     return [
-        *(NDCG(k, name=f"ndcg_{k}", averaging=weights) for k in cutoffs),
-        ARP(averaging=weights),
-        OPA("ordered_pair_accuracy", averaging=weights),
-        MRR(relevance_level=1.0, averaging=weights),
-        Precision(clip_k=True, relevance_level=1.0, averaging=weights),
-        MAP(relevance_level=1.0, averaging=weights),
-        DCG(averaging=weights),
-        NDCG(averaging=weights),
+        *(NDCG(k, name=f"metric/ndcg_{k}", **weighs) for k in cutoffs),
+        ARP("metric/arp", **weighs),
+        OPA("metric/ordered_pair_accuracy", **weighs),
+        MRR(name="metric/mrr", **binary),
+        Precision(clip_k=True, name="metric/precision", **binary),
+        MAP(name="metric/map", **binary),
+        DCG(name="metric/dcg", **weighs),
+        NDCG(name="metric/ndcg", **weighs),
     ]
