@@ -47,7 +47,11 @@ def in_graph(evaluator: metrics.Evaluator) -> Callable[[tf.Tensor, tf.Tensor], A
 
 def in_batches(metric: Any, y_true: tf.Tensor, y_pred: tf.Tensor) -> Callable[[], Any]:
     """Updates a Keras metric batch by batch in a graph, as `Model.evaluate` does."""
-    update = tf.function(lambda y, s: metric.update_state(y, s))
+
+    @tf.function
+    def update(y: tf.Tensor, s: tf.Tensor) -> None:
+        metric.update_state(y, s)
+
     batches = [
         (y_true[i : i + BATCH], y_pred[i : i + BATCH]) for i in range(0, y_true.shape[0], BATCH)
     ]
