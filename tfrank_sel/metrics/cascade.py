@@ -60,8 +60,8 @@ class ERR(RankedMetric):
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the probability that each item satisfies."""
-        labels = tf.minimum(tf.where(mask, labels, 0.0), self.max_label)
-        return ranking.exponential_gain(labels) * 2.0**-self.max_label
+        gains = tf.where(mask, ranking.exponential_gain(labels), 0.0)
+        return tf.minimum(gains, 2.0**self.max_label - 1.0) * 2.0**-self.max_label
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

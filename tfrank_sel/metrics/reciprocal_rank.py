@@ -56,7 +56,7 @@ class MRR(BinaryMetric):
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Divides the weight of the first relevant item by its rank."""
-        first = _weight_of_the_first(weights * self.worth(labels, mask), ranks)
+        first = ranks.first(weights * self.worth(labels, mask))
         return tf.reduce_sum(first / ranking.positions(first), axis=-1)
 
 
@@ -105,13 +105,5 @@ class Hits(BinaryMetric):
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Returns the weight of the first relevant item, if it is on top."""
-        first = _weight_of_the_first(weights * self.worth(labels, mask), ranks)
+        first = ranks.first(weights * self.worth(labels, mask))
         return tf.reduce_sum(first, axis=-1)
-
-
-def _weight_of_the_first(relevant: tf.Tensor, ranks: Ranks) -> tf.Tensor:
-    """Returns at each rank the weight of a relevant item there, if it is the first, else 0."""
-    is_relevant = tf.cast(relevant > 0.0, relevant.dtype)
-    # over tied items, what a relevant one of them weighs on average
-    weights = tf.math.divide_no_nan(ranks.at(relevant), ranks.at(is_relevant))
-    return ranks.first(is_relevant) * weights

@@ -40,13 +40,13 @@ class Ties(Configurable, abc.ABC):
         return tf.gather(x, order[:, :k], batch_dims=1)
 
     def first_at(
-        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
     ) -> tf.Tensor:
-        """Returns how probably each rank holds the first item of which `relevant` is 1."""
-        found = self.at_ranks(relevant, scores, order, k)
+        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        found = self.at_ranks(weights, scores, order, k)
         ranks = ranking.positions(found)
         first = tf.reduce_min(tf.where(found > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
-        return tf.cast(ranks == first, found.dtype)
+        return tf.where(ranks == first, found, tf.zeros_like(found))
 
     def so_far(
         self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
@@ -158,14 +158,17 @@ class Averaged(Ties):
         return tf.math.divide_no_nan(block.total(x), block.total(tf.ones_like(x)))[:, :k]
 
     def first_at(
-        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
     ) -> tf.Tensor:
         block = _Block.of(tf.gather(scores, order, batch_dims=1))
-        relevant = tf.gather(relevant, order, batch_dims=1)
-        left = block.total(tf.ones_like(relevant)) - block.offset(relevant.dtype)
+        weights = tf.gather(weights, order, batch_dims=1)
+        relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
+        left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
         # the probability that a rank holds a relevant item, where none of its block came before
-        hazard = tf.minimum(tf.math.divide_no_nan(block.total(relevant), left), 1.0)
-        return (hazard * tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True))[:, :k]
+        hazard = tf.minimum(tf.math.divide_no_nan(relevant, left), 1.0)
+        reached = tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True)
+        weight = tf.math.divide_no_nan(block.total(weights), relevant)
+        return (reached * hazard * weight)[:, :k]
 
     def so_far(
         self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
@@ -217,9 +220,9 @@ class Ranks:
         x = tf.where(held, x, tf.zeros_like(x))
         return tf.gather(x, self.order[:, : self.k], batch_dims=1)
 
-    def first(self, relevant: tf.Tensor) -> tf.Tensor:
-        """Returns how probably each rank holds the first relevant item."""
-        return self.ties.first_at(*self._held(relevant))
+    def first(self, weights: tf.Tensor) -> tf.Tensor:
+        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        return self.ties.first_at(*self._held(weights))
 
     def so_far(self, relevant: tf.Tensor) -> tf.Tensor:
         """Counts at each rank the relevant items down to it, given that it holds one."""
