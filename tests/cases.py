@@ -240,6 +240,9 @@ DIVERSITY = [
     metric(metrics.PrecisionIA, RM.precision_ia, 2)._replace(labels=subtopics),
     metric(metrics.AlphaDCG, RM.alpha_dcg, None)._replace(labels=subtopics),
     loss(metrics.AlphaDCG, RM.alpha_dcg, subtopics, 3, 0.25, k=3, alpha=0.25),
+    metric(metrics.AlphaNDCG, RM.alpha_ndcg, None)._replace(labels=subtopics),
+    loss(metrics.AlphaNDCG, RM.alpha_ndcg, subtopics, 2, 0.25, k=2, alpha=0.25),
+    metric(metrics.SubtopicRecall, RM.subtopic_recall, 2)._replace(labels=subtopics),
 ]
 # fmt: on
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tests.golden import vectors
 from tests.golden.vectors import Case
-from tests.references import metrics as reference
 from tfrank_sel import metrics
 from tfrank_sel.metrics import trec
 from tfrank_sel.ops import ranking
@@ -190,13 +189,67 @@ def test_means_over_queries_equal_those_of_trec_eval(
 
 @pytest.mark.parametrize("case", VECTORS["diversity"], ids=lambda case: case["id"])
 def test_diversity_equals_ndeval(case: Case) -> None:
-    labels, scores = np.array(case["y_true"], float), [case["y_pred"]]
-    subtopics = int(np.sum(np.any(labels > 0, axis=0)))
-    for k in (5, 10):
-        found = metrics.PrecisionIA(k)([labels], scores)
-        np.testing.assert_allclose(found, case["expected_ndeval"][f"P-IA@{k}"], atol=1e-6)
-        # ndeval divides by what k documents could gain that all cover every subtopic
-        most = sum(reference.log2(r) * (1 - case["alpha"]) ** (r - 1) for r in range(1, k + 1))
-        alpha_dcg = float(metrics.AlphaDCG(k, case["alpha"])([labels], scores))
-        expected = case["expected_ndeval"][f"alpha-DCG@{k}"]
-        np.testing.assert_allclose(alpha_dcg / (most * max(subtopics, 1)), expected, atol=1e-6)
+    labels, scores, alpha = np.array([case["y_true"]], float), [case["y_pred"]], case["alpha"]
+    subtopics = max(int(np.sum(np.any(labels > 0, axis=1))), 1)
+    discounts = {"alpha-DCG": ranking.log2_discount, "ERR-IA": lambda r: 1.0 / r}
+    makes = {
+        "P-IA": metrics.PrecisionIA,
+        "strec": metrics.SubtopicRecall,
+        "alpha-nDCG": functools.partial(metrics.AlphaNDCG, alpha=alpha),
+        **{
+            n: functools.partial(metrics.AlphaDCG, alpha=alpha, discount=d)
+            for n, d in discounts.items()
+        },
+    }
+    for name, expected in case["expected_ndeval"].items():
+        family, k = name.split("@")
+        found = float(makes[family](int(k))(labels, scores))
+        if family in discounts:  # over what documents could gain that all cover every subtopic
+            ranks = np.arange(1.0, int(k) + 1.0)
+            most = (1 - alpha) ** (ranks - 1) * discounts[family](ranks)
+            found /= subtopics * float(np.sum(most))
+        np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=name)
+
+
+@functools.cache
+def of_ms_marco() -> Values:
+    """It keeps doubles, and ties in ascending order."""
+    return evaluate([metrics.MRR(10, name="RR@10", dtype="float64")], *by_identifier())
+
+
+@functools.cache
+def of_ranx() -> Values:
+    """Recorded for queries without ties only."""
+    wide: dict[str, Any] = {"dtype": "float64"}
+    linear = {"gain": ranking.linear_gain, **wide}
+    formulas = [
+        metrics.NDCG(name="ndcg", **linear),
+        metrics.NDCG(5, name="ndcg@5", **linear),
+        metrics.NDCG(name="ndcg_burges", **wide),
+        metrics.NDCG(5, name="ndcg_burges@5", **wide),
+        metrics.DCG(5, name="dcg@5", **linear),
+        metrics.DCG(5, name="dcg_burges@5", **wide),
+        metrics.MAP(name="map", **wide),
+        metrics.MRR(name="mrr", **wide),
+        metrics.Precision(5, name="precision@5", **wide),
+        metrics.Recall(5, name="recall@5", **wide),
+        metrics.Hits(5, name="hit_rate@5", **wide),
+        metrics.RPrecision("r-precision", **wide),
+    ]
+    return evaluate(formulas, *by_identifier())
+
+
+@every_case
+def test_reciprocal_ranks_equal_those_of_ms_marco(case: Case) -> None:
+    assert_equal(of_ms_marco(), case["id"], case["expected"]["msmarco"], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES.values() if "ranx" in c["expected"]], ids=lambda case: case["id"]
+)
+def test_measures_equal_those_of_ranx(case: Case) -> None:
+    theirs = case["expected"]["ranx"]
+    expected = {k: v for k, v in theirs.items() if k != "hits@5"}  # a count of documents
+    assert_equal(of_ranx(), case["id"], expected, atol=1e-6)
+    found = 5 * of_ranx()["precision@5"][case["id"]]
+    np.testing.assert_allclose(found, theirs["hits@5"], atol=1e-6)

@@ -228,3 +228,29 @@ def alpha_dcg(
         total += weights[i] * gain * discount(rank)
         seen = [s + y for s, y in zip(seen, labels[i], strict=True)]
     return total
+
+
+def alpha_ndcg(
+    labels: Sequence[Floats], scores: Floats, weights: Floats, k: int | None, alpha: float = 0.5
+) -> float:
+    seen, free, greedy = [0.0] * len(labels[0]), list(range(len(labels))), []
+    while free:
+        gains = [
+            weights[i] * sum(y * (1 - alpha) ** s for y, s in zip(labels[i], seen, strict=True))
+            for i in free
+        ]
+        best = free.pop(gains.index(max(gains)))
+        greedy.append(best)
+        seen = [s + y for s, y in zip(seen, labels[best], strict=True)]
+    places = [-float(greedy.index(i)) for i in range(len(labels))]
+    ideal = alpha_dcg(labels, places, weights, k, alpha)
+    return alpha_dcg(labels, scores, weights, k, alpha) / ideal if ideal else 0.0
+
+
+def subtopic_recall(
+    labels: Sequence[Floats], scores: Floats, weights: Floats, k: int | None
+) -> float:
+    subtopics = [t for t in range(len(labels[0])) if any(y[t] > 0 for y in labels)]
+    top = ranked(scores)[:k]
+    found = sum(max([weights[i] for i in top if labels[i][t] > 0], default=0.0) for t in subtopics)
+    return found / len(subtopics) if subtopics else 0.0

@@ -13,13 +13,14 @@ from tfrank_sel.metrics.correlation import (
     SpearmanRho as SpearmanRho,
 )
 from tfrank_sel.metrics.diversity import (
-    AlphaDCG as AlphaDCG,
     DiversityMetric as DiversityMetric,
     PrecisionIA as PrecisionIA,
+    SubtopicRecall as SubtopicRecall,
 )
 from tfrank_sel.metrics.evaluator import Evaluator as Evaluator
 from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG, PWA as PWA
 from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
+from tfrank_sel.metrics.novelty import AlphaDCG as AlphaDCG, AlphaNDCG as AlphaNDCG
 from tfrank_sel.metrics.precision import (
     MAP as MAP,
     Precision as Precision,

@@ -1,6 +1,5 @@
 """Metrics of diversity: which subtopics of a query the items on top cover."""
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -121,71 +120,62 @@ class PrecisionIA(DiversityMetric):
         if self.k is not None:
             k = tf.cast(self.k, count.dtype)
             count = tf.minimum(count, k) if self.clip_k else k
-        subtopics = tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), found.dtype), -1)
-        return tf.math.divide_no_nan(found, count * subtopics)
+        return tf.math.divide_no_nan(found, count * _subtopics(covered))
 
 
 @register
-class AlphaDCG(DiversityMetric):
-    """Alpha-DCG at `k`: each further item that covers a subtopic gains less by it.
+class SubtopicRecall(DiversityMetric):
+    """Share of the subtopics that any of the top `k` items covers.
 
-    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with `T` subtopics that any
+    item of the list is relevant to:
 
     ```
-    gain_i           = sum_t y_it * (1 - alpha)**(sum_j [rank_j(s) < rank_i(s)] * y_jt)
-    alpha-DCG@k(y, s) = sum_i [rank_i(s) <= k] * w_i * gain_i * discount(rank_i(s))
+    S-recall@k(y, s) = sum_t max_i [y_it > 0] * [rank_i(s) <= k] * w_i / T
     ```
+
+    It is 0 for a list without a relevant item.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        alpha: How much of the gain by a subtopic an item takes that covers it, in [0, 1].
-        discount: Maps 1-based ranks to discounts.
         name: Name of the metric.
-        **kwargs: `relevance_level`, which tells the items that count as relevant to `averaging`,
-            `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
-        ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
+        ValueError: If `k` is not positive, or ties are to be averaged.
 
     Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
-        >>> alpha_dcg = metrics.AlphaDCG()
-        >>> y_true = tf.constant([[[1.0, 0.0], [1.0, 0.0], [-1.0, -1.0]]])  # the last is padding
+        >>> recall = metrics.SubtopicRecall(k=1)
+        >>> y_true = tf.constant([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])  # the last is padding
         >>> y_pred = tf.constant([[3.0, 1.0, 9.0]])
-        >>> round(float(alpha_dcg(y_true, y_pred)), 4)  # 1 + 1/2 / log2(3)
-        1.3155
+        >>> float(recall(y_true, y_pred))
+        0.5
 
     Reference:
-        [Clarke et al., Novelty and Diversity in Information Retrieval Evaluation, 2008](
-        https://doi.org/10.1145/1390334.1390446).
+        [Zhai et al., Beyond independent relevance, 2003](https://doi.org/10.1145/860435.860440).
     """
 
     averages_ties = False
+    weighs_items = False
 
-    def __init__(
-        self,
-        k: int | None = None,
-        alpha: float = 0.5,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "alpha_dcg",
-        **kwargs: Any,
-    ) -> None:
-        if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"`alpha` must be in [0, 1]. Received: alpha={alpha}")
+    def __init__(self, k: int | None = None, name: str = "subtopic_recall", **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
-        self.alpha = alpha
-        self.discount = discount
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Adds up the discounted gains."""
-        weights = ranks.at(weights)
-        covered = ranks.gathered(labels)
-        before = tf.cumsum(covered, axis=1, exclusive=True)
-        left = tf.pow(tf.constant(1.0 - self.alpha, before.dtype), before)
-        gains = weights * tf.reduce_sum(covered * left, axis=-1)
-        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
+        """Divides the subtopics covered on top by those covered at all."""
+        covered = weights[:, :, tf.newaxis] * self.covered(labels, mask)
+        # a row of zeros in front: of no item, none is covered
+        on_top = tf.pad(ranks.gathered(covered), [[0, 0], [1, 0], [0, 0]])
+        found = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
+        return tf.math.divide_no_nan(found, _subtopics(self.covered(labels, mask)))
+
+
+def _subtopics(covered: tf.Tensor) -> tf.Tensor:
+    """Counts the subtopics that any item of each list covers."""
+    return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)
