@@ -18,7 +18,7 @@ def order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None) 
     size = list_size if k is None else tf.minimum(k, list_size)
     if _lies_on_the_host(scores):
         return tf.constant(_host_order(scores.numpy(), mask.numpy(), int(size)))
-    key = tf.where(mask, _finite(scores), tf.constant(float("-inf"), scores.dtype))
+    key = tf.where(mask, _key(scores), tf.constant(float("-inf"), scores.dtype))
     return tf.math.top_k(key, k=size).indices  # stable, and takes time for k items only
 
 
@@ -69,10 +69,11 @@ def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
     return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
 
 
-def _finite(scores: tf.Tensor) -> tf.Tensor:
-    """Lifts NaN and -inf to the lowest number: only padding is below it."""
+def _key(scores: tf.Tensor) -> tf.Tensor:
+    """Lifts NaN and -inf to the lowest number, below which is only padding, and -0 to 0."""
     lowest = tf.constant(scores.dtype.min, scores.dtype)
-    return tf.where(scores > lowest, scores, lowest)  # NaN fails the comparison
+    key = tf.where(scores > lowest, scores, lowest)  # NaN fails the comparison
+    return tf.where(key == 0.0, tf.zeros_like(key), key)  # XLA sorts -0 below 0
 
 
 def _lies_on_the_host(scores: tf.Tensor) -> bool:
