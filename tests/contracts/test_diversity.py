@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -15,6 +16,13 @@ from tfrank_sel import metrics
 every_metric = pytest.mark.parametrize("case", DIVERSITY, ids=name_of)
 
 LENGTHS = (4, 1, 3)
+
+
+@pytest.fixture(autouse=True)
+def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
@@ -70,6 +78,7 @@ def test_ragged_equals_padded(case: Case) -> None:
         case.make()(ragged, tf.ragged.constant([[1.0], [1.0], [1.0]]))
 
 
+@pytest.mark.compiled
 @every_metric
 def test_eager_graph_and_xla_agree(case: Case) -> None:
     metric = case.make(dtype="float64")

@@ -1,6 +1,8 @@
 """Several metrics at once: what each has alone, with one sort for all that rank alike."""
 
 import collections
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,16 @@ rng = np.random.default_rng(0)
 Y_TRUE = rng.integers(-1, 4, [6, 9]).astype(np.float32)
 Y_PRED = rng.integers(0, 4, [6, 9]).astype(np.float32)  # with ties
 WEIGHTS = rng.uniform(0.5, 2.0, [6, 9]).astype(np.float32)
+
+
+@contextlib.contextmanager
+def eagerly() -> Iterator[None]:
+    """Runs formulas without tracing or compiling."""
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def all_metrics() -> list[metrics.ListwiseMetric]:
@@ -36,16 +48,14 @@ def test_together_metrics_are_as_alone(jit_compile: bool) -> None:
     evaluator = metrics.Evaluator(all_metrics(), jit_compile)
     together = evaluator(Y_TRUE, Y_PRED, WEIGHTS)
     in_graph = tf.function(evaluator)(Y_TRUE, Y_PRED, WEIGHTS)
-    tf.config.run_functions_eagerly(True)
-    for metric in all_metrics():
-        alone = metric.evaluate(Y_TRUE, Y_PRED, WEIGHTS)
-        for found in (together[metric.name], in_graph[metric.name]):
-            np.testing.assert_allclose(found, alone, rtol=1e-5, atol=1e-6, err_msg=metric.name)
-        metric.update_state(Y_TRUE, Y_PRED, WEIGHTS)
-        np.testing.assert_allclose(
-            together[metric.name].mean(), metric.result(), rtol=1e-5, err_msg=metric.name
-        )
-    tf.config.run_functions_eagerly(False)
+    with eagerly():
+        for metric in all_metrics():
+            alone = metric.evaluate(Y_TRUE, Y_PRED, WEIGHTS)
+            for found in (together[metric.name], in_graph[metric.name]):
+                np.testing.assert_allclose(found, alone, rtol=1e-5, atol=1e-6, err_msg=metric.name)
+            metric.update_state(Y_TRUE, Y_PRED, WEIGHTS)
+            mean = together[metric.name].mean()
+            np.testing.assert_allclose(mean, metric.result(), rtol=1e-5, err_msg=metric.name)
 
 
 def test_metrics_that_rank_alike_share_one_sort(monkeypatch: pytest.MonkeyPatch) -> None:

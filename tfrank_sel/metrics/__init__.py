@@ -3,6 +3,7 @@
 from tfrank_sel.metrics import averaging as averaging, ties as ties
 from tfrank_sel.metrics.base import (
     BinaryMetric as BinaryMetric,
+    ComparingMetric as ComparingMetric,
     ListwiseMetric as ListwiseMetric,
     RankedMetric as RankedMetric,
 )

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch, Listwise
-from tfrank_sel.metrics.averaging import ALL_LISTS, Averaging, Worth
+from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Sort
 from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
@@ -90,6 +90,23 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
         """Metrics whose `reading` is equal read the same batch of the same input."""
         how = type(self).batch_of, type(self).counted, type(self.averaging).mask
         return how, self.min_label, self.dtype
+
+
+class ComparingMetric(ListwiseMetric):
+    """A measure of pairs of items, which a list without one does not have: it does not count.
+
+    Args:
+        name: Name of the metric.
+        averaging: As in `ListwiseMetric`, but by default a list counts if it has a pair to order.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    def __init__(
+        self, name: str, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
+    ) -> None:
+        super().__init__(name, averaging, dtype)
 
 
 class RankedMetric(ListwiseMetric):

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
-from tfrank_sel.metrics.base import ListwiseMetric, RankedMetric
+from tfrank_sel.metrics.base import ComparingMetric, RankedMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
@@ -62,13 +62,8 @@ class ARP(RankedMetric):
         return tf.math.divide_no_nan(total, tf.reduce_sum(found, axis=-1))
 
 
-class _Correlation(ListwiseMetric):
+class _Correlation(ComparingMetric):
     """A correlation of labels and scores; a list whose labels are all equal has none."""
-
-    def __init__(
-        self, name: str, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
-    ) -> None:
-        super().__init__(name, averaging, dtype)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns by how much the label of each item exceeds the least of its list."""
@@ -92,8 +87,7 @@ class KendallTau(_Correlation):
 
     Args:
         name: Name of the metric.
-        averaging: Which lists count, as in `ListwiseMetric`.
-        dtype: The dtype of the computation.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
 
     Inputs: as in `ListwiseMetric`.
 
@@ -109,13 +103,8 @@ class KendallTau(_Correlation):
         https://doi.org/10.1093/biomet/33.3.239).
     """
 
-    def __init__(
-        self,
-        name: str = "kendall_tau",
-        averaging: Averaging = DEFINED_LISTS,
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name, averaging, dtype)
+    def __init__(self, name: str = "kendall_tau", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -147,8 +136,7 @@ class SpearmanRho(_Correlation):
 
     Args:
         name: Name of the metric.
-        averaging: Which lists count, as in `ListwiseMetric`.
-        dtype: The dtype of the computation.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
 
     Inputs: as in `ListwiseMetric`.
 
@@ -164,13 +152,8 @@ class SpearmanRho(_Correlation):
         https://doi.org/10.2307/1412159).
     """
 
-    def __init__(
-        self,
-        name: str = "spearman_rho",
-        averaging: Averaging = DEFINED_LISTS,
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name, averaging, dtype)
+    def __init__(self, name: str = "spearman_rho", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

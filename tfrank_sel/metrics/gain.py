@@ -11,8 +11,30 @@ from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
+class _GainMetric(RankedMetric):
+    """A measure of the gains of the items."""
+
+    def __init__(
+        self,
+        k: int | None,
+        gain: Callable[[tf.Tensor], tf.Tensor],
+        discount: Callable[[tf.Tensor], tf.Tensor],
+        name: str,
+        **kwargs: Any,
+    ) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+        self.gain = gain
+        self.discount = discount
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the gain of each item."""
+        return tf.where(mask, self.gain(labels), 0.0)
+
+
 @register
-class DCG(RankedMetric):
+class DCG(_GainMetric):
     """Discounted cumulative gain at `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -53,15 +75,7 @@ class DCG(RankedMetric):
         name: str = "dcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.gain = gain
-        self.discount = discount
-
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the gain of each item."""
-        return tf.where(mask, self.gain(labels), 0.0)
+        super().__init__(k, gain, discount, name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -72,7 +86,7 @@ class DCG(RankedMetric):
 
 
 @register
-class NDCG(RankedMetric):
+class NDCG(_GainMetric):
     """Normalized discounted cumulative gain at `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -116,15 +130,7 @@ class NDCG(RankedMetric):
         name: str = "ndcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.gain = gain
-        self.discount = discount
-
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the gain of each item."""
-        return tf.where(mask, self.gain(labels), 0.0)
+        super().__init__(k, gain, discount, name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

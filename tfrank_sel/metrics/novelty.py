@@ -11,8 +11,38 @@ from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
+class _AlphaMetric(DiversityMetric):
+    """A measure of gains that shrink by what is covered already."""
+
+    averages_ties = False
+
+    def __init__(
+        self,
+        k: int | None,
+        alpha: float,
+        discount: Callable[[tf.Tensor], tf.Tensor],
+        name: str,
+        **kwargs: Any,
+    ) -> None:
+        ranking.check_cutoff(k)
+        if not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"`alpha` must be in [0, 1]. Received: alpha={alpha}")
+        super().__init__(name, **kwargs)
+        self.k = k
+        self.alpha = alpha
+        self.discount = discount
+
+    def alpha_dcg(self, labels: tf.Tensor, weights: tf.Tensor, ranks: Ranks) -> tf.Tensor:
+        """Adds up the discounted gains."""
+        covered = ranks.gathered(labels)
+        before = tf.cumsum(covered, axis=1, exclusive=True)
+        left = tf.pow(tf.constant(1.0 - self.alpha, before.dtype), before)
+        gains = ranks.at(weights) * tf.reduce_sum(covered * left, axis=-1)
+        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
+
+
 @register
-class AlphaDCG(DiversityMetric):
+class AlphaDCG(_AlphaMetric):
     """Alpha-DCG at `k`: each further item that covers a subtopic gains less by it.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -47,8 +77,6 @@ class AlphaDCG(DiversityMetric):
         https://doi.org/10.1145/1390334.1390446).
     """
 
-    averages_ties = False
-
     def __init__(
         self,
         k: int | None = None,
@@ -57,22 +85,17 @@ class AlphaDCG(DiversityMetric):
         name: str = "alpha_dcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        _check_alpha(alpha)
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.alpha = alpha
-        self.discount = discount
+        super().__init__(k, alpha, discount, name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Adds up the discounted gains."""
-        return _alpha_dcg(labels, weights, ranks, self.alpha, self.discount)
+        return self.alpha_dcg(labels, weights, ranks)
 
 
 @register
-class AlphaNDCG(DiversityMetric):
+class AlphaNDCG(_AlphaMetric):
     """Normalized alpha-DCG at `k`: over that of a greedy ranking.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -108,8 +131,6 @@ class AlphaNDCG(DiversityMetric):
         https://doi.org/10.1145/1390334.1390446).
     """
 
-    averages_ties = False
-
     def __init__(
         self,
         k: int | None = None,
@@ -118,12 +139,7 @@ class AlphaNDCG(DiversityMetric):
         name: str = "alpha_ndcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        _check_alpha(alpha)
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.alpha = alpha
-        self.discount = discount
+        super().__init__(k, alpha, discount, name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -132,27 +148,8 @@ class AlphaNDCG(DiversityMetric):
         weights = tf.where(mask, weights, 0.0)
         best = _greedy_gains(labels, weights, self.k, self.alpha)
         ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
-        found = _alpha_dcg(labels, weights, ranks, self.alpha, self.discount)
+        found = self.alpha_dcg(labels, weights, ranks)
         return tf.math.divide_no_nan(found, ideal)
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"`alpha` must be in [0, 1]. Received: alpha={alpha}")
-
-
-def _alpha_dcg(
-    labels: tf.Tensor,
-    weights: tf.Tensor,
-    ranks: Ranks,
-    alpha: float,
-    discount: Callable[[tf.Tensor], tf.Tensor],
-) -> tf.Tensor:
-    covered = ranks.gathered(labels)
-    before = tf.cumsum(covered, axis=1, exclusive=True)
-    left = tf.pow(tf.constant(1.0 - alpha, before.dtype), before)
-    gains = ranks.at(weights) * tf.reduce_sum(covered * left, axis=-1)
-    return tf.reduce_sum(gains * discount(ranking.positions(gains)), axis=-1)
 
 
 def _greedy_gains(labels: tf.Tensor, weights: tf.Tensor, k: int | None, alpha: float) -> tf.Tensor:

@@ -4,15 +4,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
-from tfrank_sel.metrics.base import BinaryMetric, ListwiseMetric
+from tfrank_sel.metrics.base import BinaryMetric, ComparingMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
 @register
-class OPA(ListwiseMetric):
+class OPA(ComparingMetric):
     """Ordered pair accuracy: the share of pairs of unequal labels that the scores order alike.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -25,8 +24,7 @@ class OPA(ListwiseMetric):
 
     Args:
         name: Name of the metric.
-        averaging: Which lists count, as in `ListwiseMetric`.
-        dtype: The dtype of the computation.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
 
     Inputs: as in `ListwiseMetric`.
 
@@ -44,13 +42,8 @@ class OPA(ListwiseMetric):
 
     pooled = True
 
-    def __init__(
-        self,
-        name: str = "opa",
-        averaging: Averaging = DEFINED_LISTS,
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name, averaging, dtype)
+    def __init__(self, name: str = "opa", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Counts the items that each item should stand ahead of."""
@@ -69,7 +62,7 @@ class OPA(ListwiseMetric):
 
 
 @register
-class AUC(ListwiseMetric):
+class AUC(ComparingMetric):
     """Area under the ROC curve of each list: how often a relevant item beats an irrelevant one.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -83,8 +76,7 @@ class AUC(ListwiseMetric):
 
     Args:
         name: Name of the metric.
-        averaging: Which lists count, as in `ListwiseMetric`.
-        dtype: The dtype of the computation.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
 
     Inputs: as in `ListwiseMetric`.
 
@@ -100,13 +92,8 @@ class AUC(ListwiseMetric):
         https://doi.org/10.1016/j.patrec.2005.10.010).
     """
 
-    def __init__(
-        self,
-        name: str = "auc",
-        averaging: Averaging = DEFINED_LISTS,
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name, averaging, dtype)
+    def __init__(self, name: str = "auc", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Counts the items that each item should stand ahead of."""
