@@ -35,14 +35,22 @@ class Configurable:
 
 
 def _arguments(obj: object) -> tuple[list[str], list[str]]:
-    """Names the constructor's own arguments, and those of its bases that its `**kwargs` pass on."""
+    """Names the constructor's own arguments, and those that its `**kwargs` pass on to its bases.
+
+    Of a base, these are the keyword-only ones.
+    """
     parameters = inspect.signature(type(obj)).parameters.values()
     own = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
     if len(own) == len(parameters):
         return own, []
     bases = (c for c in type(obj).__mro__ if issubclass(c, Configurable) and "__init__" in vars(c))
-    names = {n: None for c in bases for n in list(inspect.signature(c.__init__).parameters)[1:]}
-    return own, [n for n in names if n not in ("args", "kwargs", *own)]
+    options = {
+        p.name: None
+        for c in bases
+        for p in inspect.signature(c).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    return own, [name for name in options if name not in own]
 
 
 def _serialized(value: Any) -> Any:

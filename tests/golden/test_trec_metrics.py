@@ -35,7 +35,7 @@ def with_dots(names: list[str]) -> list[str]:
 @functools.cache
 def from_dictionaries(column: str, level: float) -> Values:
     """The measures of a column of all queries at once, by measure and query."""
-    names = next(iter(CASES.values()))["expected"][column].keys() - COUNTS
+    names = {name for c in CASES.values() for name in c["expected"][column]} - set(COUNTS)
     qrels, run = ({q: c[key] for q, c in CASES.items()} for key in ("qrels", "run"))
     return trec.evaluate(qrels, run, trec.measures(with_dots(sorted(names)), level))
 

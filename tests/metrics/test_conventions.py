@@ -1,8 +1,10 @@
 """What ties, averages, relevance levels and documents that were not retrieved mean."""
 
 import itertools
+import json
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -67,10 +69,10 @@ def test_shuffled_ties_depend_on_seed_and_scores_alone():
     size = 40
     labels, scores = np.zeros([1, size]), np.ones([1, size])
     labels[0, 0] = 1.0
-    ranks = [1 / float(metrics.MRR(ties=ties.Shuffled(s))(labels, scores)) for s in range(200)]
-    # uniform: each rank about five times
-    assert abs(np.mean(ranks) - (size + 1) / 2) < 3.0
-    assert len(set(np.round(ranks))) > 30
+    ranks = [1 / float(metrics.MRR(ties=ties.Shuffled(s))(labels, scores)) for s in range(80)]
+    # uniform: each rank about twice
+    assert abs(np.mean(ranks) - (size + 1) / 2) < 5.0
+    assert len(set(np.round(ranks))) > 25
     alone = metrics.MRR(ties=ties.Shuffled(1)).evaluate(labels, scores).values[0]
     padded = [np.insert(x, [0, 7], fill, axis=1) for x, fill in ((labels, -1.0), (scores, 5.0))]
     batch = [np.concatenate([x[:, ::-1], x]) for x in padded]
@@ -148,3 +150,15 @@ def test_the_presets_make_metrics_of_distinct_names():
         found = metrics.Evaluator(preset, jit_compile=False)([[0.0, 1.0]], [[1.0, 2.0]])
         assert len(found) == len(preset)
         assert float(found[name].mean()) == 1.0
+
+
+def test_options_are_saved():
+    metric = metrics.MRR(
+        relevance_level=2.0, ties=ties.Shuffled(7), averaging=averaging.DEFINED_LISTS
+    )
+    loaded = keras.saving.deserialize_keras_object(
+        json.loads(json.dumps(keras.saving.serialize_keras_object(metric)))
+    )
+    assert loaded.relevance_level == 2.0
+    assert loaded.ties == ties.Shuffled(7)
+    assert loaded.averaging == averaging.DEFINED_LISTS

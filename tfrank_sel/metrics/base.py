@@ -40,7 +40,7 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
     pooled: ClassVar[bool] = False
 
     def __init__(
-        self, name: str, averaging: Averaging = ALL_LISTS, dtype: str | None = None
+        self, name: str, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
     ) -> None:
         super().__init__(name=name, dtype=dtype)
         self.averaging = averaging
@@ -104,9 +104,9 @@ class ComparingMetric(ListwiseMetric):
     """
 
     def __init__(
-        self, name: str, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
+        self, name: str, *, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
     ) -> None:
-        super().__init__(name, averaging, dtype)
+        super().__init__(name, averaging=averaging, dtype=dtype)
 
 
 class RankedMetric(ListwiseMetric):
@@ -130,7 +130,7 @@ class RankedMetric(ListwiseMetric):
     averages_ties: ClassVar[bool] = True
     k: int | None = None  # the cut-off, of measures that have one
 
-    def __init__(self, name: str, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
+    def __init__(self, name: str, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
         if isinstance(ties, Averaged) and not self.averages_ties:
             raise ValueError(
                 f"{type(self).__name__} has no closed form of its average over ties. "
@@ -189,7 +189,7 @@ class BinaryMetric(RankedMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    def __init__(self, name: str, relevance_level: float | None = None, **kwargs: Any) -> None:
+    def __init__(self, name: str, *, relevance_level: float | None = None, **kwargs: Any) -> None:
         if relevance_level is not None and not relevance_level > 0.0:
             raise ValueError(
                 "`relevance_level` must be positive or None. "
