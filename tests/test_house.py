@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tfrank_sel import bounds, callbacks, data, export, links, losses, metrics, models
+from tfrank_sel.serialization import Configurable
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCES = sorted(
@@ -56,7 +57,13 @@ def test_every_public_name_is_documented(public: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", [x for m in (losses, metrics) for x in vars(m).values() if isinstance(x, type)]
+    "formula",
+    [
+        x
+        for m in (losses, metrics)
+        for x in vars(m).values()
+        if isinstance(x, type) and issubclass(x, Configurable)
+    ],
 )
 def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) -> None:
     document = inspect.getdoc(formula) or ""
