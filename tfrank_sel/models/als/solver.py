@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.models.als import rows as kernels
+from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.systems import Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
@@ -29,18 +30,23 @@ class Solver:
     ```
 
     with the `L_u` of the objective. Rows are independent of one another, so that neither their
-    order nor the number of threads changes a result, beyond rounding.
+    order nor the number of threads changes a result, beyond rounding; nor does the number of
+    processes. Each process of a group has a block of the users and one of the items, and for a
+    half-sweep gathers the other side's factors: they are what travels.
 
     Args:
-        interactions: SciPy CSR matrix `[users, items]` of positive gains.
+        interactions: SciPy CSR matrix `[users, items]` of positive gains: this process's users,
+            all items.
         objective: What to minimise.
-        user_ridges: Regularisation of each user.
-        item_ridges: Regularisation of each item.
-        list_weights: Weight of each user's loss.
-        base_weights: Base weight `v` of each item; they sum to the number of items.
+        user_ridges: Regularisation of each user of this process.
+        item_ridges: Regularisation of each item of this process.
+        list_weights: Weight of the loss of each user of this process.
+        base_weights: Base weight `v` of each item of this process; those of all sum to the number
+            of items.
         cg_steps: Steps of conjugate gradients a row, from where it stands; exact if `None`.
         num_threads: Number of threads.
         dtype: The dtype of the factors, float32 or float64.
+        group: The processes that share the problem.
     """
 
     def __init__(
@@ -54,21 +60,25 @@ class Solver:
         cg_steps: int | None,
         num_threads: int,
         dtype: str,
+        group: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> None:
+        self.group = group
         self.objective = objective
         self.cg_steps = cg_steps
         self.num_threads = num_threads
         self._blas = ThreadpoolController()  # which takes long to look for the libraries
-        self.num_users, self.num_items = interactions.shape
+        self.num_items = interactions.shape[1]
+        everyones_weights = group.gathered(list_weights)
+        self.num_users = len(everyones_weights)
         gain_sums = np.asarray(interactions.sum(axis=1, dtype=np.float64)).ravel()
         self._scales = list_weights * objective.scale(gain_sums, self.num_items)
         self._base_weights = base_weights
         self._ridges = user_ridges, item_ridges
         item_ones = np.ones(self.num_items)
         per_user = (list_weights, item_ones, self._scales, user_ridges)
-        per_item = (item_ones, list_weights, base_weights, item_ridges)
+        per_item = (item_ones[: len(base_weights)], everyones_weights, base_weights, item_ridges)
         self._by_user = _rows(interactions, *per_user, dtype)
-        self._by_item = _rows(interactions.T.tocsr(), *per_item, dtype)
+        self._by_item = _rows(group.transposed(interactions), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Renews the users' factors, then the items', in place."""
@@ -113,18 +123,21 @@ class Solver:
         terms = self.objective.curvature, self.objective.slope, self.objective.offset
         bounds = _bounds(self._by_user, users.shape[1], self.num_threads)
 
+        all_items = self.group.gathered(items)
+
         def positives(begin: int, end: int) -> float:
-            return kernels.sum_positives(self._by_user, users, items, *terms, begin, end)
+            return kernels.sum_positives(self._by_user, users, all_items, *terms, begin, end)
 
         ridges = sum(
             ridge @ np.einsum("ij,ij->i", side, side, dtype=np.float64) / 2.0
             for ridge, side in zip(self._ridges, (users, items), strict=True)
         )
-        return float(pairs + sum(self._parallel(positives, bounds)) + ridges)
+        own = np.array(sum(self._parallel(positives, bounds)) + ridges)
+        return float(pairs + self.group.total(own))
 
     def logit_norm(self, users: Array, items: Array) -> float:
         """Returns the root mean square of all scores, weighted as the items are."""
-        by_user, _ = self._moments(users, np.full(self.num_users, 1.0 / self.num_users))
+        by_user, _ = self._moments(users, np.full(len(users), 1.0 / self.num_users))
         by_item, _ = self._moments(items, self._base_weights / self.num_items)
         return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
 
@@ -137,11 +150,13 @@ class Solver:
         free: Array,
     ) -> None:
         eigenvalues, basis = np.linalg.eigh(matrix)
+        # another machine may round to another basis, and all blocks must be turned alike
+        eigenvalues, basis = self.group.first(eigenvalues), self.group.first(basis)
         width, dtype = len(eigenvalues), free.dtype
         padded = -width % lanes(dtype)
         into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
         shared = Shared(
-            factors=self._rotated(fixed, into),
+            factors=self.group.gathered(self._rotated(fixed, into)),
             # rounding may leave a negative one; a padded column must not make a row singular
             eigenvalues=np.pad(
                 np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
@@ -163,11 +178,11 @@ class Solver:
             np.matmul(out, into.T, out=free[begin:end])
             return failed
 
-        singular = sum(self._parallel(part, bounds))
+        singular, count = self.group.total(np.array([sum(self._parallel(part, bounds)), len(free)]))
         if singular:
             raise ValueError(
                 "The system of every row must be positive definite: raise `regularization` or "
-                f"lower `num_factors`. Received: {singular} singular of {len(free)} rows"
+                f"lower `num_factors`. Received: {singular} singular of {count} rows"
             )
 
     def _rotated(self, factors: Array, into: Array) -> Array:
@@ -191,7 +206,7 @@ class Solver:
         for partial_gram, partial_total in self._parallel(part, _chunks(len(factors))):
             gram += partial_gram
             total += partial_total
-        return gram, total
+        return self.group.total(gram), self.group.total(total)
 
     def _parallel(self, work: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
         """Works on the runs of rows between the bounds, whichever thread is free.

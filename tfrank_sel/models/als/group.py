@@ -1,0 +1,153 @@
+"""The processes that share a factorisation, each with a block of the users and one of the items."""
+
+import abc
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import tensorflow as tf
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[Any]
+
+
+class Group(abc.ABC):
+    """Processes that work on one problem; each calls the same methods in the same order.
+
+    Attributes:
+        rank: Which of them this process is, from 0.
+        size: How many there are.
+    """
+
+    rank: int
+    size: int
+
+    @abc.abstractmethod
+    def total(self, values: Array) -> Array:
+        """Returns the sum of the processes' arrays of one shape."""
+
+    @abc.abstractmethod
+    def gathered(self, rows: Array) -> Array:
+        """Returns the rows of all processes, in their order."""
+
+    @abc.abstractmethod
+    def transposed(self, matrix: Any) -> Any:
+        """Returns this process's block of columns of a CSR matrix, as rows.
+
+        Args:
+            matrix: This process's block of rows, with all columns.
+        """
+
+    def first(self, values: Array) -> Array:
+        """Returns the array of the first process."""
+        return self.total(values if self.rank == 0 else np.zeros_like(values))
+
+    def block(self, count: int) -> slice:
+        """Returns which of some rows are this process's, if they are dealt out evenly."""
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+
+class SingleProcess(Group):
+    """A process alone."""
+
+    rank = 0
+    size = 1
+
+    def total(self, values: Array) -> Array:
+        return values
+
+    def gathered(self, rows: Array) -> Array:
+        return rows
+
+    def transposed(self, matrix: Any) -> Any:
+        return matrix.T.tocsr()
+
+
+class CollectiveGroup(Group):
+    """The workers of a TensorFlow cluster, which is described by `TF_CONFIG`.
+
+    Each process gathers the factors of the other side and adds up Gram matrices by the collectives
+    of `tf.distribute.MultiWorkerMirroredStrategy`: rings over gRPC, or NCCL between GPUs. It must
+    be made before TensorFlow runs anything else in the process.
+
+    Collectives were chosen over a Beam pipeline a half-sweep by measurement
+    (`benchmarks/als_sharded.py exchange`): a process keeps its interactions and its factors in
+    memory between half-sweeps, so that only factors travel, where Beam reads the interactions
+    again, and starts its workers again.
+
+    Args:
+        piece_bytes: How much each process sends at a time: messages and copies are no larger.
+
+    Raises:
+        ValueError: If a process has more than one replica.
+    """
+
+    def __init__(self, piece_bytes: int = 1 << 26) -> None:
+        self.piece_bytes = piece_bytes
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        resolver = self._strategy.cluster_resolver
+        workers = resolver.cluster_spec().as_dict().get("worker", ["this"])
+        self.rank = resolver.task_id or 0
+        self.size = self._strategy.num_replicas_in_sync
+        if self.size != len(workers):
+            raise ValueError(
+                "Each process must have one replica: make one GPU visible to it. "
+                f"Received: {self.size} replicas of {len(workers)} processes"
+            )
+
+    def total(self, values: Array) -> Array:
+        return self._run(_sum, np.asarray(values))
+
+    def gathered(self, rows: Array) -> Array:
+        counts = self._run(_concatenation, np.array([len(rows)]))
+        ends = np.cumsum(counts)
+        out = np.empty((ends[-1], *rows.shape[1:]), rows.dtype)
+        for at, parts in self._pieces(rows, counts):
+            for end, count, part in zip(ends, counts, parts, strict=True):
+                begin = end - count + at
+                out[begin : begin + len(part)] = part
+        return out
+
+    def transposed(self, matrix: Any) -> Any:
+        counts = self._run(_concatenation, np.array([[matrix.nnz, matrix.shape[0]]]))
+        own = self.block(matrix.shape[1])
+        pairs = matrix.tocoo()
+        rows = pairs.row + counts[: self.rank, 1].sum()
+        triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)  # exactly
+        kept = [
+            part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)]
+            for _, parts in self._pieces(triples, counts[:, 0])
+            for part in parts
+        ]
+        row, column, data = np.concatenate(kept).T
+        places = (column.astype(np.int64) - own.start, row.astype(np.int64))
+        shape = (own.stop - own.start, counts[:, 1].sum())
+        return sp.csr_matrix((data.astype(matrix.dtype), places), shape)
+
+    def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Any:
+        """Yields where a piece begins in each process's rows, and the piece of each process."""
+        step = max(1, self.piece_bytes // (rows.itemsize * int(np.prod(rows.shape[1:]))))
+        for begin in range(0, counts.max(), step):
+            lengths = np.clip(counts - begin, 0, step)
+            # of one shape everywhere: processes that trace different functions wait for ever
+            piece = np.zeros((lengths.max(), *rows.shape[1:]), rows.dtype)
+            piece[: lengths[self.rank]] = rows[begin : begin + step]
+            parts = np.split(self._run(_concatenation, piece), self.size)
+            yield begin, [p[:length] for p, length in zip(parts, lengths, strict=True)]
+
+    def _run(self, collective: Any, values: Array) -> Array:
+        return _run(self._strategy, collective, tf.constant(values)).numpy()
+
+
+@tf.function(reduce_retracing=True)
+def _run(strategy: Any, collective: Any, values: tf.Tensor) -> tf.Tensor:
+    return strategy.run(collective, (values,))
+
+
+def _sum(values: tf.Tensor) -> tf.Tensor:
+    # the identity is on a device, as a collective needs
+    return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(values))
+
+
+def _concatenation(rows: tf.Tensor) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_gather(tf.identity(rows), axis=0)
