@@ -73,6 +73,20 @@ def test_float32_agrees_with_float64(objective, width):
         np.testing.assert_allclose(b, a, atol=1e-4 * np.abs(a).max())
 
 
+def test_rows_of_any_length_are_solved_at_many_factors():
+    """Up to, at and beyond the number of rows that a block holds."""
+    gains = np.tril(np.ones([200, 200]))
+    of = problems.problem(num_users=200, num_items=200, num_factors=192)._replace(gains=gains)
+    users, items, objective = of.users.copy(), of.items, RG2(alpha=0.3, target=0.5)
+    problems.solver(of, objective).renew_users(users, items)
+    gram, total = items.T * of.base_weights @ items, of.base_weights @ items
+    for u, (weight, ridge) in enumerate(zip(of.list_weights, of.user_ridges, strict=True)):
+        positives, scale = items[: u + 1], weight * (u + 1) / 200
+        matrix = scale * gram + weight * 0.3 * positives.T @ positives + ridge * np.eye(192)
+        rhs = weight * (1.0 + 0.3 * 0.5) * positives.sum(axis=0) - scale * total
+        np.testing.assert_allclose(users[u], np.linalg.solve(matrix, rhs), rtol=1e-7, atol=1e-9)
+
+
 @every_objective
 def test_threads_change_nothing(objective):
     of = problems.problem(num_users=200, num_items=150)

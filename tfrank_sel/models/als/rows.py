@@ -22,7 +22,7 @@ def solve_exactly(
 ) -> int:
     """Solves the rows from `begin` to `end` into those of `out`; returns how many are singular."""
     width = shared.factors.shape[1]
-    few = width * 3 // 4
+    few = min(width * 3 // 4, BLOCK)
     failed = 0
     for row in range(begin, end):
         count = rows.indptr[row + 1] - rows.indptr[row]
