@@ -181,7 +181,14 @@ def test_progress_goes_to_the_screen_and_to_tensorboard(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"num_factors": 0}, {"cg_steps": 0}, {"regularization": -1.0}, {"dtype": "int8"}]
+    "wrong",
+    [
+        {"cg_steps": 1, "device": "CPU:0"},
+        {"num_factors": 0},
+        {"cg_steps": 0},
+        {"regularization": -1.0},
+        {"dtype": "int8"},
+    ],
 )
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(ValueError, match="Received"):

@@ -3,7 +3,7 @@ import pytest
 
 from tests.models.als import problems
 from tests.models.als.problems import Problem
-from tfrank_sel.models.als import RG2, RGCross, WeightedSquare
+from tfrank_sel.models.als import RG2, RGCross, WeightedSquare, batched
 
 OBJECTIVES = [
     RG2(alpha=0.0),
@@ -88,6 +88,18 @@ def test_rows_of_any_length_are_solved_at_many_factors():
 
 
 @every_objective
+def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
+    monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
+    of = problems.problem(num_users=150, num_items=50, num_factors=20, density=0.4)
+    for dtype, within in (("float64", 1e-10), ("float32", 1e-5)):
+        loops, batches = (
+            swept(of, objective, sweeps=2, dtype=dtype, device=d) for d in (None, "CPU:0")
+        )
+        for a, b in zip(loops, batches, strict=True):
+            np.testing.assert_allclose(b, a, atol=within * np.abs(a).max())
+
+
+@every_objective
 def test_threads_change_nothing(objective):
     of = problems.problem(num_users=200, num_items=150)
     one, three = (swept(of, objective, sweeps=2, threads=n) for n in (1, 3))
@@ -169,12 +181,13 @@ def test_extreme_interactions_are_finite(objective, gains):
         assert np.all(np.isfinite(factors))
 
 
-def test_a_singular_system_is_an_error():
+@pytest.mark.parametrize("device", [None, "CPU:0"])
+def test_a_singular_system_is_an_error(device):
     of = problems.problem(num_users=9, num_items=8, num_factors=20)
     of = of._replace(user_ridges=np.zeros(9), item_ridges=np.zeros(8))
     for objective in (RG2(), RG2(alpha=0.0)):
         with pytest.raises(ValueError, match="raise `regularization`"):
-            swept(of, objective)
+            swept(of, objective, device=device)
 
 
 @pytest.mark.parametrize("make", [RG2, RGCross, WeightedSquare])

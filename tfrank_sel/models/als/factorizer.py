@@ -54,6 +54,8 @@ class RGFactorizer(Configurable):
         num_threads: Number of threads; as many as there are processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
         seed: Seed of the initial factors.
+        device: Where TensorFlow solves the rows, exactly, such as "GPU:0"; if `None`, compiled
+            loops solve them, which are faster on a processor.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -95,6 +97,7 @@ class RGFactorizer(Configurable):
         num_threads: int | None = None,
         dtype: str = "float32",
         seed: int = 0,
+        device: str | None = None,
     ) -> None:
         counts = {"num_factors": num_factors, "sweeps": sweeps, "patience": patience}
         for name, value in {**counts, "cg_steps": cg_steps, "num_threads": num_threads}.items():
@@ -104,6 +107,11 @@ class RGFactorizer(Configurable):
             raise ValueError(
                 "`regularization` must not be negative, and `dtype` be float32 or float64. "
                 f"Received: regularization={regularization}, dtype={dtype}"
+            )
+        if device is not None and cg_steps is not None:
+            raise ValueError(
+                "`cg_steps` must be None on a `device`, whose solutions are exact. "
+                f"Received: cg_steps={cg_steps}, device={device}"
             )
         self.objective = objective
         self.num_factors = num_factors
@@ -117,6 +125,7 @@ class RGFactorizer(Configurable):
         self.num_threads = num_threads
         self.dtype = dtype
         self.seed = seed
+        self.device = device
 
     def fit(
         self,
@@ -307,6 +316,7 @@ class RGFactorizer(Configurable):
             num_threads=self._threads,
             dtype=self.dtype,
             group=group,
+            device=self.device,
         )
 
     def _judged(

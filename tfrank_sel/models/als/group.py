@@ -1,6 +1,7 @@
 """The processes that share a factorisation, each with a block of the users and one of the items."""
 
 import abc
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +10,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 Array: TypeAlias = NDArray[Any]
+Places: TypeAlias = NDArray[np.int64] | slice
+
+_ALL = slice(None)
 
 
 class Group(abc.ABC):
@@ -27,8 +31,12 @@ class Group(abc.ABC):
         """Returns the sum of the processes' arrays of one shape."""
 
     @abc.abstractmethod
-    def gathered(self, rows: Array) -> Array:
-        """Returns the rows of all processes, in their order."""
+    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
+        """Returns rows of all processes, in their order: those at the given places, which rise."""
+
+    @abc.abstractmethod
+    def compact(self, matrix: Any) -> tuple[Any, Places]:
+        """Drops the columns of a CSR matrix without an entry; returns the places of the others."""
 
     @abc.abstractmethod
     def transposed(self, matrix: Any) -> Any:
@@ -56,8 +64,11 @@ class SingleProcess(Group):
     def total(self, values: Array) -> Array:
         return values
 
-    def gathered(self, rows: Array) -> Array:
-        return rows
+    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
+        return rows[needed]
+
+    def compact(self, matrix: Any) -> tuple[Any, Places]:
+        return matrix, _ALL  # which spares a copy
 
     def transposed(self, matrix: Any) -> Any:
         return matrix.T.tocsr()
@@ -66,9 +77,9 @@ class SingleProcess(Group):
 class CollectiveGroup(Group):
     """The workers of a TensorFlow cluster, which is described by `TF_CONFIG`.
 
-    Each process gathers the factors of the other side and adds up Gram matrices by the collectives
-    of `tf.distribute.MultiWorkerMirroredStrategy`: rings over gRPC, or NCCL between GPUs. It must
-    be made before TensorFlow runs anything else in the process.
+    The collectives are those of `tf.distribute.MultiWorkerMirroredStrategy`: rings over gRPC, or
+    NCCL between GPUs. It must be made before TensorFlow runs anything else in the process. What
+    large problems take is in `docs/als_at_scale.md`.
 
     Collectives were chosen over a Beam pipeline a half-sweep by measurement
     (`benchmarks/als_sharded.py exchange`): a process keeps its interactions and its factors in
@@ -94,22 +105,32 @@ class CollectiveGroup(Group):
                 "Each process must have one replica: make one GPU visible to it. "
                 f"Received: {self.size} replicas of {len(workers)} processes"
             )
+        self._sum = self._compiled(_sum, tf.float64)
+        self._concatenated = self._compiled(_concatenation, tf.float32)
 
     def total(self, values: Array) -> Array:
-        return self._run(_sum, np.asarray(values))
+        values = np.asarray(values)
+        summed = self._sum(values.astype(np.float64).ravel()).numpy()
+        return summed.reshape(values.shape).astype(values.dtype)
 
-    def gathered(self, rows: Array) -> Array:
-        counts = self._run(_concatenation, np.array([len(rows)]))
+    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
+        counts = self._each(np.array([len(rows)]))[:, 0]
         ends = np.cumsum(counts)
-        out = np.empty((ends[-1], *rows.shape[1:]), rows.dtype)
+        places = np.arange(ends[-1])[needed]
+        out = np.empty((len(places), *rows.shape[1:]), rows.dtype)
         for at, parts in self._pieces(rows, counts):
-            for end, count, part in zip(ends, counts, parts, strict=True):
-                begin = end - count + at
-                out[begin : begin + len(part)] = part
+            for begin, part in zip(ends - counts + at, parts, strict=True):
+                low, high = np.searchsorted(places, (begin, begin + len(part)))
+                out[low:high] = part[places[low:high] - begin]
         return out
 
+    def compact(self, matrix: Any) -> tuple[Any, Places]:
+        places, indices = np.unique(matrix.indices, return_inverse=True)
+        shape = (matrix.shape[0], len(places))
+        return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), places
+
     def transposed(self, matrix: Any) -> Any:
-        counts = self._run(_concatenation, np.array([[matrix.nnz, matrix.shape[0]]]))
+        counts = self._each(np.array([matrix.nnz, matrix.shape[0]]))
         own = self.block(matrix.shape[1])
         pairs = matrix.tocoo()
         rows = pairs.row + counts[: self.rank, 1].sum()
@@ -124,24 +145,27 @@ class CollectiveGroup(Group):
         shape = (own.stop - own.start, counts[:, 1].sum())
         return sp.csr_matrix((data.astype(matrix.dtype), places), shape)
 
-    def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Any:
+    def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Iterator[tuple[int, list[Array]]]:
         """Yields where a piece begins in each process's rows, and the piece of each process."""
         step = max(1, self.piece_bytes // (rows.itemsize * int(np.prod(rows.shape[1:]))))
         for begin in range(0, counts.max(), step):
             lengths = np.clip(counts - begin, 0, step)
-            # of one shape everywhere: processes that trace different functions wait for ever
             piece = np.zeros((lengths.max(), *rows.shape[1:]), rows.dtype)
             piece[: lengths[self.rank]] = rows[begin : begin + step]
-            parts = np.split(self._run(_concatenation, piece), self.size)
-            yield begin, [p[:length] for p, length in zip(parts, lengths, strict=True)]
+            parts = self._each(piece)
+            yield begin, [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
-    def _run(self, collective: Any, values: Array) -> Array:
-        return _run(self._strategy, collective, tf.constant(values)).numpy()
+    def _each(self, values: Array) -> Array:
+        """Returns the arrays of one shape of all processes, stacked."""
+        words = self._concatenated(values.ravel().view(np.float32)).numpy()  # whatever they are
+        return words.view(values.dtype).reshape(self.size, *values.shape)
 
-
-@tf.function(reduce_retracing=True)
-def _run(strategy: Any, collective: Any, values: tf.Tensor) -> tf.Tensor:
-    return strategy.run(collective, (values,))
+    def _compiled(self, collective: Callable[[tf.Tensor], tf.Tensor], dtype: tf.DType) -> Any:
+        """Makes a function of any length: a new trace of one process would wait for the others."""
+        return tf.function(
+            lambda values: self._strategy.run(collective, (values,)),
+            input_signature=[tf.TensorSpec([None], dtype)],
+        )
 
 
 def _sum(values: tf.Tensor) -> tf.Tensor:
@@ -149,5 +173,5 @@ def _sum(values: tf.Tensor) -> tf.Tensor:
     return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(values))
 
 
-def _concatenation(rows: tf.Tensor) -> tf.Tensor:
-    return tf.distribute.get_replica_context().all_gather(tf.identity(rows), axis=0)
+def _concatenation(values: tf.Tensor) -> tf.Tensor:
+    return tf.distribute.get_replica_context().all_gather(tf.identity(values), axis=0)
