@@ -1,7 +1,6 @@
 """RG factorisation on several processes: what an exchange costs, and what a large problem takes.
 
     python -m benchmarks.als_sharded exchange --data DIR   # collectives beside Beam, two processes
-    python -m benchmarks.als_sharded sweep --data DIR      # a sweep by one process and by two
     python -m benchmarks.als_sharded scale                 # memory and traffic by formula
 
 DIR holds `gowalla.npz`. It needs the extras `als` and, for `exchange`, `pipelines`.
@@ -25,39 +24,8 @@ import numpy as np
 
 from benchmarks.rg import K, random_factors, read
 from tfrank_sel.models import als
-from tfrank_sel.models.als.group import Group, SingleProcess
-from tfrank_sel.models.als.solver import Solver
 
 REPEATS = 7
-
-
-def in_processes(work: Callable[..., None], size: int, *arguments: Any) -> Any:
-    """Runs `work(group, results, *arguments)` in processes of one cluster; returns one result."""
-    sockets = [socket.socket() for _ in range(size)]
-    for free in sockets:
-        free.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
-    for free in sockets:
-        free.close()
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = []
-    for rank in range(size):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-        os.environ["TF_CONFIG"] = json.dumps(task)  # which the process inherits
-        processes.append(context.Process(target=_start, args=(work, size, results, *arguments)))
-        processes[-1].start()
-    result = results.get()
-    for process in processes:
-        process.join()
-    return result
-
-
-def _start(work: Callable[..., None], size: int, results: Any, *arguments: Any) -> None:
-    group = als.CollectiveGroup() if size > 1 else SingleProcess()
-    result = work(group, *arguments)
-    if group.rank == 0:
-        results.put(result)
 
 
 def seconds(function: Callable[[], object], repeats: int = REPEATS) -> float:
@@ -70,33 +38,8 @@ def seconds(function: Callable[[], object], repeats: int = REPEATS) -> float:
     return statistics.median(taken[2:])
 
 
-def _swept(group: Group, data: pathlib.Path) -> float:
-    train = read(data, "Gowalla")[0]
-    users, items = random_factors(train.shape)
-    own_users, own_items = group.block(train.shape[0]), group.block(train.shape[1])
-    ridges = [np.maximum(np.diff(m.indptr), 1.0) ** 0.5 for m in (train, train.tocsc())]
-    ones = [np.ones(own.stop - own.start) for own in (own_users, own_items)]
-    solver = Solver(
-        train[own_users],
-        als.RG2(0.1),
-        ridges[0][own_users],
-        ridges[1][own_items],
-        *ones,
-        None,
-        1,
-        "float32",
-        group,
-    )
-    return seconds(lambda: solver.sweep(users[own_users], items[own_items]))
-
-
-def sweep(data: pathlib.Path) -> Iterator[str]:
-    yield "| processes of one thread | s/sweep |"
-    for size in (1, 2):
-        yield f"| {size} | {in_processes(_swept, size, data):.3f} |"
-
-
-def _exchanged(group: Group, shape: tuple[int, int]) -> float:
+def _exchanged(shape: tuple[int, int], results: Any) -> None:
+    group = als.CollectiveGroup()
     blocks = [rows[group.block(len(rows))] for rows in random_factors(shape)]
     gram = np.zeros((K, K))
 
@@ -105,7 +48,26 @@ def _exchanged(group: Group, shape: tuple[int, int]) -> float:
             group.total(gram)
             group.gathered(block)
 
-    return seconds(exchange)
+    results.put(seconds(exchange))
+
+
+def _by_collectives(shape: tuple[int, int]) -> float:
+    """The exchange of a sweep between two processes of a cluster."""
+    with socket.socket() as first, socket.socket() as second:
+        for free in (first, second):
+            free.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in (first, second)]
+    context = multiprocessing.get_context("spawn")
+    results, processes = context.Queue(), []
+    for rank in range(2):
+        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
+        os.environ["TF_CONFIG"] = json.dumps(task)  # which the process inherits
+        processes.append(context.Process(target=_exchanged, args=(shape, results)))
+        processes[-1].start()
+    slowest = max(results.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return slowest
 
 
 def _by_beam(folder: pathlib.Path, train: Any) -> float:
@@ -157,7 +119,7 @@ def _by_beam(folder: pathlib.Path, train: Any) -> float:
 def exchange(data: pathlib.Path) -> Iterator[str]:
     train = read(data, "Gowalla")[0]
     yield "| exchange of a sweep, two processes | s |"
-    yield f"| collectives of tf.distribute | {in_processes(_exchanged, 2, train.shape):.3f} |"
+    yield f"| collectives of tf.distribute | {_by_collectives(train.shape):.3f} |"
     with tempfile.TemporaryDirectory() as folder:
         yield f"| Beam, DirectRunner | {_by_beam(pathlib.Path(folder), train):.3f} |"
 
@@ -193,7 +155,7 @@ def scale(users: float = 1e8, items: float = 1e7, factors: int = 128) -> Iterato
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     runs: dict[str, Callable[..., Iterator[str]]]
-    runs = {f.__name__: f for f in (exchange, sweep, scale)}
+    runs = {f.__name__: f for f in (exchange, scale)}
     parser.add_argument("run", choices=runs)
     parser.add_argument("--data", type=pathlib.Path)
     arguments = parser.parse_args()

@@ -87,7 +87,7 @@ class CollectiveGroup(Group):
     again, and starts its workers again.
 
     Args:
-        piece_bytes: How much each process sends at a time: messages and copies are no larger.
+        piece_bytes: How much all processes together send at a time, which bounds the copies.
 
     Raises:
         ValueError: If a process has more than one replica.
@@ -135,11 +135,9 @@ class CollectiveGroup(Group):
         pairs = matrix.tocoo()
         rows = pairs.row + counts[: self.rank, 1].sum()
         triples = np.stack([rows, pairs.col, pairs.data], axis=1, dtype=np.float64)  # exactly
-        kept = [
-            part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)]
-            for _, parts in self._pieces(triples, counts[:, 0])
-            for part in parts
-        ]
+        kept = [np.empty((0, 3))]
+        for _, parts in self._pieces(triples, counts[:, 0]):
+            kept += [part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)] for part in parts]
         row, column, data = np.concatenate(kept).T
         places = (column.astype(np.int64) - own.start, row.astype(np.int64))
         shape = (own.stop - own.start, counts[:, 1].sum())
@@ -147,7 +145,8 @@ class CollectiveGroup(Group):
 
     def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Iterator[tuple[int, list[Array]]]:
         """Yields where a piece begins in each process's rows, and the piece of each process."""
-        step = max(1, self.piece_bytes // (rows.itemsize * int(np.prod(rows.shape[1:]))))
+        bytes_of_all = self.size * rows.itemsize * int(np.prod(rows.shape[1:]))
+        step = max(1, self.piece_bytes // bytes_of_all)
         for begin in range(0, counts.max(), step):
             lengths = np.clip(counts - begin, 0, step)
             piece = np.zeros((lengths.max(), *rows.shape[1:]), rows.dtype)
