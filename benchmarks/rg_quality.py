@@ -106,7 +106,7 @@ SETTINGS = {
         },
         5,
         {"regularization": 40.0, "alpha": 30.0},
-        {"regularization": 0.01, "learning_rate": 0.05},
+        {"regularization": 0.001, "learning_rate": 0.05},
     ),
 }
 
