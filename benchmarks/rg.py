@@ -1,8 +1,8 @@
 """RG factorisation beside implicit: time, growth, memory and descent.
 
-    python benchmarks/rg.py speed --data DIR      # a sweep of each, interleaved
-    python benchmarks/rg.py growth                # time and memory by interactions
-    python benchmarks/rg.py descent               # objective of each half-sweep, low rank
+    python -m benchmarks.rg speed --data DIR      # a sweep of each, interleaved
+    python -m benchmarks.rg growth                # time and memory by interactions
+    python -m benchmarks.rg descent               # objective of each half-sweep, low rank
 
 DIR holds `movielens/ml-1m.npz` and `gowalla.npz`, each with arrays `user` and `item`. It needs the
 extra `als`, and `implicit` for `speed`. How good the factors are: `benchmarks/rg_quality.py`.
