@@ -45,7 +45,8 @@ lint: .venv/installed
 .venv-tfr/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv-tfr
 	.venv-tfr/bin/pip install --quiet --upgrade pip
-	.venv-tfr/bin/pip install --quiet --editable '.[tfr,test]'
+	# the last pyarrow that runs with the NumPy of TensorFlow 2.15
+	.venv-tfr/bin/pip install --quiet --editable '.[tfr,test]' 'pyarrow<24'
 	touch $@
 
 clean:

@@ -16,6 +16,16 @@ from tfrank_sel.data import elwc
 TOLERANCE = 1e-5
 
 
+def first_lists(shards: Sequence[str], count: int) -> list[bytes]:
+    """Returns the first serialized lists of TFRecord files.
+
+    Args:
+        shards: TFRecord files of `ExampleListWithContext`.
+        count: How many lists.
+    """
+    return list(tf.data.TFRecordDataset(shards).take(count).as_numpy_iterator())
+
+
 def infra_validate(
     saved_model: Path,
     model: keras.Model,
@@ -24,7 +34,7 @@ def infra_validate(
     *,
     lists: int,
 ) -> float:
-    """Loads a SavedModel and runs every signature on real lists.
+    """Loads a SavedModel and runs the signatures that score lists on real ones.
 
     Args:
         saved_model: Folder of the SavedModel.
@@ -40,7 +50,7 @@ def infra_validate(
         ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for
             scores beyond 1), or `rank_top_k` is not in the order of the scores.
     """
-    examples = next(iter(tf.data.TFRecordDataset(shards).batch(lists)))
+    examples = tf.constant(first_lists(shards, lists))
     parsed = elwc.parse(examples, spec)
     mask = parsed["mask"].numpy()
     expected = model(parsed[spec.features], training=False).numpy()
@@ -48,6 +58,9 @@ def infra_validate(
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
         "predict": signatures["predict"](features=parsed[spec.features])["scores"].numpy(),
+        "tensorflow/serving/predict": signatures["tensorflow/serving/predict"](inputs=examples)[
+            "outputs"
+        ].numpy(),
     }
     k = mask.shape[1]
     ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))

@@ -96,7 +96,8 @@ def run(
         _publish(
             trained["ours"].model,
             spec,
-            splits["test"],
+            splits,
+            comparisons,
             folder,
             output,
             model_name,
@@ -217,7 +218,8 @@ def _train(
 def _publish(
     model: keras.Model,
     spec: data.FeatureSpec,
-    test: Split,
+    splits: Mapping[str, Split],
+    comparisons: Mapping[str, evaluation.Comparison],
     folder: Path,
     output: Path,
     model_name: str,
@@ -226,9 +228,16 @@ def _publish(
 ) -> None:
     saved_model = folder / "saved_model"
     with progress.step("export"):
-        export.export(model, spec, saved_model)
+        export.export(
+            model,
+            spec,
+            saved_model,
+            examples=publication.first_lists(splits["validation"].shards, 4),
+            metadata={"metrics": {name: x.ours for name, x in comparisons.items()}},
+        )
     with progress.step("infra validation") as step:
-        gap = publication.infra_validate(saved_model, model, spec, test.shards, lists=16)
+        shards = splits["test"].shards
+        gap = publication.infra_validate(saved_model, model, spec, shards, lists=16)
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     with progress.step("push") as step:
         serving = folder / "serving"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from serving import model_config
 from serving.model import LoadedModel
 from serving.model_config import ModelConfig
+from serving.monitoring import Metrics
 from serving.status import Code, ServingError
 from serving.versions import ModelVersions, VersionStatus, unknown_servable
 
@@ -52,6 +53,7 @@ class ServerCore:
         self._config_file = config_file
         self._config_poll_seconds = config_poll_seconds
         self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._metrics = Metrics()
         self._changing = threading.Lock()  # held by who loads or unloads
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
@@ -110,6 +112,22 @@ class ServerCore:
                     Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
                 )
 
+    def observed(
+        self, name: str, api: str, entrypoint: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Counts a request and measures how long it takes.
+
+        Args:
+            name: Name of the model it asks for.
+            api: What it asks, such as "Predict".
+            entrypoint: "GRPC" or "REST".
+        """
+        return self._metrics.request(name if name in self._models else "", api, entrypoint)
+
+    def metrics(self) -> bytes:
+        """Returns what was counted and measured, in Prometheus' text format."""
+        return self._metrics.text()
+
     @contextlib.contextmanager
     def acquire(
         self, name: str, version: int | None = None, label: str | None = None
@@ -140,6 +158,10 @@ class ServerCore:
             if model is None:
                 raise unknown_servable(name, version)
             yield model
+
+    def names(self) -> list[str]:
+        """Returns the names of the models served."""
+        return list(self._models)
 
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
         """Returns the status of a version, or of all versions of a model, latest first.

@@ -69,7 +69,10 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
     ) -> predict_pb2.PredictResponse:
         """Runs a signature."""
-        with _errors(context), _acquired(self._core, request) as model:
+        with (
+            _observed(self._core, context, request.model_spec.name, "Predict"),
+            _acquired(self._core, request) as model,
+        ):
             signature = signature_of(model, request.model_spec.signature_name)
             sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
             outputs = predict(model, signature, sent, request.output_filter, _timeout(context))
@@ -83,7 +86,10 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
     ) -> classification_pb2.ClassificationResponse:
         """Runs a classification on examples."""
-        with _errors(context), _acquired(self._core, request) as model:
+        with (
+            _observed(self._core, context, request.model_spec.name, "Classify"),
+            _acquired(self._core, request) as model,
+        ):
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
             result = inference.classify(model, name, request.input, _timeout(context))
             spec = _spec(request, model, name)
@@ -93,7 +99,10 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
     ) -> regression_pb2.RegressionResponse:
         """Runs a regression on examples."""
-        with _errors(context), _acquired(self._core, request) as model:
+        with (
+            _observed(self._core, context, request.model_spec.name, "Regress"),
+            _acquired(self._core, request) as model,
+        ):
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
             result = inference.regress(model, name, request.input, _timeout(context))
             spec = _spec(request, model, name)
@@ -103,7 +112,8 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
     ) -> inference_pb2.MultiInferenceResponse:
         """Runs several regressions and classifications on the same examples."""
-        with _errors(context):
+        name = request.tasks[0].model_spec.name if request.tasks else ""
+        with _observed(self._core, context, name, "MultiInference"):
             inference.check_models(request)
             with _acquired(self._core, request.tasks[0]) as model:
                 results = inference.multi_inference(model, request, _timeout(context))
@@ -201,6 +211,15 @@ def _errors(context: grpc.ServicerContext) -> Iterator[None]:
         yield
     except ServingError as error:
         context.abort(_STATUS_CODES[int(error.code)], str(error))
+
+
+@contextlib.contextmanager
+def _observed(
+    core: ServerCore, context: grpc.ServicerContext, name: str, api: str
+) -> Iterator[None]:
+    """Counts and measures the call, too."""
+    with _errors(context), core.observed(name, api, "GRPC"):
+        yield
 
 
 def _acquired(core: ServerCore, request: Any) -> contextlib.AbstractContextManager[LoadedModel]:

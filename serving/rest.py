@@ -1,5 +1,6 @@
 """TensorFlow Serving's REST API, as a bare ASGI application on the shared core."""
 
+import importlib.resources
 import json
 import re
 import urllib.parse
@@ -9,7 +10,7 @@ from typing import Any
 
 from google.protobuf import json_format, message
 
-from serving import json_examples, json_inputs, json_outputs, json_reader
+from serving import json_examples, json_inputs, json_outputs, json_reader, monitoring
 from serving.core import ServerCore
 from serving.grpc_services import signature_map, status_response
 from serving.inference import classify, regress
@@ -28,6 +29,7 @@ TIMEOUT = 30.0
 # What a compressed body may grow to, in bytes.
 MAX_INFLATED = 2**30
 
+_PAGE = importlib.resources.files("serving") / "page.html"
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
 _POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict|classify|regress)", re.I)
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
@@ -66,6 +68,12 @@ class RestApi:
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         headers = dict(scope["headers"])
+        if path == "/":
+            return 200, b"text/html; charset=utf-8", self._page()
+        if path == monitoring.PATH:
+            return 200, b"text/plain", self._core.metrics()
+        if path.startswith(monitoring.PATH + "?"):
+            return 400, b"text/plain", f"Unexpected path: {path}".encode()
         if not re.match(r"/v1/", path, re.IGNORECASE):
             return 404, b"text/html", _NOT_FOUND
         if scope["method"] == "OPTIONS":
@@ -78,6 +86,10 @@ class RestApi:
             return error.code.http_status, b"application/json", text
         return 200, b"application/json", answer
 
+    def _page(self) -> bytes:
+        names = json.dumps(self._core.names()).replace("<", r"\u003c")  # it stands in a script
+        return _PAGE.read_text().replace("NAMES", names, 1).encode()
+
     def _dispatch(
         self, method: str, path: str, headers: Mapping[bytes, bytes], body: bytes
     ) -> bytes:
@@ -85,7 +97,9 @@ class RestApi:
             match = _POST.fullmatch(path)
             # The path may be of any case, the verb may not.
             if match and match["verb"].islower():
-                return self._post(match["verb"], _target(match), _inflated(headers, body))
+                verb, target = match["verb"], _target(match)
+                with self._core.observed(target[0], verb.capitalize(), "REST"):
+                    return self._post(verb, target, _inflated(headers, body))
         elif method == "GET" and (match := _GET.fullmatch(path)):
             return self._metadata(match) if match["metadata"] else self._status(match)
         raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path}")

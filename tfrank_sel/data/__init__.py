@@ -1,6 +1,6 @@
 """Listwise data: what an example holds, its formats, and batches for training."""
 
-from tfrank_sel.data import batching, elwc, letor, synthetic
+from tfrank_sel.data import batching, elwc, frames, letor, synthetic
 from tfrank_sel.data.batching import batches, bucket_edges, head
 from tfrank_sel.data.lists import InputError, ItemList
 from tfrank_sel.data.spec import FeatureSpec
@@ -13,6 +13,7 @@ __all__ = [
     "batching",
     "bucket_edges",
     "elwc",
+    "frames",
     "head",
     "letor",
     "synthetic",

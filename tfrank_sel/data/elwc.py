@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
 
+from tfrank_sel.data import wire
 from tfrank_sel.data.spec import FeatureSpec
 
 
@@ -64,8 +65,8 @@ def serialize(
             parts_of_item[spec.label].float_list.value.append(float(labels[item]))
         if doc_ids is not None:
             parts_of_item[spec.doc_id].bytes_list.value.append(doc_ids[item])
-        parts.append(_field(1, example.SerializeToString(deterministic=True)))
-    parts.append(_field(2, context.SerializeToString(deterministic=True)))
+        parts.append(wire.field(1, example.SerializeToString(deterministic=True)))
+    parts.append(wire.field(2, context.SerializeToString(deterministic=True)))
     return b"".join(parts)
 
 
@@ -149,17 +150,10 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         output_types=[tf.string, tf.string],
         descriptor_source=_DESCRIPTOR,
     )
-    return examples[:-1], tf.strings.reduce_join(context[:-1], axis=1), sizes[:-1, 0]
-
-
-def _field(number: int, value: bytes) -> bytes:
-    """Returns a length-delimited protobuf field."""
-    length, varint = len(value), bytearray([number << 3 | 2])
-    while length > 0x7F:
-        varint.append(length & 0x7F | 0x80)
-        length >>= 7
-    varint.append(length)
-    return bytes(varint) + value
+    sizes = sizes[:, 0]  # of the examples
+    longest = tf.reduce_max(sizes)  # when all are empty, the operation pads to one item
+    context = tf.strings.reduce_join(context[:-1], axis=1)
+    return examples[:-1, :longest], context, sizes[:-1]
 
 
 def _descriptor() -> bytes:

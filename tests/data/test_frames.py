@@ -1,0 +1,86 @@
+import numpy as np
+import pandas
+import polars
+import pyarrow
+import pytest
+from pyarrow import csv, parquet
+
+from tfrank_sel.data import InputError, frames
+
+COLUMNS = {
+    "qid": ["b", "a", "b", "a", "c"],
+    "rel": [2, 0, 1, 3, 0],
+    "doc": ["d0", "d1", "d2", "d3", "d4"],
+    "x": [0.5, 1.5, 2.5, 3.5, 4.5],
+    "y": [10, 11, 12, 13, 14],
+}
+NAMES = {"query": "qid", "label": "rel", "doc_id": "doc"}
+EXPECTED = [
+    ("b", [2.0, 1.0], [[0.5, 10.0], [2.5, 12.0]], ("d0", "d2")),
+    ("a", [0.0, 3.0], [[1.5, 11.0], [3.5, 13.0]], ("d1", "d3")),
+    ("c", [0.0], [[4.5, 14.0]], ("d4",)),
+]
+
+
+def found(lists):
+    return [(x.query_id, x.labels.tolist(), x.features.tolist(), x.doc_ids) for x in lists]
+
+
+@pytest.mark.parametrize("make", [dict, pandas.DataFrame, polars.DataFrame, pyarrow.table])
+def test_rows_of_every_kind_of_frame_become_lists(make):
+    assert found(frames.lists(make(COLUMNS), **NAMES)) == EXPECTED
+
+
+def test_features_may_be_chosen_and_documents_named_by_position():
+    lists = frames.lists(COLUMNS, query="qid", label="rel", features=["y", "x"])
+
+    first = next(lists)
+    assert first.features.tolist() == [[10.0, 0.5], [12.0, 2.5]]
+    assert first.doc_ids == ("b:1", "b:2")
+    assert first.features.dtype == first.labels.dtype == np.float32
+
+
+def test_queries_may_be_numbers():
+    lists = frames.lists({"q": [10, 9, 10], "y": [0, 1, 1], "x": [1, 2, 3]}, query="q", label="y")
+
+    assert [(x.query_id, len(x.labels)) for x in lists] == [("10", 2), ("9", 1)]
+
+
+def test_files_are_read(tmp_path):
+    table = pyarrow.table(COLUMNS)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    csv.write_csv(table, tmp_path / "a.csv")
+    with pyarrow.output_stream(tmp_path / "a.csv.gz", compression="gzip") as stream:
+        csv.write_csv(table, stream)
+
+    for name in ("a.parquet", "a.csv", "a.csv.gz"):
+        assert found(frames.read(tmp_path / name, **NAMES)) == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x": [0.5, float("nan"), 2.5, 3.5, 4.5]}, "column 'x', row 1: expected a finite number"),
+        ({"x": ["a"] * 5}, "column 'x': expected numbers. Received: could not convert"),
+        ({"rel": [0, 1, -2, 0, 0]}, "column 'rel', row 2: expected a label that is not negative"),
+        ({"x": [0.5, None, 2.5, 3.5, 4.5]}, "column 'x', row 1: expected a finite number"),
+    ],
+)
+def test_a_bad_value_is_named_by_column_and_row(changed, message):
+    with pytest.raises(InputError) as error:
+        list(frames.lists(COLUMNS | changed, **NAMES))
+
+    assert message in str(error.value)
+
+
+def test_a_missing_column_or_file_is_told(tmp_path):
+    with pytest.raises(InputError, match=r"expected a column 'z'\. Received: \['qid', 'rel'"):
+        list(frames.lists(COLUMNS, query="qid", label="z"))
+    with pytest.raises(InputError, match="expected a column of features"):
+        list(frames.lists({"q": ["a"], "y": [1]}, query="q", label="y"))
+    for name, reason in (("a.json", "expected one of .parquet"), ("no.csv", "a readable table")):
+        with pytest.raises(InputError, match=reason):
+            list(frames.read(tmp_path / name, **NAMES))
+    (tmp_path / "a.csv").write_text("q,y,x\na,1,1\na,2\n")
+    with pytest.raises(InputError, match="a readable table"):
+        list(frames.read(tmp_path / "a.csv", query="q", label="y"))

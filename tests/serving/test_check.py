@@ -1,0 +1,137 @@
+import datetime
+import shutil
+
+import pytest
+import tensorflow as tf
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from typer.testing import CliRunner
+
+from serving.__main__ import app
+from serving.check import check
+from serving.warmup import PATH
+
+BATCHING = """max_batch_size { value: 128 } batch_timeout_micros { value: 2000 }
+allowed_batch_sizes: 32 allowed_batch_sizes: 128 pad_variable_length_inputs: false"""
+
+
+@pytest.fixture
+def folder(half, tmp_path):
+    base = tmp_path / "half"
+    shutil.copytree(half, base)
+    write(tmp_path, labels='version_labels { key: "stable" value: 1 }')
+    (tmp_path / "batching.config").write_text(BATCHING)
+    (tmp_path / "monitoring.config").write_text('prometheus_config { enable: true path: "/m" }')
+    return tmp_path
+
+
+def write(folder, *, base="half", policy="all {}", labels=""):
+    (folder / "models.config").write_text(
+        f"""model_config_list {{ config {{ name: "half" base_path: "{folder / base}"
+        model_platform: "tensorflow" model_version_policy {{ {policy} }} {labels} }} }}"""
+    )
+
+
+def certificate():
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    built = x509.CertificateBuilder().subject_name(name).issuer_name(name)
+    built = built.public_key(key.public_key()).serial_number(1)
+    built = built.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    pem = serialization.Encoding.PEM
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    signed = built.sign(key, hashes.SHA256()).public_bytes(pem)
+    return signed.decode(), key.private_bytes(pem, *plain).decode()
+
+
+def test_a_folder_that_would_serve_has_no_fault(folder):
+    assert list(check(folder)) == []
+
+    done = CliRunner().invoke(app, ["check", str(folder)])
+    assert (done.exit_code, "would serve" in done.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "wanted"),
+    [
+        ({"base": "away"}, "models.config: base_path of half: must be a folder of versions"),
+        ({"policy": "specific { versions: 7 }"}, "model_version_policy of half: must name a"),
+        (
+            {"labels": 'version_labels { key: "x" value: 7 }'},
+            "models.config: version_labels[x] of half: must name a version that is served. "
+            "Received: 7, served [2, 1]",
+        ),
+    ],
+)
+def test_a_configuration_that_names_what_is_not_there_is_told(folder, changed, wanted):
+    write(folder, **changed)
+
+    [fault] = check(folder)
+
+    assert wanted in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "wanted"),
+    [
+        ("models.config", "x", "must be a ModelServerConfig in text format"),
+        ("batching.config", "max_batch_size: 128", "must be a BatchingParameters in text format"),
+        (
+            "batching.config",
+            "num_batch_threads { value: 0 }",
+            "threads: must be positive",
+        ),
+        ("batching.config", "batch_timeout_micros { value: -1 }", "must not be negative"),
+        (
+            "batching.config",
+            "max_batch_size { value: 8 } allowed_batch_sizes: 4",
+            "allowed_batch_sizes: must end with the largest batch, 8. Received: [4]",
+        ),
+        (
+            "batching.config",
+            "allowed_batch_sizes: 4 allowed_batch_sizes: 4 allowed_batch_sizes: 1000",
+            "allowed_batch_sizes: must increase",
+        ),
+        ("monitoring.config", 'prometheus_config { path: "m" }', "must start with `/`"),
+        ("ssl.config", 'server_cert: "x"', "server_cert, server_key: must be a certificate"),
+    ],
+)
+def test_a_broken_rule_is_named_by_file_and_field(folder, name, text, wanted):
+    (folder / name).write_text(text)
+
+    [fault] = check(folder)
+
+    assert fault.file == folder / name
+    assert wanted in str(fault)
+
+
+def test_certificates_are_read(folder):
+    cert, key = certificate()
+    text = f"server_cert: {cert!r} server_key: {key!r} client_verify: true"
+    (folder / "ssl.config").write_text(text)
+
+    [fault] = check(folder)
+    assert fault.field == "custom_ca"
+    (folder / "ssl.config").write_text(f"{text} custom_ca: {cert!r}")
+    assert list(check(folder)) == []
+    (folder / "ssl.config").write_text(f"{text} custom_ca: 'x'")
+    [fault] = check(folder)
+    assert fault.rule.startswith("must be certificates in PEM")
+
+
+def test_broken_versions_are_told(folder):
+    (folder / "half" / "1" / "saved_model.pb").write_bytes(b"no graph")
+    (folder / "half" / "2" / PATH).parent.mkdir()
+    with tf.io.TFRecordWriter(str(folder / "half" / "2" / PATH)) as writer:
+        writer.write(b"\xff")
+    (folder / "half" / "2" / "batching_params.pbtxt").write_text("x")
+
+    warm_up, batching, graph = check(folder)
+
+    assert "must be a TFRecord of PredictionLog" in str(warm_up)
+    assert "must be a BatchingParameters" in str(batching)
+    assert "must be a SavedModel that a stock server runs" in str(graph)
+    done = CliRunner().invoke(app, ["check", str(folder)])
+    assert (done.exit_code, len(done.stderr.splitlines())) == (2, 3)

@@ -1,0 +1,73 @@
+import http.client
+import re
+
+import grpc
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from serving.monitoring import Metrics
+from serving.status import Code, ServingError
+
+
+def samples(text):
+    return {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_model_and_status():
+    metrics = Metrics()
+    for _ in range(3):
+        with metrics.request("m", "Predict", "GRPC"):
+            pass
+    with pytest.raises(ServingError), metrics.request('a "b\\\n', "Predict", "REST"):
+        raise ServingError(Code.NOT_FOUND, "none")
+
+    found = samples(metrics.text().decode())
+
+    count = ":tensorflow:serving:request_count"
+    assert found[count, ("model_name", "m"), ("status", "OK")] == 3
+    assert found[count, ("model_name", 'a "b\\\n'), ("status", "NOT_FOUND")] == 1
+
+
+def test_latencies_fall_into_buckets():
+    metrics = Metrics()
+    for _ in range(5):
+        with metrics.request("m", "Predict", "GRPC"):
+            pass
+
+    text = metrics.text().decode()
+    latency = re.findall(r'request_latency_bucket{.*le="([^"]*)".*} (\d+)', text)
+
+    assert len(latency) == 34
+    assert latency[-1] == ("+Inf", "5")
+    counts = [int(count) for _, count in latency]
+    assert counts == sorted(counts)
+    assert (
+        samples(text)[
+            ":tensorflow:serving:request_latency_count",
+            ("API", "Predict"),
+            ("entrypoint", "GRPC"),
+            ("model_name", "m"),
+        ]
+        == 5
+    )
+
+
+def test_both_protocols_are_observed(endpoint, client):
+    client.predict(x=np.zeros([1], np.float32))
+    with pytest.raises(grpc.RpcError):
+        client.predict(name="made up", x=np.zeros([1], np.float32))
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
+    connection.request("POST", "/v1/models/half:predict", '{"inputs": [1.0]}')
+    connection.getresponse().read()
+    connection.request("GET", "/monitoring/prometheus/metrics")
+    text = connection.getresponse().read().decode()
+
+    assert 'entrypoint="GRPC"' in text
+    assert 'entrypoint="REST"' in text
+    assert 'model_name="",status="NOT_FOUND"' in text
+    assert "made up" not in text

@@ -1,0 +1,9 @@
+"""From a model to a SavedModel for a stock TensorFlow Serving server, and to where it looks."""
+
+from tfrank_sel.export.gate import check_servable as check_servable
+from tfrank_sel.export.publication import (
+    publish as publish,
+    remove_old as remove_old,
+    roll_back as roll_back,
+)
+from tfrank_sel.export.signatures import PADDING_SCORE as PADDING_SCORE, export as export

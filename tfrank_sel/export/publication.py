@@ -1,0 +1,109 @@
+"""Publication: versions of a model where a server finds them, taken back, and cleared away."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def publish(
+    saved_model: str | os.PathLike[str], base: str | os.PathLike[str], version: int
+) -> Path:
+    """Puts a SavedModel where a server that polls `base` finds it, whole or not at all.
+
+    The copy is made beside its place under a name that no server takes for a version, flushed to
+    disk, and renamed.
+
+    Args:
+        saved_model: Folder of the SavedModel; it stays as it is.
+        base: Base path of the model on the server; made when absent.
+        version: Version to publish; not negative.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        FileExistsError: If `base` holds the version, under whatever spelling (`7`, `007`).
+        FileNotFoundError: If `saved_model` holds no SavedModel.
+        ValueError: If `version` is negative.
+    """
+    if version < 0:
+        raise ValueError(f"`version` must not be negative. Received: {version}")
+    saved_model, base = Path(saved_model), Path(base)
+    if not (saved_model / "saved_model.pb").is_file():
+        raise FileNotFoundError(f"`saved_model` must hold saved_model.pb. Received: {saved_model}")
+    base.mkdir(parents=True, exist_ok=True)
+    if version in (found := _versions(base)):
+        raise FileExistsError(f"`version` must be new in {base}. Received: {found[version].name}")
+    published = base / str(version)
+    with tempfile.TemporaryDirectory(prefix=".publish-", dir=base) as aside:
+        copy = Path(shutil.copytree(saved_model, Path(aside) / "model"))
+        for folder, _, files in os.walk(copy):
+            for name in (*files, "."):
+                _flush(os.path.join(folder, name))
+        copy.rename(published)
+    _flush(base)
+    return published
+
+
+def roll_back(base: str | os.PathLike[str]) -> int:
+    """Takes the latest version back: a server that polls `base` goes on with the one before it.
+
+    The version stays beside the others, under a name that no server takes for one.
+
+    Args:
+        base: Base path of the model on the server.
+
+    Returns:
+        The version that is now the latest.
+
+    Raises:
+        ValueError: If `base` holds fewer than two versions.
+    """
+    found = _versions(Path(base))
+    if len(found) < 2:
+        raise ValueError(
+            f"{base} must hold a version to go back to. Received: versions {sorted(found)}"
+        )
+    latest, before = sorted(found, reverse=True)[:2]
+    found[latest].rename(Path(base) / f"rolled-back-{found[latest].name}")
+    _flush(base)
+    return before
+
+
+def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
+    """Removes all versions but the latest.
+
+    Each is renamed first, so that no server loads one that is half removed.
+
+    Args:
+        base: Base path of the model on the server.
+        keep: How many of the latest versions stay; positive.
+
+    Returns:
+        The versions removed, oldest first.
+
+    Raises:
+        ValueError: If `keep` is not positive.
+    """
+    if keep < 1:
+        raise ValueError(f"`keep` must be positive. Received: {keep}")
+    found = _versions(Path(base))
+    old = sorted(found)[:-keep]
+    for version in old:
+        shutil.rmtree(found[version].rename(Path(base) / f".removed-{found[version].name}"))
+    return old
+
+
+def _versions(base: Path) -> dict[int, Path]:
+    """Returns the folders that a server takes for versions, `007` too."""
+    return {int(child.name): child for child in base.iterdir() if child.name.isdecimal()}
+
+
+def _flush(path: str | os.PathLike[str]) -> None:
+    """Waits until a file or folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
