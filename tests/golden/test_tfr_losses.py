@@ -61,7 +61,8 @@ def loss_of_noise(loss: Any, case: Case, labels: Any, scores: Any, weights: Any)
 
 
 def times(ours: tfr_counterparts.Ours, case: Case) -> Array:
-    return np.array([ours.times(*row) for row in tfr_differences.rows(case)])
+    width = max(len(x) for x in case["y_true"]) if ours.by_width else 1
+    return width * np.array([ours.times(*row) for row in tfr_differences.rows(case)])
 
 
 def scaled(x: Array, factors: Array) -> Array:

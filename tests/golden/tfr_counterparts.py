@@ -42,12 +42,14 @@ class Ours(NamedTuple):
         times: By what our loss of a list of these labels and scores is multiplied, so that it is
             the sum over the items of the list (or over the samples) that tensorflow-ranking has.
         holds: Whether its gradient holds a part constant, which the reference takes as `held`.
+        by_width: Whether tensorflow-ranking multiplies by the list size, padding included, besides.
     """
 
     make: Callable[..., Any]
     reference: Callable[..., float]
     times: Callable[[list[float], list[Any]], float] = one
     holds: bool = False
+    by_width: bool = False
 
 
 def of(case: dict[str, Any]) -> Ours:
@@ -217,24 +219,35 @@ def gain_weight(make: Callable[..., lambdas.GainLambdaWeight]) -> Callable[..., 
     return lambda **arguments: make(**{names.get(k, k): v for k, v in arguments.items()})
 
 
-def times_list_size(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
-    """Weights that are differences of gains are multiplied by the list size, padding included."""
-    return total * tf.cast(list_size, total.dtype)
+def weights_of_pairs(weight: Any) -> ref_pairwise.Weights | None:
+    """The reference of a lambda weight."""
+    if weight is None:
+        return None
+    if isinstance(weight, lambdas.PrecisionLambdaWeight):
+        return ref_pairwise.precision(weight.k)
+    if isinstance(weight, lambdas.LabelDiffLambdaWeight):
+        return ref_pairwise.label_difference
+    functions = {"gain": in_floats(weight.gain), "discount": in_floats(weight.discount)}
+    if isinstance(weight, lambdas.SwapLambdaWeight):
+        smooth = {"smooth_fraction": weight.smooth_fraction}
+        return ref_pairwise.swap(k=weight.k, normalized=weight.normalized, **smooth, **functions)
+    alone = isinstance(weight, lambdas.YetiDCGLambdaWeight)
+    return ref_pairwise.lambda_loss(weight.k, weight.normalized, alone, **functions)
 
 
 def pairwise(make: Callable[..., Any], surrogate: ref_pairwise.Surrogate) -> Callable[..., Ours]:
     def ours(lambda_weight: Any = None, temperature: float = 1.0) -> Ours:
-        is_gain = isinstance(lambda_weight, lambdas.GainLambdaWeight)
-        normalizer = times_list_size if is_gain else losses.sum_over_terms
         return Ours(
-            functools.partial(make, lambda_weight, temperature, normalizer),
+            functools.partial(make, lambda_weight, temperature, losses.sum_over_terms),
             functools.partial(
                 ref_pairwise.pairwise,
                 surrogate=surrogate,
                 ordered=make.ordered,
+                weigh=weights_of_pairs(lambda_weight),
                 temperature=temperature,
                 is_sum=True,
             ),
+            by_width=isinstance(lambda_weight, lambdas.GainLambdaWeight),
         )
 
     return ours
@@ -255,10 +268,10 @@ def yeti_logistic(
             sample_size,
             gumbel_temperature,
             seed,
-            times_list_size,
         ),
-        ref_pairwise.pairwise,
+        ref_pairwise.yeti,
         lambda labels, scores: float(sample_size),  # of whose losses ours has the mean
+        by_width=True,
     )
 
 

@@ -14,6 +14,12 @@ SOFTMAXES = (
     "CoupledRankDistilLoss",
     "losses_impl.PolyOneSoftmaxLoss",
 )
+PAIRWISE = (
+    "PairwiseHingeLoss",
+    "PairwiseLogisticLoss",
+    "PairwiseMSELoss",
+    "PairwiseSoftZeroOneLoss",
+)
 WITHOUT_LAMBDA_WEIGHTS = (
     "UniqueSoftmaxLoss",
     "ApproxNDCGLoss",
@@ -72,11 +78,6 @@ def pairs(case: Case) -> list[tuple[float, float]]:
     ]
 
 
-def has_pair_on_the_margin(case: Case) -> bool:
-    temperature = case["kwargs"].get("temperature", 1.0)
-    return any((s - t) / temperature == 1.0 for s, t in pairs(case))
-
-
 def has_label_of_no_class(case: Case) -> bool:
     return any(y >= case["kwargs"]["num_classes"] for labels, _ in rows(case) for y in labels)
 
@@ -90,10 +91,15 @@ DIFFERENCES = [
         lambda case: case["deterministic"] and any(s == t for s, t in pairs(case)),
     ),
     Difference(
-        ("PairwiseHingeLoss",),
-        "scores of a pair that differ by exactly the margin",
-        "The gradient there is that of one side, 0. Here it is the mean of both sides.",
-        has_pair_on_the_margin,
+        PAIRWISE,
+        "lambda weights, and scores beside padding that are large, or tied at the lowest",
+        "Padding is ranked by the lowest score less 1e-6, which rounds to that score, so that it "
+        "has the rank of a valid item. Here it is behind all of them.",
+        lambda case: (
+            case["lambda_weight"] is not None
+            and case["lambda_weight"]["class"] != "LabelDiffLambdaWeight"  # which has no ranks
+            and case["scenario"] in ("large_scores", "low_ties_pad")
+        ),
     ),
     Difference(
         ("losses_impl.MultiClassLoss",),

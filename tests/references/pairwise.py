@@ -160,15 +160,19 @@ def lambda_softmax(
 
 
 def lambda_loss(
-    k: int | None = None, normalized: bool = True, neighbours_alone: bool = False
+    k: int | None = None,
+    normalized: bool = True,
+    neighbours_alone: bool = False,
+    gain: Callable[[float], float] = exponential,
+    discount: Callable[[float], float] = log2_inverse,
 ) -> Weights:
     def pair(a: int, b: int) -> float:
         if neighbours_alone and abs(a - b) != 1:
             return 0.0
-        step = log2_inverse(abs(a - b)) - log2_inverse(abs(a - b) + 1)
-        return step / (1 - log2_inverse(max(a, b))) if max(a, b) > (k or math.inf) else step
+        step = discount(abs(a - b)) - discount(abs(a - b) + 1)
+        return step / (1 - discount(max(a, b))) if max(a, b) > (k or math.inf) else step
 
-    return gain_difference(pair, exponential, log2_inverse, normalized, k)
+    return gain_difference(pair, gain, discount, normalized, k)
 
 
 def precision(k: int) -> Weights:
