@@ -5,6 +5,7 @@ The contracts run over these tables, and `test_no_public_formula_is_missing` hol
 
 import functools
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,15 +14,17 @@ from numpy.typing import NDArray
 
 from tests.references import (
     links as ref_links,
+    listwise as ref_listwise,
     losses as ref_losses,
     metrics as ref_metrics,
+    pairwise as ref_pairwise,
     rg as ref_rg,
     selective as ref_selective,
     softmax_family as ref_softmax_family,
     topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
-from tfrank_sel.losses import margin, targets
+from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]
@@ -34,6 +37,14 @@ def grades(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def real_scores(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.normal(0.0, 1.5, shape).round(3)
+
+
+def clicks(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.integers(0, 2, shape[:2]).astype(np.float64)
+
+
+def fractions(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.uniform(0.0, 3.0, shape).round(3)
 
 
 def binary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -82,7 +93,12 @@ def metric(make: Callable[..., Any], reference: Any, k: int | None) -> Case:
 
 
 R, RL, RM, RS = ref_links, ref_losses, ref_metrics, ref_selective
-RF, RT = ref_softmax_family, ref_topk
+RF, RI, RP, RT = ref_softmax_family, ref_listwise, ref_pairwise, ref_topk
+
+
+def pairwise(make: Callable[..., Any], surrogate: RP.Surrogate, *args: Any, **ref: Any) -> Case:
+    return loss(make, RP.pairwise, grades, *args, surrogate=surrogate, **ref)
+
 
 # fmt: off
 LINKS = [
@@ -179,6 +195,87 @@ LOSSES = [
     loss(losses.SoftRankLoss, RF.soft_rank, grades, 0.5, 2, sigma=0.5, k=2),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, epsilon=1.0),
     loss(losses.DirectAPLoss, RF.direct_ap, binary, -2.0, epsilon=-2.0),
+    loss(losses.SoftmaxLoss, RP.lambda_softmax, grades, 0.5, targets.Shares(),
+         lambdas.NDCGLambdaWeight(k=2), temperature=0.5, normalized=True, k=2,
+         gain=RP.exponential, discount=RP.log2_inverse),
+    loss(losses.SigmoidCrossEntropyLoss, RP.sigmoid_cross_entropy, probabilities),
+    loss(losses.MeanSquaredLoss, RP.mean_squared, grades, losses.sum_over_terms, is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.LabelDiffLambdaWeight(), 0.5,
+             weigh=RP.label_difference, temperature=0.5),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.DCGLambdaWeight(),
+             weigh=RP.swap(RP.linear, RP.inverse, False), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic,
+             lambdas.NDCGLambdaWeight(3, smooth_fraction=0.25),
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True, 0.25, 3), is_sum=True),
+    pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.YetiDCGLambdaWeight(),
+             weigh=RP.lambda_loss(None, False, True), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, weigh=RP.lambda_loss(), is_sum=True),
+    pairwise(losses.LambdaLoss, RP.logistic, lambdas.NDCGLambdaWeightV2(2),
+             weigh=RP.lambda_loss(2), is_sum=True),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge),
+    pairwise(losses.PairwiseHingeLoss, RP.hinge, lambdas.PrecisionLambdaWeight(2),
+             weigh=RP.precision(2)),
+    pairwise(losses.PairwiseSoftZeroOneLoss, RP.soft_zero_one, None, 2.0, losses.sum_over_terms,
+             temperature=2.0, is_sum=True),
+    pairwise(losses.PairwiseMSELoss, RP.squared, None, 2.0, ordered=False, temperature=2.0),
+    pairwise(losses.PairwiseMSELoss, RP.squared, lambdas.NDCGLambdaWeight(), ordered=False,
+             weigh=RP.swap(RP.exponential, RP.log2_inverse, True), is_sum=True),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.75, 1), 0.75),
+    pairwise(losses.PairwiseQuantileLoss, RP.quantile(0.25, 2), 0.25, True),
+    loss(losses.ListMLELoss, RI.list_mle, grades, position_weight=None, temperature=1.0),
+    loss(losses.ListMLELoss, RI.list_mle, grades, ranking.log2_discount, 0.5,
+         position_weight=lambda r: 1.0 / np.log2(1.0 + r), temperature=0.5),
+    loss(losses.UniqueSoftmaxLoss, RI.unique_softmax, grades, 0.5, temperature=0.5),
+    loss(losses.CalibratedSoftmaxLoss, RI.calibrated_softmax, grades,
+         virtual_label=0.0, temperature=1.0),
+    loss(losses.CalibratedSoftmaxLoss, RI.calibrated_softmax, grades, 0.5, 2.0,
+         virtual_label=0.5, temperature=2.0),
+    loss(losses.PolyOneSoftmaxLoss, RI.poly_one_softmax, grades, 2.0, 0.5,
+         epsilon=2.0, temperature=0.5),
+    loss(losses.ApproxNDCGLoss, RI.approx_ndcg, grades, temperature=0.1),
+    loss(losses.ApproxDCGLoss, RI.approx_dcg, grades, 1.0, temperature=1.0),
+    loss(losses.ApproxMRRLoss, RI.approx_mrr, grades, 0.5, temperature=0.5),
+    loss(losses.ApproxAPLoss, RI.approx_ap, grades, 0.5, temperature=0.5),
+    loss(losses.ApproxPrecisionLoss, RI.approx_precision, grades, 2, 0.5, k=2, temperature=0.5),
+    loss(losses.ApproxRecallLoss, RI.approx_recall, grades, 2, 0.5, k=2, temperature=0.5),
+    loss(losses.NeuralSortCrossEntropyLoss, RI.neural_sort_cross_entropy, grades, temperature=1.0),
+    loss(losses.NeuralSortNDCGLoss, RI.neural_sort_ndcg, grades, 2.0, temperature=2.0),
+]
+
+# whose gradients hold a part constant, which the reference takes as `held`
+HOLDING = [
+    loss(losses.CircleLoss, RI.circle, grades, gamma=64.0, margin=0.25),
+    loss(losses.CircleLoss, RI.circle, grades, 4.0, 0.5, gamma=4.0, margin=0.5),
+]
+
+# whose items have several scores, and whose gradients hold a part constant
+HOLDING_VECTORS = [
+    loss(losses.ClickEMLoss, RI.click_em, clicks, 0.5, 2.0, exam_weight=0.5, relevance_weight=2.0),
+    loss(losses.MixtureEMLoss, RI.mixture_em, clicks, 0.5, alpha=0.5),
+]
+
+# whose items have several scores
+SCORE_VECTORS = [
+    *HOLDING_VECTORS,
+    loss(losses.OrdinalLoss, RP.ordinal, grades, 3),
+    loss(losses.OrdinalLoss, RP.ordinal, fractions, 2, True, use_fraction_label=True),
+    loss(losses.MultiClassLoss, RP.multi_class, identities, 4, 0.125, losses.sum_over_terms,
+         label_smoothing=0.125, is_sum=True),
+]
+
+# of Gumbel noise, which the reference takes as `noise`
+SAMPLED = [
+    loss(losses.GumbelLoss, RI.gumbel, grades, losses.ApproxNDCGLoss(0.5), 3, 2.0, 7,
+         inner=functools.partial(RI.approx_ndcg, temperature=0.5), temperature=2.0),
+    loss(losses.GumbelLoss, RI.gumbel, grades, losses.ListMLELoss(), 2, 1.0, 7,
+         inner=functools.partial(RI.list_mle, position_weight=None, temperature=1.0),
+         temperature=1.0),
+    loss(losses.YetiLogisticLoss, RP.yeti, grades, lambdas.YetiDCGLambdaWeight(3), 0.5, 2, 2.0, 7,
+         surrogate=RP.logistic, weigh=RP.lambda_loss(3, False, True), temperature=0.5,
+         gumbel_temperature=2.0),
+    loss(losses.CoupledRankDistilLoss, RI.coupled_rank_distil, grades, 3, 2, 0.5, 7,
+         k=2, temperature=0.5),
 ]
 
 # of rows of classes, with a reference of labels, scores, weights of rows
@@ -252,12 +349,14 @@ def name_of(case: Any) -> str:
     if isinstance(case, LinkCase):
         return repr(case.link)
     arguments = (*case.make.args, *case.make.keywords.values())
-    return "-".join(
-        [
-            type(case.make()).__name__,
-            *(x.__name__ if inspect.isfunction(x) else str(x) for x in arguments),
-        ]
-    )
+    words = [type(case.make()).__name__, *map(_shortly, arguments)]
+    return re.sub(r"<function (\w+) at \w+>", r"\1", "-".join(words))  # the same in any process
+
+
+def _shortly(argument: Any) -> str:
+    if isinstance(argument, losses.ListwiseLoss):
+        return type(argument).__name__
+    return argument.__name__ if inspect.isfunction(argument) else str(argument)
 
 
 def one_per_class(cases: list[Case]) -> list[Case]:

@@ -80,11 +80,86 @@ class ListBatch(NamedTuple):
         return label_map(tf.where(mask, self.labels, label_map.origin)), mask
 
 
+Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def under_xla(formula: Formula, *, in_one_pass: bool = False) -> Formula:
+    """Compiles a formula of labels, scores, mask and weights; gradients flow to the scores.
+
+    The gradient is a function of its own, which computes the formula again (and an XLA-compiled
+    caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another as
+    values, and XLA, which takes such values for constants, would compile at every step.
+
+    Args:
+        formula: The formula.
+        in_one_pass: Whether to compute the gradient along with the value, as if it were always
+            wanted. That spares the second computation, and a call; it is right where no list has a
+            part in the value of another.
+    """
+    jit = functools.partial(tf.function, jit_compile=True, reduce_retracing=True, autograph=False)
+
+    def pull_back(
+        labels: tf.Tensor,
+        scores: tf.Tensor,
+        mask: tf.Tensor,
+        weights: tf.Tensor,
+        upstream: tf.Tensor,
+    ) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            values = formula(labels, scores, mask, weights)
+        return tape.gradient(values, scores, upstream)
+
+    def with_slopes(*args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(args[1])
+            values = formula(*args)
+        return values, tape.gradient(values, args[1])
+
+    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
+    # share one, and a few of them in one model would raise a warning.
+    value, gradient = jit(functools.partial(formula)), jit(functools.partial(pull_back))
+    value_with_slopes = jit(functools.partial(with_slopes))
+
+    def in_two(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        return value(*args), lambda upstream: gradient(*args, upstream)
+
+    def in_one(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        values, slopes = value_with_slopes(*args)
+
+        def pull(upstream: tf.Tensor) -> tf.Tensor:
+            # what was computed has no gradient: that of the gradient computes it again
+            @tf.custom_gradient
+            def pulled(scores: tf.Tensor, upstream: tf.Tensor) -> tuple[tf.Tensor, object]:
+                rest = (-1, *[1] * (len(scores.shape) - 1))
+
+                def again(seed: tf.Tensor) -> list[tf.Tensor]:
+                    with tf.GradientTape() as tape:
+                        tape.watch([scores, upstream])
+                        pulled = gradient(args[0], scores, *args[2:], upstream)
+                    return tape.gradient(pulled, [scores, upstream], seed)
+
+                return tf.reshape(upstream, rest) * slopes, again
+
+            return pulled(args[1], upstream)
+
+        return values, pull
+
+    def compiled(
+        labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        halves = in_one if in_one_pass else in_two
+        return tf.custom_gradient(lambda scores: halves(labels, scores, mask, weights))(scores)
+
+    return compiled
+
+
 class Listwise(Configurable, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
     compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
+    in_one_pass: ClassVar[bool] = False  # True if the gradient comes with the value: `under_xla`
 
     @abc.abstractmethod
     def per_list(
@@ -93,45 +168,9 @@ class Listwise(Configurable, abc.ABC):
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
     @functools.cached_property
-    def compiled(self) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
-        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores.
-
-        The gradient is a function of its own, which computes `per_list` again (and an XLA-compiled
-        caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another
-        as values, and XLA, which takes such values for constants, would compile at every step.
-        """
-        jit = functools.partial(
-            tf.function, jit_compile=True, reduce_retracing=True, autograph=False
-        )
-        # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas
-        # would share one, and a few of them in one model would raise a warning.
-        value = jit(functools.partial(self.per_list))
-
-        def pull_back(
-            labels: tf.Tensor,
-            scores: tf.Tensor,
-            mask: tf.Tensor,
-            weights: tf.Tensor,
-            upstream: tf.Tensor,
-        ) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                tape.watch(scores)
-                values = self.per_list(labels, scores, mask, weights)
-            return tape.gradient(values, scores, upstream)
-
-        gradient = jit(functools.partial(pull_back))
-
-        def compiled(
-            labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-        ) -> tf.Tensor:
-            @tf.custom_gradient
-            def f(scores: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-                args = (labels, scores, mask, weights)
-                return value(*args), lambda upstream: gradient(*args, upstream)
-
-            return f(scores)
-
-        return compiled
+    def compiled(self) -> Formula:
+        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores."""
+        return under_xla(self.per_list, in_one_pass=self.in_one_pass)
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""
@@ -143,6 +182,47 @@ class Listwise(Configurable, abc.ABC):
                 stacklevel=3,
             )
         return batch
+
+
+def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
+    """Makes a list of each segment, where a row holds several lists.
+
+    Every loss and metric takes what this returns, so that one row of a batch may hold the items of
+    several queries. It is differentiable, and runs in eager mode and in graphs; XLA, which must
+    know the number of lists, does not compile it.
+
+    Args:
+        segments: The segment of each item, integers `[batch_size, row_size]`: items of one row and
+            one segment make a list, wherever they stand in the row. Below 0 is padding.
+        *tensors: What to split, such as labels, scores and weights of items: each
+            `[batch_size, row_size]` or `[batch_size, row_size, ...]`.
+
+    Returns:
+        The tensors, `[num_lists, (list_size)]` or `[num_lists, (list_size), ...]`; lists are
+        ordered by row and segment, and their items as in the row.
+
+    Example:
+        >>> segments = tf.constant([[0, 0, 1, 1, 1, -1]])  # the last item is padding
+        >>> y_true = tf.constant([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+        >>> y_pred = tf.constant([[0.5, 0.1, 0.3, 0.2, 0.9, 0.0]])
+        >>> y_true, y_pred = split_segments(segments, y_true, y_pred)
+        >>> y_pred.to_list()[0]
+        [0.5, 0.10000000149011612]
+        >>> round(float(metrics.MRR()(y_true, y_pred)), 4)  # 1 and 1/3
+        0.6667
+    """
+    segments = tf.convert_to_tensor(segments)
+    order = tf.argsort(segments, axis=-1, stable=True)
+    ids = tf.gather(segments, order, batch_dims=1)
+    starts = tf.pad(ids[:, 1:] != ids[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+    valid = ids >= 0
+    lists = tf.cumsum(tf.cast(tf.boolean_mask(starts, valid), tf.int64)) - 1
+    return [
+        tf.RaggedTensor.from_value_rowids(
+            tf.boolean_mask(tf.gather(x, order, batch_dims=1), valid), lists
+        )
+        for x in tensors
+    ]
 
 
 def _dense(
@@ -164,7 +244,7 @@ def _dense(
     dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
     shape = [None, tf.shape(dense[0])[1] if dense else None]
     return tuple(
-        x.to_tensor(math.nan, shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
+        x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
     )
 
 

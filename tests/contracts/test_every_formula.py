@@ -1,5 +1,6 @@
 """What every loss and metric must do, whatever it computes."""
 
+import functools
 import inspect
 import json
 import math
@@ -15,10 +16,13 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.cases import (
     DIVERSITY,
+    HOLDING,
     IN_BATCH,
     LOSSES,
     METRICS,
     N_WAY,
+    SAMPLED,
+    SCORE_VECTORS,
     Array,
     Case,
     name_of,
@@ -27,10 +31,13 @@ from tests.cases import (
 from tfrank_sel import losses, metrics
 from tfrank_sel.serialization import Configurable
 
-every_formula = pytest.mark.parametrize("case", LOSSES + METRICS, ids=name_of)
-every_loss = pytest.mark.parametrize("case", LOSSES, ids=name_of)
-one_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES + METRICS), ids=name_of)
-one_loss_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES), ids=name_of)
+FORMULAS = LOSSES + HOLDING + METRICS
+
+every_formula = pytest.mark.parametrize("case", FORMULAS, ids=name_of)
+every_loss = pytest.mark.parametrize("case", LOSSES + HOLDING, ids=name_of)
+every_slope = pytest.mark.parametrize("case", LOSSES, ids=name_of)
+one_of_each = pytest.mark.parametrize("case", one_per_class(FORMULAS), ids=name_of)
+one_loss_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES + HOLDING), ids=name_of)
 every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
 
 LENGTHS = (5, 1, 4)
@@ -111,11 +118,14 @@ def test_padding_changes_nothing(case: Case, junk: float) -> None:
     ]
     value, padded_value = (per_list(case, *x) for x in ((labels, scores, weights), wide))
     np.testing.assert_allclose(padded_value, value, rtol=1e-12, atol=1e-15)
-    if case in LOSSES:
+    if case not in METRICS:
         grad = gradient(case, wide[0], wide[1])
         assert np.all(grad[np.isnan(wide[0])] == 0.0)
         np.testing.assert_allclose(
-            np.delete(grad, [0, 3, 5], axis=1), gradient(case, labels, scores), rtol=1e-9
+            np.delete(grad, [0, 3, 5], axis=1),
+            gradient(case, labels, scores),
+            rtol=1e-9,
+            atol=1e-15,
         )
 
 
@@ -156,7 +166,7 @@ def test_a_list_without_items_is_zero(case: Case) -> None:
     np.testing.assert_allclose(with_empty[:-1], per_list(case, labels, scores), rtol=1e-12)
     assert with_empty[-1] == 0.0
     assert per_list(case, np.zeros([1, 0]), np.zeros([1, 0])) == [0.0]
-    if case in LOSSES:
+    if case not in METRICS:
         assert np.all(gradient(case, empty, scores[:1]) == 0.0)
 
 
@@ -186,7 +196,7 @@ def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
         assert np.all(np.isfinite(gradient(case, labels, [scores], "float32"))), scores
 
 
-@every_loss
+@every_slope
 def test_gradient_equals_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
     grad, step = gradient(case, labels, scores), 1e-5
@@ -198,7 +208,18 @@ def test_gradient_equals_finite_differences(case: Case) -> None:
         np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
 
 
-@every_loss
+@pytest.mark.parametrize("case", HOLDING, ids=name_of)
+def test_gradient_is_that_of_the_reference_which_holds_a_part(case: Case) -> None:
+    labels, scores, _ = lists(case)
+    grad, step = gradient(case, *batch(case)[:2]), 1e-5
+    for i, (y, s) in enumerate(zip(labels, scores, strict=True)):
+        reference = functools.partial(case.reference, y, weights=np.ones(len(y)), held=s)
+        for j, move in enumerate(step * np.eye(len(s))):
+            slope = (reference(s + move) - reference(s - move)) / (2 * step)
+            np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
+
+
+@every_slope
 def test_second_derivatives_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
     z = tf.constant(scores)
@@ -345,6 +366,6 @@ def test_no_public_formula_is_missing(module: Any) -> None:
         for n, x in vars(module).items()
         if isinstance(x, type) and issubclass(x, Configurable) and not inspect.isabstract(x)
     }
-    tables = LOSSES + METRICS + N_WAY + IN_BATCH + DIVERSITY
+    tables = FORMULAS + N_WAY + IN_BATCH + DIVERSITY + SCORE_VECTORS + SAMPLED
     assert public == {c.make.func.__name__ for c in tables} & set(dir(module))
     assert public

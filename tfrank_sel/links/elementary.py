@@ -77,7 +77,7 @@ class Sigmoid(ElementaryLink):
         return tf.sigmoid(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.math.softplus(x)
+        return bregman.softplus(x)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(x) * tf.sigmoid(-x)  # 1 - sigmoid(x), without cancellation

@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.lambdas import SwapLambdaWeight
 from tfrank_sel.losses.targets import Shares, Targets, check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
@@ -30,11 +31,15 @@ class SoftmaxLoss(ListwiseLoss):
         temperature: Divides the scores; positive.
         targets: Makes a distribution of the labels of a list: `targets.Shares()`, of the labels or
             of their gains, or `targets.Softmax(temperature)`.
+        lambda_weight: Makes the targets of `G_i * D(r_i)` instead of labels, the gain and the
+            discount of each item at its present rank: `lambdas.NDCGLambdaWeight()`, or
+            `lambdas.DCGLambdaWeight()`.
         name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
+        TypeError: If `lambda_weight` is one of pairs alone.
 
     Inputs: as in `ListwiseLoss`.
 
@@ -52,21 +57,32 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
+    in_one_pass = True
+
     def __init__(
         self,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
+        lambda_weight: SwapLambdaWeight | None = None,
         name: str = "softmax_loss",
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
+        if not isinstance(lambda_weight, SwapLambdaWeight | None):
+            raise TypeError(
+                "`lambda_weight` must be one that items have, a `lambdas.DCGLambdaWeight` or "
+                f"`lambdas.NDCGLambdaWeight`, or None. Received: lambda_weight={lambda_weight}"
+            )
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.targets = targets
+        self.lambda_weight = lambda_weight
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the cross-entropy of each list."""
+        if self.lambda_weight is not None:
+            labels = self.lambda_weight.items(labels, scores, mask)
         targets = weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, scores / self.temperature, mask)

@@ -45,6 +45,13 @@ def relevant_weights(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> 
     return tf.where(mask & (labels > 0.0), weights, 0.0)
 
 
+def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Averages the weights of each list, an item counting by its label; 0 if all labels are 0."""
+    labels = tf.where(mask, labels, 0.0)
+    weighted = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
+    return tf.math.divide_no_nan(weighted, tf.reduce_sum(labels, axis=-1))
+
+
 def check_cutoff(k: int | None) -> None:
     """Raises a `ValueError` unless `k` is `None` or a positive number of ranks."""
     if k is not None and k < 1:
@@ -61,6 +68,12 @@ def exponential_gain(labels: tf.Tensor) -> tf.Tensor:
 def linear_gain(labels: tf.Tensor) -> tf.Tensor:
     """Computes `y`."""
     return labels
+
+
+@register
+def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
+    """Computes `1 / r`."""
+    return 1.0 / ranks
 
 
 @register

@@ -1,0 +1,180 @@
+"""Speed of losses, forward and backward, beside those of tensorflow-ranking and keras-rs.
+
+    python -m benchmarks.peer_losses [--rounds 20] [--only ListMLE ...]
+
+Prints a Markdown table: CPU milliseconds on one core of this machine for lists of graded labels, of
+our loss and of the peer's that stands for the same, in a `tf.function` as Keras makes it on a CPU,
+and the same under XLA, all from calls in turn. A peer that is not installed is left out:
+tensorflow-ranking is there with the extra `tfr`, keras-rs 0.4 after `pip install keras-rs`.
+"""
+
+import argparse
+import importlib.util
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.interleaved import machine, timings, use_one_core
+from tfrank_sel import losses
+from tfrank_sel.losses import lambdas
+
+SHAPE = (256, 200)
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+
+NDCG = lambdas.NDCGLambdaWeight()
+
+
+def ours() -> dict[str, Loss]:
+    """Our losses; a random one starts TensorFlow's threads."""
+    return {
+        "SoftmaxLoss": losses.SoftmaxLoss(),
+        "CalibratedSoftmaxLoss": losses.CalibratedSoftmaxLoss(),
+        "PolyOneSoftmaxLoss": losses.PolyOneSoftmaxLoss(),
+        "UniqueSoftmaxLoss": losses.UniqueSoftmaxLoss(),
+        "ListMLELoss": losses.ListMLELoss(),
+        "ApproxNDCGLoss": losses.ApproxNDCGLoss(),
+        "ApproxMRRLoss": losses.ApproxMRRLoss(),
+        "GumbelApproxNDCGLoss": losses.GumbelLoss(losses.ApproxNDCGLoss()),
+        "NeuralSortCrossEntropyLoss": losses.NeuralSortCrossEntropyLoss(),
+        "NeuralSortNDCGLoss": losses.NeuralSortNDCGLoss(),
+        "CircleLoss": losses.CircleLoss(gamma=8.0),
+        "CoupledRankDistilLoss": losses.CoupledRankDistilLoss(sample_size=8, k=10),
+        "ClickEMLoss": losses.ClickEMLoss(),
+        "MixtureEMLoss": losses.MixtureEMLoss(),
+        "PairwiseLogisticLoss": losses.PairwiseLogisticLoss(),
+        "PairwiseHingeLoss": losses.PairwiseHingeLoss(),
+        "PairwiseSoftZeroOneLoss": losses.PairwiseSoftZeroOneLoss(),
+        "PairwiseMSELoss": losses.PairwiseMSELoss(),
+        "PairwiseLogisticLoss, NDCGLambdaWeight": losses.PairwiseLogisticLoss(NDCG),
+        "LambdaLoss": losses.LambdaLoss(),
+        "YetiLogisticLoss": losses.YetiLogisticLoss(),
+        "SigmoidCrossEntropyLoss": losses.SigmoidCrossEntropyLoss(),
+        "MeanSquaredLoss": losses.MeanSquaredLoss(),
+        "OrdinalLoss": losses.OrdinalLoss(ordinal_size=4),
+        "MultiClassLoss": losses.MultiClassLoss(num_classes=5),
+    }
+
+
+# how many scores an item has, where it is not one
+SCORES = {"ClickEMLoss": 2, "MixtureEMLoss": 2, "OrdinalLoss": 4, "MultiClassLoss": 5}
+
+
+def tensorflow_ranking() -> dict[str, Loss]:
+    """The losses of tensorflow-ranking, those without a Keras class as such a class calls them."""
+    from tensorflow_ranking.python import losses_impl
+    from tensorflow_ranking.python.keras import losses as tfr
+
+    def of_keras(loss: losses_impl._RankingLoss) -> Loss:
+        def call(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+            values, weights = loss.compute_unreduced_loss(y_true, loss.get_logits(y_pred))
+            return tf.reduce_mean(values * weights)
+
+        return call
+
+    return {
+        "SoftmaxLoss": tfr.SoftmaxLoss(),
+        "CalibratedSoftmaxLoss": tfr.CalibratedSoftmaxLoss(),
+        "PolyOneSoftmaxLoss": of_keras(losses_impl.PolyOneSoftmaxLoss("poly")),
+        "UniqueSoftmaxLoss": tfr.UniqueSoftmaxLoss(),
+        "ListMLELoss": tfr.ListMLELoss(),
+        "ApproxNDCGLoss": tfr.ApproxNDCGLoss(),
+        "ApproxMRRLoss": tfr.ApproxMRRLoss(),
+        "GumbelApproxNDCGLoss": tfr.GumbelApproxNDCGLoss(),
+        "NeuralSortCrossEntropyLoss": of_keras(losses_impl.NeuralSortCrossEntropyLoss("sort")),
+        "NeuralSortNDCGLoss": of_keras(losses_impl.NeuralSortNDCGLoss("sort")),
+        "CircleLoss": of_keras(losses_impl.CircleLoss("circle", gamma=8.0)),
+        "CoupledRankDistilLoss": tfr.CoupledRankDistilLoss(sample_size=8, topk=10),
+        "ClickEMLoss": tfr.ClickEMLoss(),
+        "MixtureEMLoss": tfr.MixtureEMLoss(),
+        "PairwiseLogisticLoss": tfr.PairwiseLogisticLoss(),
+        "PairwiseHingeLoss": tfr.PairwiseHingeLoss(),
+        "PairwiseSoftZeroOneLoss": tfr.PairwiseSoftZeroOneLoss(),
+        "PairwiseMSELoss": tfr.PairwiseMSELoss(),
+        "PairwiseLogisticLoss, NDCGLambdaWeight": tfr.PairwiseLogisticLoss(
+            lambda_weight=tfr.NDCGLambdaWeight()
+        ),
+        "LambdaLoss": tfr.PairwiseLogisticLoss(lambda_weight=tfr.NDCGLambdaWeightV2()),
+        "YetiLogisticLoss": tfr.YetiLogisticLoss(),
+        "SigmoidCrossEntropyLoss": tfr.SigmoidCrossEntropyLoss(),
+        "MeanSquaredLoss": tfr.MeanSquaredLoss(),
+        "OrdinalLoss": tfr.OrdinalLoss(ordinal_size=4),
+        "MultiClassLoss": of_keras(
+            losses_impl.MultiClassLoss("classes", num_classes=5, from_logits=True)
+        ),
+    }
+
+
+def keras_rs() -> dict[str, Loss]:
+    """The losses of keras-rs."""
+    import keras_rs
+
+    return {
+        "ListMLELoss": keras_rs.losses.ListMLELoss(),
+        "PairwiseLogisticLoss": keras_rs.losses.PairwiseLogisticLoss(),
+        "PairwiseHingeLoss": keras_rs.losses.PairwiseHingeLoss(),
+        "PairwiseSoftZeroOneLoss": keras_rs.losses.PairwiseSoftZeroOneLoss(),
+        "PairwiseMSELoss": keras_rs.losses.PairwiseMeanSquaredError(),
+    }
+
+
+PEERS = {"tensorflow_ranking": tensorflow_ranking, "keras_rs": keras_rs}
+
+
+def step_of(loss: Loss, y_pred: tf.Tensor, jit_compile: bool) -> Callable[[], object]:
+    labels = np.random.default_rng(0).integers(0, 5, SHAPE)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(y_pred)
+            value = loss(y_true, y_pred)
+        return value, tape.gradient(value, y_pred)
+
+    y_true = tf.constant(labels, tf.float32)
+    return lambda: step(y_true, y_pred)[1].numpy()
+
+
+def compare(name: str, ours: Loss, theirs: Loss, rounds: int) -> None:
+    """Prints the row of one loss."""
+    shape = (*SHAPE, SCORES[name]) if name in SCORES else SHAPE
+    y_pred = tf.constant(np.random.default_rng(1).normal(1.0, 1.0, shape), tf.float32)
+    sides: Mapping[str, Loss] = {"ours": ours, "theirs": theirs}
+    found = timings(
+        {
+            f"{side} {jit_compile}": step_of(loss, y_pred, jit_compile)
+            for jit_compile in (False, True)
+            for side, loss in sides.items()
+        },
+        rounds,
+    )
+    cells = []
+    for jit_compile in (False, True):
+        mine, peers = (found[f"{side} {jit_compile}"].seconds for side in sides)
+        cells.append(f"{1e3 * mine:.2f} | {1e3 * peers:.2f} | {peers / mine:.2f}")
+    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="calls of each loss")
+    parser.add_argument("--only", nargs="*", help="names of losses; all of them if not given")
+    arguments = parser.parse_args()
+    use_one_core()
+    print(machine())
+    our_losses = ours()
+    for peer, make in PEERS.items():
+        if importlib.util.find_spec(peer) is None:
+            print(f"\n{peer} is not installed")
+            continue
+        print(
+            f"\n| {peer}, {list(SHAPE)} | ours | theirs | ratio | ours, XLA | theirs, XLA | ratio |"
+        )
+        print("|---|---|---|---|---|---|---|")
+        for name, theirs in make().items():
+            if arguments.only is None or name in arguments.only:
+                compare(name, our_losses[name], theirs, arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()

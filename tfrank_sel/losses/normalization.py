@@ -1,0 +1,41 @@
+"""What the sum of a list's terms, its pairs or items, is divided by.
+
+Each function takes the sum and the number of the terms of each list, `[batch_size]`, and the list
+size with its padding, and returns the loss of each list.
+"""
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@register
+def mean_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Divides by the number of pairs, or of items, so that lists of any length count alike."""
+    return tf.math.divide_no_nan(total, terms)
+
+
+@register
+def sum_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Divides by nothing: right for terms that are parts of one number, such as of an NDCG."""
+    return total
+
+
+@register
+def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Divides by the list size, padding included, as tensorflow-ranking does.
+
+    The mean over a batch is then that of `tfr.keras.losses`. It changes with the padding.
+    """
+    return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
+
+
+def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Adds up the values of the valid items of each list, and normalises the sums."""
+    items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
+    return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])

@@ -1,0 +1,123 @@
+"""The base of the pairwise losses: one sum over the pairs, of whatever one pair costs."""
+
+import abc
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.lambdas import LambdaWeight
+from tfrank_sel.losses.normalization import Normalizer, mean_over_terms
+from tfrank_sel.losses.targets import check_temperature
+from tfrank_sel.ops import pairs, ranking
+from tfrank_sel.ops.pairs import Items
+
+
+class PairwiseLoss(ListwiseLoss):
+    """A loss of the pairs of items of each list.
+
+    A subclass writes `surrogate`, the loss of one pair. For each list of labels `y` in `y_true` and
+    scores `s` in `y_pred`:
+
+    ```
+    loss = normalizer of sum_{y_i > y_j} w_i * lambda_ij * surrogate((s_i - s_j) / temperature)
+    ```
+
+    A pair has the weight of its preferred item. Memory does not grow with the number of pairs:
+    lists of tens of thousands of items are exact, too.
+
+    Args:
+        lambda_weight: Weighs each pair, such as `lambdas.NDCGLambdaWeight()`; all alike if `None`.
+        temperature: Divides the scores; positive.
+        normalizer: What the sum is divided by: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these. If `None`, that of the lambda
+            weight: the sum for weights that are parts of a DCG, else the mean over the pairs.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+        TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
+
+    Inputs: as in `ListwiseLoss`.
+    """
+
+    ordered: ClassVar[bool] = True  # only pairs of different labels count, the larger one first
+    default_name: ClassVar[str]
+
+    def __init__(
+        self,
+        lambda_weight: LambdaWeight | None = None,
+        temperature: float = 1.0,
+        normalizer: Normalizer | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_temperature(temperature)
+        if not isinstance(lambda_weight, LambdaWeight | None):
+            raise TypeError(
+                "`lambda_weight` must be a `losses.lambdas.LambdaWeight` or None. "
+                f"Received: lambda_weight={lambda_weight}"
+            )
+        super().__init__(name=name or self.default_name, **kwargs)
+        self.lambda_weight = lambda_weight
+        self.temperature = temperature
+        self.normalizer = normalizer
+
+    @abc.abstractmethod
+    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Computes the loss of pairs.
+
+        Args:
+            x: The score of the first item less that of the second, over the temperature.
+            y: The label of the first item less that of the second, above 0 if `ordered`.
+        """
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the losses of the pairs, and divides them by what the normalizer says."""
+        items = self._items(labels, scores / self.temperature, mask, weights)
+        total = pairs.sum_over_pairs(self._pair, items)
+        terms = tf.stop_gradient(pairs.sum_over_pairs(self._count, items))
+        return self._normalizer(total, terms, tf.shape(scores)[1])
+
+    @property
+    def _normalizer(self) -> Normalizer:
+        if self.normalizer is not None:
+            return self.normalizer
+        return mean_over_terms if self.lambda_weight is None else self.lambda_weight.normalizer
+
+    def _items(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> Items:
+        """In the order of the scores, so that the ranks of all lists are the same, once."""
+        scores = tf.where(mask, scores, tf.zeros_like(scores))
+        ranks = ranking.positions(scores)[tf.newaxis]
+        if self.lambda_weight is None:
+            return Items(scores, labels, mask, weights, ranks, labels)
+        gains = self.lambda_weight.gains(labels, mask)
+        fields = (scores, labels, mask, weights, gains)
+        scores, labels, mask, weights, gains = ranking.sort_by(scores, *fields, mask=mask)
+        return Items(scores, labels, mask, weights, ranks, gains)
+
+    def _pair(self, first: Items, second: Items, x: tf.Tensor) -> tf.Tensor:
+        y = first.labels - second.labels
+        if self.ordered:
+            values = tf.where(y > 0.0, first.weights, second.weights)
+            values *= self.surrogate(tf.sign(y) * x, tf.abs(y))
+        else:
+            values = (first.weights + second.weights) * self.surrogate(x, y)
+        is_pair = self._is_pair(first, second)
+        if self.lambda_weight is not None:
+            weights = tf.stop_gradient(self.lambda_weight.pairs(first, second))
+            values *= tf.where(is_pair, weights, tf.zeros_like(weights))
+        return tf.where(is_pair, values, tf.zeros_like(values))
+
+    def _count(self, first: Items, second: Items, x: tf.Tensor) -> tf.Tensor:
+        """Counts a pair, in both directions where both count."""
+        return tf.cast(self._is_pair(first, second), x.dtype) * (1.0 if self.ordered else 2.0)
+
+    def _is_pair(self, first: Items, second: Items) -> tf.Tensor:
+        differ = first.labels != second.labels if self.ordered else first.ranks != second.ranks
+        return first.mask & second.mask & differ

@@ -1,0 +1,132 @@
+"""Sums over the items behind each item, in lists that are sorted by descending labels.
+
+Labels, scores and masks are `[batch_size, list_size]`, padding stands last, and items of equal
+labels form a group. All work is linear in the list size, but for a logarithm of it.
+"""
+
+import math
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Groups(NamedTuple):
+    """The group of each item.
+
+    Attributes:
+        first: The place of the first item of the group, `[batch_size, list_size]`, int32.
+        behind: The place behind the last item of the group.
+    """
+
+    first: tf.Tensor
+    behind: tf.Tensor
+
+
+def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
+    """Finds the groups of equal labels; padding is a group of its own."""
+    size = tf.shape(labels)[1]
+    place = tf.range(size)
+    differs = (labels[:, 1:] != labels[:, :-1]) | (mask[:, 1:] != mask[:, :-1])
+    starts = tf.pad(differs, [[0, 0], [1, 0]], constant_values=True)
+    ends = tf.pad(differs, [[0, 0], [0, 1]], constant_values=True)
+    first, behind = _least_behind(
+        tf.reverse(tf.where(starts, -place, 0), [1]), tf.where(ends, place + 1, size)
+    )
+    return Groups(-tf.reverse(first, [1]), behind)
+
+
+def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
+    size = tf.shape(labels)[1]
+    if labels.dtype == tf.float32:
+        # one number for label and place: the bits of a float that is not negative sort as it does
+        places = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
+        bits = tf.cast(tf.bitcast(labels + 0.0, tf.int32), tf.int64)
+        keys = tf.where(mask, bits * 2**32 + places, -1)
+        keys = tf.math.top_k(keys, k=size).values
+        mask = keys >= 0
+        keys = tf.where(mask, keys, 0)
+        bits = tf.bitwise.right_shift(keys, 32)
+        labels = tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
+        order = size - 1 - tf.cast(keys - bits * 2**32, tf.int32)
+    else:
+        top = tf.math.top_k(tf.where(mask, labels, tf.constant(-math.inf, labels.dtype)), k=size)
+        mask, order = top.values > -math.inf, top.indices
+        labels = tf.where(mask, top.values, 0.0)
+    return labels, at(scores, order), mask
+
+
+def sum_exp_behind(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes `sum_{j >= i} exp(x_j)` for each place `i`, and behind the last place.
+
+    Each sum is relative to its own largest term, so that it is exact wherever that lies, and its
+    gradient, `exp(x_j)` over the sum, is so, too.
+
+    Args:
+        x: Exponents.
+        mask: True for those that count.
+
+    Returns:
+        The largest exponents `t` and the sums of `exp(x_j - t)`, `[batch_size, list_size + 1]`:
+        the least number of the dtype, and 0, where no item counts.
+    """
+    least = tf.constant(x.dtype.min, x.dtype)
+    x = tf.where(mask, x, least)
+    [negative_top] = _least_behind(tf.stop_gradient(-x))
+    top = -negative_top
+    exp = tf.where(mask, tf.exp(x - top), tf.zeros_like(x))
+    total = _decayed_sums(exp, tf.exp(top[:, 1:] - top[:, :-1]))
+    behind_all = [[0, 0], [0, 1]]
+    return tf.pad(top, behind_all, constant_values=least), tf.pad(total, behind_all)
+
+
+def log_sum_exp_below(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `log sum_j exp(x_j)` over the items of lower labels than each; -inf for none."""
+    behind = groups(labels, mask).behind
+    top, total = (at(part, behind) for part in sum_exp_behind(x, mask))
+    some = total > 0.0
+    return tf.where(some, top + tf.math.log(tf.where(some, total, tf.ones_like(total))), -math.inf)
+
+
+def at(x: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Gathers what stands at `places` of each list."""
+    return tf.gather(x, places, axis=1, batch_dims=1)
+
+
+def _least_behind(*x: tf.Tensor) -> list[tf.Tensor]:
+    """Computes `min_{j >= i} x_j` of each of some tensors."""
+
+    def double(step: tf.Tensor, *x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        return 2 * step, *(tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x)
+
+    return _doubling(double, tf.shape(x[0])[1], *x)
+
+
+def _decayed_sums(x: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
+    """Computes `y_i = x_i + decay_i * y_(i+1)`, where `decay` has one column less than `x`."""
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+        # its transpose runs the other way: what reaches x_j has decayed from each i before it
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            reached = _decayed_sums(tf.reverse(upstream, [1]), tf.reverse(decay, [1]))
+            return tf.reverse(reached, [1])
+
+        def double(step: tf.Tensor, y: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return 2 * step, y + d * _moved(y, step, 0.0), d * _moved(d, step, 0.0)
+
+        padded = tf.pad(decay, [[0, 0], [0, 1]])
+        return _doubling(double, tf.shape(x)[1], x, padded)[0], gradient
+
+    return f(x)
+
+
+def _moved(x: tf.Tensor, step: tf.Tensor, fill: float) -> tf.Tensor:
+    """Moves what stands `step` places behind to each place."""
+    left = tf.range(tf.shape(x)[1]) < tf.shape(x)[1] - step
+    return tf.where(left, tf.roll(x, -step, axis=1), tf.constant(fill, x.dtype))
+
+
+def _doubling(body: object, size: tf.Tensor, *state: tf.Tensor) -> list[tf.Tensor]:
+    """Repeats a scan's body with steps of 1, 2, 4, ... as long as they are shorter than a list."""
+    return tf.while_loop(lambda step, *_: step < size, body, (tf.constant(1), *state))[1:]
