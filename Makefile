@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 DEMO = runs/demo
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
 DATA =
-TFR_TESTS = tests/contracts tests/golden tests/ops tests/links tests/data tests/models \
+TFR_TESTS = tests/contracts tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: demo test lint clean

@@ -1,13 +1,11 @@
-"""RG factorisation beside implicit: time, growth, memory, descent and quality.
+"""RG factorisation beside implicit: time, growth, memory and descent.
 
-    python benchmarks/rg.py speed --data DIR      # a sweep of each, interleaved
-    python benchmarks/rg.py growth                # time and memory by interactions
-    python benchmarks/rg.py descent               # objective of each half-sweep, low rank
-    python benchmarks/rg.py ridge --data DIR      # quality and logit norm by regularisation
-    python benchmarks/rg.py quality --data DIR    # each model's validation and test quality
+    python -m benchmarks.rg speed --data DIR      # a sweep of each, interleaved
+    python -m benchmarks.rg growth                # time and memory by interactions
+    python -m benchmarks.rg descent               # objective of each half-sweep, low rank
 
 DIR holds `movielens/ml-1m.npz` and `gowalla.npz`, each with arrays `user` and `item`. It needs the
-extra `als`, and `implicit` for `speed` and `quality`.
+extra `als`, and `implicit` for `speed`. How good the factors are: `benchmarks/rg_quality.py`.
 """
 
 import argparse
@@ -29,7 +27,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from tfrank_sel.models import als
-from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.solver import Solver
 
 SETS = {"MovieLens-1M": "movielens/ml-1m.npz", "Gowalla": "gowalla.npz"}
@@ -190,104 +187,14 @@ def descent() -> Iterator[str]:
         yield f"| {objective} | {shown} | {rate:.3f} |"
 
 
-def judged(users: Any, items: Any, train: Any, held_out: Any, k: int) -> dict[str, float]:
-    ids, _ = retrieval.best(users, items, k, train, 2)
-    return retrieval.ranking_quality(ids, held_out)
-
-
-def ridge(data: pathlib.Path) -> Iterator[str]:
-    train, validation, _ = read(data, "MovieLens-1M")
-    yield "| lambda | RG^2 NDCG@10 | logit norm | RG^x NDCG@10 | logit norm |"
-    for strength in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0):
-        row = [f"{strength}"]
-        for objective in (als.RG2(0.03), als.RGCross(0.03)):
-            model = als.RGFactorizer(objective, K, strength, 0.5, sweeps=10)
-            last = model.fit(train, validation).history_[-1]
-            row += [f"{last['ndcg@10']:.4f}", f"{last['logit_norm']:.2f}"]
-        yield "| " + " | ".join(row) + " |"
-
-
-def softmax_by_adam(train: Any, epochs: int = 60) -> Iterator[tuple[float, Any, Any]]:
-    """Full softmax over all items in mini-batches of users; yields seconds of training so far."""
-    import keras
-    import tensorflow as tf
-
-    users, items = (tf.Variable(x) for x in random_factors(train.shape))
-    optimizer = keras.optimizers.Adam(0.01)
-    optimizer.build([users, items])
-
-    @tf.function(reduce_retracing=True)
-    def step(rows: tf.Tensor, positives: tf.Tensor) -> None:
-        with tf.GradientTape() as tape:
-            logits = tf.matmul(tf.gather(users, rows), items, transpose_b=True)
-            loss = -tf.reduce_sum(positives * tf.nn.log_softmax(logits))
-            p, q = tf.gather(users, rows), items
-            loss += 0.5 * (tf.reduce_sum(p * p) * 8.0 + tf.reduce_sum(q * q) * 2.5)
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, [users, items])]
-        optimizer.apply(gradients, [users, items])
-
-    rng, spent = np.random.default_rng(0), 0.0
-    for _ in range(epochs):
-        begin = time.perf_counter()
-        for rows in np.array_split(rng.permutation(train.shape[0]), max(1, train.shape[0] // 512)):
-            step(tf.constant(rows), tf.constant(train[rows].toarray()))
-        spent += time.perf_counter() - begin
-        yield spent, users.numpy(), items.numpy()
-
-
-def rg_by_sweeps(
-    train: Any, objective: als.Objective, strength: float
-) -> Iterator[tuple[float, Any, Any]]:
-    model = als.RGFactorizer(objective, K, strength, 0.5, num_threads=2)
-    spent = 0.0
-    for _ in range(12):
-        begin = time.perf_counter()
-        model.partial_fit(train)
-        spent += time.perf_counter() - begin
-        yield spent, model.user_factors_, model.item_factors_
-
-
-def quality(data: pathlib.Path) -> Iterator[str]:
-    train, validation, test = read(data, "MovieLens-1M")
-    yield (
-        "| model | NDCG@10 | NDCG@20 | Recall@20 | MRR@20 "
-        "| validation NDCG@10 | seconds to 99% of softmax's best |"
-    )
-    runs = {
-        "softmax, Adam": softmax_by_adam(train),
-        "RG^2": rg_by_sweeps(train, als.RG2(0.05), 1.0),
-        "RG^x": rg_by_sweeps(train, als.RGCross(0.05), 1.0),
-        "WRMF": rg_by_sweeps(train, als.WeightedSquare(1.0, 1.0, 0.4), 1.0),
-    }
-    goal = 0.0
-    for name, run in runs.items():
-        curve, best = [], (-1.0, None, None)
-        for spent, users, items in run:
-            reached = judged(users, items, train, validation, 10)["ndcg@10"]
-            curve.append((spent, reached))
-            if reached > best[0]:
-                best = (reached, users.copy(), items.copy())
-        goal = goal or 0.99 * best[0]
-        sooner = next((f"{spent:.2f}" for spent, reached in curve if reached >= goal), "-")
-        at = {k: judged(best[1], best[2], train + validation, test, k) for k in (10, 20)}
-        values = (
-            at[10]["ndcg@10"],
-            at[20]["ndcg@20"],
-            at[20]["recall@20"],
-            at[20]["mrr@20"],
-            best[0],
-        )
-        yield f"| {name} | " + " | ".join(f"{v:.4f}" for v in values) + f" | {sooner} |"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     runs: dict[str, Callable[..., Iterator[str]]]
-    runs = {f.__name__: f for f in (speed, growth, descent, ridge, quality)}
+    runs = {f.__name__: f for f in (speed, growth, descent)}
     parser.add_argument("run", choices=runs)
     parser.add_argument("--data", type=pathlib.Path)
     arguments = parser.parse_args()
-    needs_data = arguments.run in ("speed", "ridge", "quality")
+    needs_data = arguments.run == "speed"
     if needs_data and arguments.data is None:
         parser.error(f"{arguments.run} needs --data")
     for line in runs[arguments.run](*([arguments.data] if needs_data else [])):

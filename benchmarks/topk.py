@@ -5,7 +5,7 @@ the median processor time of the turns after the first, which compiles. Memory i
 to scores, results and all between, as a multiple of the scores. With a checkout of
 https://github.com/oval-group/smooth-topk, its code runs beside, by an interpreter that has PyTorch.
 
-    python -m benchmarks.topk --table docs/topk.md --plot docs/topk.png
+    python -m benchmarks.topk --table topk.md --plot docs/topk.png
 """
 
 import argparse

@@ -10,8 +10,6 @@ import tensorflow as tf
 from pipelines.training import Split
 from tfrank_sel import data, metrics
 from tfrank_sel.data import batching
-from tfrank_sel.listwise import ListBatch
-from tfrank_sel.metrics.base import ListwiseMetric
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
@@ -36,14 +34,10 @@ class Comparison:
     queries: int
 
 
-def measures() -> dict[str, ListwiseMetric]:
+def measures() -> dict[str, metrics.ListwiseMetric]:
     """Returns the metrics of the report, by the name they have there."""
-    return {
-        "NDCG@1": metrics.NDCG(k=1),
-        "NDCG@5": metrics.NDCG(k=5),
-        "NDCG@10": metrics.NDCG(k=10),
-        "MRR": metrics.MRR(),
-    }
+    ndcgs = [metrics.NDCG(k, name=f"NDCG@{k}") for k in (1, 5, 10)]
+    return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR"))}
 
 
 def compare(
@@ -86,7 +80,8 @@ def per_query(
     """Returns each metric's value for each query, in the same order for every model."""
     edges = batching.bucket_edges(split.statistics.list_sizes)
     batches = batching.batches(split.shards, spec, batch_size=batch_size, bucket_edges=edges)
-    measured = measures()
+    # shapes change from bucket to bucket: XLA would compile for each
+    evaluate = metrics.Evaluator(list(measures().values()), jit_compile=False)
 
     @tf.function(
         input_signature=[
@@ -95,15 +90,11 @@ def per_query(
         ]
     )
     def values(features: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-        scores = model(features, training=False)
-        result = {}
-        for name, metric in measured.items():
-            batch = ListBatch.of(labels, scores, None, min_label=metric.min_label, dtype="float32")
-            result[name] = metric.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
-        return result
+        found = evaluate(labels, model(features, training=False))
+        return {name: of_lists.values for name, of_lists in found.items()}
 
     parts = [values(features, labels) for features, labels in batches]
-    return {name: np.concatenate([part[name].numpy() for part in parts]) for name in measured}
+    return {name: np.concatenate([part[name].numpy() for part in parts]) for name in measures()}
 
 
 def paired_bootstrap(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, NoReturn
 
 import rich.console
+import rich.progress
 import rich.table
 import typer
 
@@ -111,7 +112,9 @@ def rank(
     file: Annotated[
         pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
     ],
-    address: Annotated[str, typer.Option(help="HOST:PORT of the gRPC service.")] = "127.0.0.1:8500",
+    address: Annotated[
+        str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")
+    ] = "127.0.0.1:8500",
     model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
 ) -> None:
     """Rank the documents of one query, and print them with their scores."""
@@ -135,6 +138,52 @@ def rank(
     for item in ranked:
         table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
     rich.console.Console(highlight=False).print(table)
+
+
+@app.command()
+def load_test(
+    file: Annotated[
+        pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; .gz too.")
+    ],
+    address: Annotated[
+        str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")
+    ] = "127.0.0.1:8500",
+    model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
+    clients: Annotated[int, typer.Option(min=1, help="How many ask at a time.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
+) -> None:
+    """Rank the queries of a file again and again, and print rate, latencies and errors."""
+    if not file.is_file():
+        _fail(f"{file} must be a file of queries. Received: no such file")
+    with _quiet():
+        from serving import load
+        from serving.client import Ranker
+        from serving.status import ServingError
+        from tfrank_sel.data import letor
+        from tfrank_sel.data.lists import InputError
+    try:
+        with Ranker(address, model_name) as ranker:
+            lists = list(letor.read(file, ranker.num_features()))
+    except (InputError, ServingError) as error:
+        _fail(str(error))
+    console = rich.console.Console(stderr=True)
+    with rich.progress.Progress(transient=True, console=console) as progress:
+        task = progress.add_task("Asking", total=seconds)
+        found = load.run(
+            address,
+            model_name,
+            lists,
+            clients=clients,
+            seconds=seconds,
+            on_progress=lambda elapsed: progress.update(task, completed=elapsed),
+        )
+    print(f"{len(found.latencies)} answers in {found.seconds:.1f} s: {found.rate:.1f} a second")
+    shown = (f"{percent} %: {1e3 * found.percentile(percent):.2f} ms" for percent in (50, 90, 99))
+    print(f"latency {', '.join(shown)}")
+    errors = ", ".join(f"{count} {code}" for code, count in found.errors.items())
+    print(f"errors: {errors or 'none'}")
+    if found.errors:
+        raise typer.Exit(1)
 
 
 def main() -> None:

@@ -32,6 +32,11 @@ class Code(enum.IntEnum):
         """The HTTP status that TensorFlow Serving answers with."""
         return _HTTP_STATUS[self]
 
+    @classmethod
+    def of_http(cls, status: int) -> "Code":
+        """Returns a code that is answered with an HTTP status, the most common one of several."""
+        return _CODES.get(status, cls.UNKNOWN)
+
 
 _HTTP_STATUS = {
     Code.OK: 200,
@@ -52,6 +57,8 @@ _HTTP_STATUS = {
     Code.DATA_LOSS: 500,
     Code.UNAUTHENTICATED: 401,
 }
+
+_CODES = {status: code for code, status in reversed(_HTTP_STATUS.items())}
 
 
 class ServingError(Exception):

@@ -59,6 +59,10 @@ def soft_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.dirichlet(np.full(shape[-1], 0.5), shape[:-1])
 
 
+def subtopics(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.integers(0, 2, (*shape, 3)).astype(np.float64)
+
+
 def identities(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.integers(0, 4, shape).astype(np.float64)
 
@@ -304,6 +308,20 @@ METRICS = [
     metric(metrics.MAP, RM.average_precision, 3),
     metric(metrics.MRR, RM.reciprocal_rank, None),
     metric(metrics.MRR, RM.reciprocal_rank, 2),
+    metric(metrics.Hits, RM.hits, None),
+    metric(metrics.Hits, RM.hits, 2),
+    metric(metrics.PWA, RM.position_weighted_average, 2),
+    metric(metrics.ERR, RM.expected_reciprocal_rank, None),
+    metric(metrics.ERR, RM.expected_reciprocal_rank, 3),
+    loss(metrics.RBP, RM.rank_biased_precision, grades, 0.7, persistence=0.7),
+    loss(metrics.RPrecision, RM.r_precision, grades),
+    loss(metrics.ARP, RM.average_relevance_position, grades),
+    loss(metrics.OPA, RM.ordered_pair_accuracy, grades),
+    loss(metrics.AUC, RM.area_under_curve, binary),
+    loss(metrics.BPref, RM.binary_preference, binary, k=None),
+    loss(metrics.BPref, RM.binary_preference, binary, 3, True, k=3, of_relevant=True),
+    loss(metrics.KendallTau, RM.kendall_tau, grades),
+    loss(metrics.SpearmanRho, RM.spearman_rho, grades),
     *(Case(functools.partial(metrics.LogitNorm, centered),
            functools.partial(ref_rg.logit_norm, centered=centered), grades)
       for centered in (False, True)),
@@ -311,6 +329,17 @@ METRICS = [
          link=LINKS[7].reference, lower=-9.0, upper=1.5),
     loss(metrics.RegionAbsoluteError, RM.region_absolute_error, real_scores, -9.0, 1.5,
          lower=-9.0, upper=1.5),
+]
+
+# of lists of items that cover subtopics
+DIVERSITY = [
+    metric(metrics.PrecisionIA, RM.precision_ia, None)._replace(labels=subtopics),
+    metric(metrics.PrecisionIA, RM.precision_ia, 2)._replace(labels=subtopics),
+    metric(metrics.AlphaDCG, RM.alpha_dcg, None)._replace(labels=subtopics),
+    loss(metrics.AlphaDCG, RM.alpha_dcg, subtopics, 3, 0.25, k=3, alpha=0.25),
+    metric(metrics.AlphaNDCG, RM.alpha_ndcg, None)._replace(labels=subtopics),
+    loss(metrics.AlphaNDCG, RM.alpha_ndcg, subtopics, 2, 0.25, k=2, alpha=0.25),
+    metric(metrics.SubtopicRecall, RM.subtopic_recall, 2)._replace(labels=subtopics),
 ]
 # fmt: on
 

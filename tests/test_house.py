@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tfrank_sel import bounds, callbacks, data, export, links, losses, metrics, models
+from tfrank_sel.serialization import Configurable
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCES = sorted(
@@ -56,7 +57,13 @@ def test_every_public_name_is_documented(public: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "formula", [x for m in (losses, metrics) for x in vars(m).values() if isinstance(x, type)]
+    "formula",
+    [
+        x
+        for m in (losses, metrics)
+        for x in vars(m).values()
+        if isinstance(x, type) and issubclass(x, Configurable)
+    ],
 )
 def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) -> None:
     document = inspect.getdoc(formula) or ""
@@ -66,11 +73,20 @@ def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) ->
     assert [s for s in sections if s not in document] == []
 
 
-def test_the_code_of_the_readme_runs() -> None:
-    readme = (ROOT / "README.md").read_text()
-    blocks = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", readme, re.DOTALL)
-    assert blocks
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
+)
+def test_the_code_of_a_page_runs(page: pathlib.Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", page.read_text(), re.DOTALL)
     for code, printed in blocks:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == printed.split()
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
+)
+def test_what_a_page_links_to_is_there(page: pathlib.Path) -> None:
+    links = re.findall(r"\]\((?!https?:)(.*?)\)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []

@@ -13,6 +13,36 @@ SCORES = tf.constant([[2.0, 5.0, 2.0, 9.0, -math.inf, math.nan]])
 MASK = tf.constant([[True, True, True, False, True, True]])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("run", ["eager", "graph", "xla"])
+def test_the_two_zeros_are_equal(run: str, dtype: str) -> None:
+    call = {
+        "eager": ranking.order,
+        "graph": tf.function(ranking.order),
+        "xla": tf.function(ranking.order, jit_compile=True),
+    }[run]
+    scores = tf.constant([[-0.0, 0.0, -0.0, 1.0, -1.0]], dtype)
+    np.testing.assert_array_equal(call(scores, scores == scores), [[3, 0, 1, 2, 4]])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_the_order_on_the_host_is_that_of_tensorflow(items: list[tuple[float, bool]]) -> None:
+    scores, mask = (tf.constant([x]) for x in zip(*items, strict=True))
+    for k in (None, 3):
+        on_host = ranking.order(scores, mask, k)
+        np.testing.assert_array_equal(on_host, tf.function(ranking.order)(scores, mask, k))
+
+
 @pytest.mark.parametrize("run", ["eager", "graph", "xla"])
 def test_ties_keep_their_order_and_padding_is_last(run: str) -> None:
     call = {"eager": lambda f: f, "graph": tf.function}.get(

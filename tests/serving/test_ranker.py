@@ -1,10 +1,13 @@
 import base64
 import http.client
+import http.server
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+from typing import ClassVar
 
 import keras
 import numpy as np
@@ -56,9 +59,16 @@ def endpoint(base):
         yield endpoint
 
 
+@pytest.fixture(scope="module", params=["grpc", "rest"])
+def address(endpoint, request):
+    if request.param == "grpc":
+        return f"127.0.0.1:{endpoint.grpc_port}"
+    return f"http://127.0.0.1:{endpoint.rest_port}"
+
+
 @pytest.fixture(scope="module")
-def ranker(endpoint):
-    with Ranker(f"127.0.0.1:{endpoint.grpc_port}") as ranker:
+def ranker(address):
+    with Ranker(address) as ranker:
         yield ranker
 
 
@@ -116,12 +126,11 @@ def test_errors_of_the_server_name_it(ranker):
         ranker.rank(np.full([1, 3], np.nan), ["a"])
 
 
-def test_rank_prints_the_ranking_of_a_file(tmp_path, endpoint, model):
+def test_rank_prints_the_ranking_of_a_file(tmp_path, address, model):
     file = tmp_path / "query.txt"
     file.write_text(QUERY)
     features = np.array([[0.5, 0, 1], [-2, 0.25, 0], [0, 3, 0]], np.float32)
     scores = model(features[None])[0].numpy()
-    address = f"127.0.0.1:{endpoint.grpc_port}"
 
     result = CliRunner().invoke(app, ["rank", "--file", str(file), "--address", address])
 
@@ -159,6 +168,7 @@ def test_a_bad_query_is_one_line_and_status_2(tmp_path, endpoint, text, message)
     ("arguments", "message"),
     [
         (["--address", "127.0.0.1:1"], "127.0.0.1:1: UNAVAILABLE"),
+        (["--address", "http://127.0.0.1:1"], "127.0.0.1:1: UNAVAILABLE"),
         (["--model-name", "foo"], "NOT_FOUND: Servable not found for request: Latest(foo)"),
     ],
 )
@@ -171,6 +181,34 @@ def test_a_server_that_cannot_answer_is_status_2(tmp_path, endpoint, arguments, 
 
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert message in result.stderr
+
+
+class Busy(http.server.BaseHTTPRequestHandler):
+    """Says UNAVAILABLE twice, then another error."""
+
+    codes: ClassVar[list[int]] = []
+
+    def do_GET(self):
+        self.codes.append(503 if len(self.codes) < 2 else 400)
+        self.send_response(self.codes[-1])
+        self.end_headers()
+        self.wfile.write(b'{"error": "words"}')
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_only_an_unavailable_server_is_asked_again():
+    server = http.server.HTTPServer(("127.0.0.1", 0), Busy)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with (
+        Ranker(f"http://127.0.0.1:{server.server_port}") as ranker,
+        pytest.raises(ServingError, match="INVALID_ARGUMENT: words"),
+    ):
+        ranker.num_features()
+    server.shutdown()
+
+    assert Busy.codes == [503, 503, 400]
 
 
 def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):

@@ -40,7 +40,7 @@ class GumbelLoss(SampledLoss):
     Raises:
         ValueError: If `sample_size` or `temperature` is not positive.
 
-    Inputs: as in the loss.
+    Inputs: as in the loss, which takes one score of an item.
 
     Example:
         >>> loss = losses.GumbelLoss(losses.ApproxNDCGLoss(), sample_size=64, seed=1)

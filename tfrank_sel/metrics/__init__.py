@@ -1,14 +1,36 @@
 """Ranking metrics."""
 
-from tfrank_sel.metrics.base import ListwiseMetric as ListwiseMetric
-from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG
+from tfrank_sel.metrics import averaging as averaging, ties as ties
+from tfrank_sel.metrics.base import (
+    BinaryMetric as BinaryMetric,
+    ComparingMetric as ComparingMetric,
+    ListwiseMetric as ListwiseMetric,
+    RankedMetric as RankedMetric,
+)
+from tfrank_sel.metrics.cascade import ERR as ERR, RBP as RBP
+from tfrank_sel.metrics.correlation import (
+    ARP as ARP,
+    KendallTau as KendallTau,
+    SpearmanRho as SpearmanRho,
+)
+from tfrank_sel.metrics.diversity import (
+    DiversityMetric as DiversityMetric,
+    PrecisionIA as PrecisionIA,
+    SubtopicRecall as SubtopicRecall,
+)
+from tfrank_sel.metrics.evaluator import Evaluator as Evaluator
+from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG, PWA as PWA
 from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
+from tfrank_sel.metrics.novelty import AlphaDCG as AlphaDCG, AlphaNDCG as AlphaNDCG
 from tfrank_sel.metrics.precision import (
     MAP as MAP,
     Precision as Precision,
     Recall as Recall,
+    RPrecision as RPrecision,
 )
-from tfrank_sel.metrics.reciprocal_rank import MRR as MRR
+from tfrank_sel.metrics.preference import AUC as AUC, OPA as OPA, BPref as BPref
+from tfrank_sel.metrics.presets import tfr as tfr, trec_eval as trec_eval
+from tfrank_sel.metrics.reciprocal_rank import MRR as MRR, Hits as Hits
 from tfrank_sel.metrics.selective import (
     RegionAbsoluteError as RegionAbsoluteError,
     RegionDivergence as RegionDivergence,

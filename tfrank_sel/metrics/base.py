@@ -1,21 +1,30 @@
-"""The base of every metric."""
+"""The bases of the metrics."""
 
-from typing import Any
+import abc
+import functools
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
 
-from tfrank_sel.listwise import Listwise
+from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Sort
+from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
 class ListwiseMetric(Listwise, keras.metrics.Mean):
-    """The weighted mean over lists of a ranking measure; a subclass writes `per_list`.
+    """The weighted mean over lists of a measure; a subclass writes `per_list`.
 
-    A list without a valid item is not counted. A list without a relevant item is 0 and counted, as
-    in TREC evaluation.
+    A list without a valid item is not counted. What else counts, and by which weight, `averaging`
+    says.
 
     Args:
         name: Name of the metric.
+        averaging: Which lists count, and what weights mean: a value of `metrics.averaging`. By
+            default every list counts by its own weight, and one without a relevant item is 0, as in
+            TREC evaluation.
         dtype: The dtype of the computation.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
@@ -27,9 +36,171 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
         ValueError: If the shapes do not fit.
     """
 
+    weighs_items: ClassVar[bool] = True  # as Worth says
+    pooled: ClassVar[bool] = False
+
+    def __init__(
+        self, name: str, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.averaging = averaging
+
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch of lists to the mean."""
-        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
-        values = self.compiled(batch.labels, batch.scores, batch.mask, batch.weights)
-        weights = tf.broadcast_to(batch.list_weights, tf.shape(values))
+        values, weights = self.evaluate(y_true, y_pred, sample_weight)
         super().update_state(values, sample_weight=weights)
+
+    def evaluate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> ListValues:
+        """Computes the value and the weight of each list, and leaves the mean as it is."""
+        return self._evaluator(y_true, y_pred, sample_weight)[self.name]
+
+    def counted(self, batch: ListBatch) -> tf.Tensor:
+        """Returns which items of a batch count."""
+        return self.averaging.mask(batch)
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns what each item is worth to the measure, `[batch_size, list_size]`.
+
+        It is 0 for an irrelevant item. A list without worth has no value.
+        """
+        return tf.cast(mask, labels.dtype)
+
+    def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
+        """Sorts once for all metrics of the same `reading`; `None` if they do not sort."""
+        return None
+
+    def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
+        """Computes the value and the weight of each list of a batch that `batch_of` read."""
+        batch = batch._replace(mask=self.counted(batch))
+        worth = Worth(self.worth(batch.labels, batch.mask), self.weighs_items, self.pooled)
+        batch = self.averaging.weighed(batch, worth)
+        values = self.measured(batch, sort)
+        return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
+
+    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+        """Computes the value of each list, `[batch_size]`."""
+        return self.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
+
+    @functools.cached_property
+    def _evaluator(self) -> Evaluator:
+        return Evaluator([self])
+
+    @property
+    def reading(self) -> Hashable:
+        """Metrics whose `reading` is equal read the same batch of the same input."""
+        how = type(self).batch_of, type(self).counted, type(self.averaging).mask
+        return how, self.min_label, self.dtype
+
+
+class ComparingMetric(ListwiseMetric):
+    """A measure of pairs of items, which a list without one does not have: it does not count.
+
+    Args:
+        name: Name of the metric.
+        averaging: As in `ListwiseMetric`, but by default a list counts if it has a pair to order.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    def __init__(
+        self, name: str, *, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
+    ) -> None:
+        super().__init__(name, averaging=averaging, dtype=dtype)
+
+
+class RankedMetric(ListwiseMetric):
+    """A measure of what stands at which rank; a subclass writes `at_ranks`.
+
+    An item of score -inf is not retrieved: it holds no rank, although it counts among the relevant
+    items of its list, as a relevant document that a search did not return.
+
+    Args:
+        name: Name of the metric.
+        ties: What becomes of items of equal score: a value of `metrics.ties`. By default they keep
+            the order of the list.
+        **kwargs: `averaging` and `dtype`, as in `ListwiseMetric`.
+
+    Raises:
+        ValueError: If `ties` are to be averaged and the measure has no closed form for that.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    averages_ties: ClassVar[bool] = True
+    k: int | None = None  # the cut-off, of measures that have one
+
+    def __init__(self, name: str, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
+        if isinstance(ties, Averaged) and not self.averages_ties:
+            raise ValueError(
+                f"{type(self).__name__} has no closed form of its average over ties. "
+                f"Received: ties={ties}"
+            )
+        super().__init__(name, **kwargs)
+        self.ties = ties
+
+    @property
+    def reading(self) -> Hashable:
+        """Metrics whose `reading` is equal rank the same batch of the same input alike."""
+        return super().reading, self.ties
+
+    def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
+        """Sorts as deep as the metric of the group that looks deepest."""
+        depths = [metric.ties.depth(metric.k) for metric in group]
+        held = retrieved(batch.scores, self.counted(batch))
+        deepest = None if None in depths else max(k for k in depths if k is not None)
+        cutoffs = [metric.k for metric in group if metric.k is not None]
+        order = self.ties.order(batch.scores, held, deepest)
+        return Sort(order, max(cutoffs, default=None))
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Ranks the items and measures them."""
+        order = self.ties.order(scores, retrieved(scores, mask), self.ties.depth(self.k))
+        ranks = Ranks(self.ties, scores, mask, order, self.k, self.k)
+        return self.at_ranks(labels, mask, weights, ranks)
+
+    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+        if sort is None:
+            return super().measured(batch, sort)
+        ranks = Ranks(self.ties, batch.scores, batch.mask, sort.order, self.k, sort.deepest)
+        return self.at_ranks(batch.labels, batch.mask, batch.weights, ranks)
+
+    @abc.abstractmethod
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Computes the measure of each list, `[batch_size]`, of items at their ranks."""
+
+
+class BinaryMetric(RankedMetric):
+    """A measure for which an item is relevant or not.
+
+    Args:
+        name: Name of the metric.
+        relevance_level: The least label of a relevant item, as trec_eval's option of that name
+            (1 there and in tensorflow-ranking); if `None`, every positive label is relevant.
+        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+
+    Raises:
+        ValueError: As in `RankedMetric`, or if `relevance_level` is not positive.
+
+    Inputs: as in `ListwiseMetric`.
+    """
+
+    def __init__(self, name: str, *, relevance_level: float | None = None, **kwargs: Any) -> None:
+        if relevance_level is not None and not relevance_level > 0.0:
+            raise ValueError(
+                "`relevance_level` must be positive or None. "
+                f"Received: relevance_level={relevance_level}"
+            )
+        super().__init__(name, **kwargs)
+        self.relevance_level = relevance_level
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns 1 for a relevant item and 0 for another."""
+        relevant = labels > 0.0
+        if self.relevance_level is not None:
+            relevant = labels >= self.relevance_level
+        return tf.cast(mask & relevant, labels.dtype)

@@ -5,13 +5,36 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.base import RankedMetric
+from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
+class _GainMetric(RankedMetric):
+    """A measure of the gains of the items."""
+
+    def __init__(
+        self,
+        k: int | None,
+        gain: Callable[[tf.Tensor], tf.Tensor],
+        discount: Callable[[tf.Tensor], tf.Tensor],
+        name: str,
+        **kwargs: Any,
+    ) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+        self.gain = gain
+        self.discount = discount
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the gain of each item."""
+        return tf.where(mask, self.gain(labels), 0.0)
+
+
 @register
-class DCG(ListwiseMetric):
+class DCG(_GainMetric):
     """Discounted cumulative gain at `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -25,7 +48,7 @@ class DCG(ListwiseMetric):
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -52,21 +75,18 @@ class DCG(ListwiseMetric):
         name: str = "dcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
-        self.k = k
-        self.gain = gain
-        self.discount = discount
+        super().__init__(k, gain, discount, name, **kwargs)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Adds up the discounted gains."""
-        return _dcg(scores, weights * self.gain(labels), mask, self.k, self.discount)
+        gains = ranks.at(weights * self.worth(labels, mask))
+        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
 
 
 @register
-class NDCG(ListwiseMetric):
+class NDCG(_GainMetric):
     """Normalized discounted cumulative gain at `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -83,7 +103,7 @@ class NDCG(ListwiseMetric):
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -110,27 +130,71 @@ class NDCG(ListwiseMetric):
         name: str = "ndcg",
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
-        self.k = k
-        self.gain = gain
-        self.discount = discount
+        super().__init__(k, gain, discount, name, **kwargs)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Divides the DCG of the scores by that of the gains."""
-        gains = weights * self.gain(labels)
-        dcg, ideal = (_dcg(x, gains, mask, self.k, self.discount) for x in (scores, gains))
+        gains = weights * self.worth(labels, mask)
+        dcg, ideal = (
+            tf.reduce_sum(x * self.discount(ranking.positions(x)), axis=-1)
+            for x in (ranks.at(gains), ranks.best(gains))
+        )
         return tf.math.divide_no_nan(dcg, ideal)
 
 
-def _dcg(
-    keys: tf.Tensor,
-    gains: tf.Tensor,
-    mask: tf.Tensor,
-    k: int | None,
-    discount: Callable[[tf.Tensor], tf.Tensor],
-) -> tf.Tensor:
-    [gains] = ranking.sort_by(keys, tf.where(mask, gains, 0.0), mask=mask, k=k)
-    return tf.reduce_sum(gains * discount(ranking.positions(gains)), axis=-1)
+@register
+class PWA(RankedMetric):
+    """Position-weighted average of the labels of the top `k`.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    PWA@k(y, s) = sum_i [rank_i(s) <= k] * w_i * y_i / rank_i(s) / sum_{r <= min(k, n)} 1 / r
+    ```
+
+    where `n` is the number of items of the list.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        name: Name of the metric.
+        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+
+    Raises:
+        ValueError: If `k` is not positive.
+
+    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> pwa = metrics.PWA(k=2)
+        >>> y_true = tf.constant([[0.0, 3.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 3.0, 2.0, 9.0]])
+        >>> round(float(pwa(y_true, y_pred)), 4)  # (3 / 1 + 1 / 2) / (1 / 1 + 1 / 2)
+        2.3333
+
+    Reference:
+        [Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, 2002](
+        https://dl.acm.org/doi/10.1145/582415.582418), with the discount `1 / r`, over its sum.
+    """
+
+    weighs_items = False
+
+    def __init__(self, k: int | None = 5, name: str = "pwa", **kwargs: Any) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the label of each item."""
+        return tf.where(mask, labels, 0.0)
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Averages the labels by the reciprocals of their ranks."""
+        found = ranks.at(weights * self.worth(labels, mask))
+        positions = ranking.positions(found)
+        held = positions <= ranks.counts()[:, tf.newaxis]
+        total = tf.reduce_sum(tf.where(held, 1.0 / positions, 0.0), axis=-1)
+        return tf.math.divide_no_nan(tf.reduce_sum(found / positions, axis=-1), total)

@@ -4,13 +4,14 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.base import BinaryMetric
+from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
 @register
-class Precision(ListwiseMetric):
+class Precision(BinaryMetric):
     """Share of relevant items among the top `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -19,12 +20,14 @@ class Precision(ListwiseMetric):
     P@k(y, s) = sum_i [y_i > 0] * [rank_i(s) <= k] * w_i / k
     ```
 
-    A list of fewer than `k` items is divided by `k`, too, as in TREC evaluation.
+    A list of fewer than `k` items is divided by `k`, too, as in TREC evaluation, unless `clip_k`.
 
     Args:
-        k: Number of top ranks that count; if `None`, the number of valid items of each list.
+        k: Number of top ranks that count; if `None`, the number of items of each list.
+        clip_k: Whether to divide a list of fewer than `k` items by their number, as
+            tensorflow-ranking does.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -43,26 +46,33 @@ class Precision(ListwiseMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    def __init__(self, k: int | None = None, name: str = "precision", **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
-        self.k = k
+    weighs_items = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def __init__(
+        self,
+        k: int | None = None,
+        clip_k: bool = False,
+        name: str = "precision",
+        **kwargs: Any,
+    ) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+        self.clip_k = clip_k
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Divides the weight of the relevant items on top by the number of ranks."""
-        relevant = ranking.relevant_weights(labels, mask, weights)
-        [relevant] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
-        found = tf.reduce_sum(relevant, axis=-1)
-        if self.k is not None:
+        found = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
+        if self.k is not None and not self.clip_k:
             return found / float(self.k)
-        size = tf.reduce_sum(tf.cast(mask, found.dtype), axis=-1)
-        return tf.math.divide_no_nan(found, size)
+        size = ranks.counts()
+        return tf.math.divide_no_nan(found, size if self.k is None else tf.minimum(size, self.k))
 
 
 @register
-class Recall(ListwiseMetric):
+class Recall(BinaryMetric):
     """Share of the relevant items that stand among the top `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -76,7 +86,7 @@ class Recall(ListwiseMetric):
     Args:
         k: Number of top ranks that count; all of them if `None`.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -95,23 +105,24 @@ class Recall(ListwiseMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
+    weighs_items = False
+
     def __init__(self, k: int | None = None, name: str = "recall", **kwargs: Any) -> None:
         ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
+        super().__init__(name, **kwargs)
         self.k = k
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Divides the weight of the relevant items on top by that of all."""
-        relevant = ranking.relevant_weights(labels, mask, weights)
-        [on_top] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
-        found, total = (tf.reduce_sum(x, axis=-1) for x in (on_top, relevant))
+        relevant = weights * self.worth(labels, mask)
+        found, total = (tf.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
         return tf.math.divide_no_nan(found, total)
 
 
 @register
-class MAP(ListwiseMetric):
+class MAP(BinaryMetric):
     """Mean average precision: the mean of the precision at the ranks of the relevant items.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -127,7 +138,7 @@ class MAP(ListwiseMetric):
     Args:
         k: Number of top ranks that count; all of them if `None`.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -148,15 +159,62 @@ class MAP(ListwiseMetric):
 
     def __init__(self, k: int | None = None, name: str = "map", **kwargs: Any) -> None:
         ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
+        super().__init__(name, **kwargs)
         self.k = k
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Averages the precisions at the ranks of the relevant items."""
-        relevant = ranking.relevant_weights(labels, mask, weights)
-        [on_top] = ranking.sort_by(scores, relevant, mask=mask, k=self.k)
-        found = tf.cumsum(tf.cast(on_top > 0.0, on_top.dtype), axis=-1)
-        total = tf.reduce_sum(on_top * found / ranking.positions(on_top), axis=-1)
+        relevant = weights * self.worth(labels, mask)
+        found = ranks.so_far(relevant > 0.0)
+        precisions = ranks.at(relevant) * found / ranking.positions(found)
+        total = tf.reduce_sum(precisions, axis=-1)
         return tf.math.divide_no_nan(total, tf.reduce_sum(relevant, axis=-1))
+
+
+@register
+class RPrecision(BinaryMetric):
+    """R-precision: the precision at the rank that is the number of relevant items.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    R           = sum_i [y_i > 0]
+    Rprec(y, s) = sum_i [y_i > 0] * [rank_i(s) <= R] * w_i / R
+    ```
+
+    It is 0 for a list without a relevant item, as in TREC evaluation.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+
+    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> r_precision = metrics.RPrecision()
+        >>> y_true = tf.constant([[0.0, 1.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 3.0, 1.0, 9.0]])
+        >>> float(r_precision(y_true, y_pred))  # of the first two, one is relevant
+        0.5
+
+    Reference:
+        [Manning et al., Introduction to Information Retrieval, 2008, section 8.4](
+        https://nlp.stanford.edu/IR-book/).
+    """
+
+    weighs_items = False
+
+    def __init__(self, name: str = "r_precision", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Divides the weight of the relevant items on top by their number in the list."""
+        relevant = self.worth(labels, mask)
+        count = tf.reduce_sum(relevant, axis=-1)
+        found = ranks.at(weights * relevant)
+        on_top = ranking.positions(found) <= count[:, tf.newaxis]
+        return tf.math.divide_no_nan(tf.reduce_sum(tf.where(on_top, found, 0.0), axis=-1), count)

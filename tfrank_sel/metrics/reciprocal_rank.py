@@ -1,16 +1,17 @@
-"""The reciprocal rank of the first relevant item."""
+"""The reciprocal rank of the first relevant item, and whether it is on top at all."""
 
 from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.base import BinaryMetric
+from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
 @register
-class MRR(ListwiseMetric):
+class MRR(BinaryMetric):
     """Mean reciprocal rank: how far down the first relevant item stands.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -25,7 +26,7 @@ class MRR(ListwiseMetric):
     Args:
         k: Number of top ranks that count; all of them if `None`.
         name: Name of the metric.
-        **kwargs: `dtype`, as in `ListwiseMetric`.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -44,17 +45,65 @@ class MRR(ListwiseMetric):
         https://trec.nist.gov/pubs/trec8/papers/qa_report.pdf).
     """
 
+    weighs_items = False
+
     def __init__(self, k: int | None = None, name: str = "mrr", **kwargs: Any) -> None:
         ranking.check_cutoff(k)
-        super().__init__(name=name, **kwargs)
+        super().__init__(name, **kwargs)
         self.k = k
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
         """Divides the weight of the first relevant item by its rank."""
-        weights = ranking.relevant_weights(labels, mask, weights)
-        [weights] = ranking.sort_by(scores, weights, mask=mask, k=self.k)
-        relevant = weights > 0.0
-        first = relevant & (tf.cumsum(tf.cast(relevant, tf.int32), axis=-1) == 1)
-        return tf.reduce_sum(tf.where(first, weights / ranking.positions(weights), 0.0), axis=-1)
+        first = ranks.first(weights * self.worth(labels, mask))
+        return tf.reduce_sum(first / ranking.positions(first), axis=-1)
+
+
+@register
+class Hits(BinaryMetric):
+    """Whether a relevant item is among the top `k`: success at `k`.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    Hits@k(y, s) = w_i if rank_i(s) <= k else 0
+    ```
+
+    where `i` is the relevant item of the least rank: the first with `w_i * y_i > 0`.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        name: Name of the metric.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+
+    Raises:
+        ValueError: If `k` is not positive.
+
+    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> hits = metrics.Hits(k=1)
+        >>> y_true = tf.constant([[0.0, 1.0, -1.0], [0.0, 1.0, 1.0]])
+        >>> y_pred = tf.constant([[3.0, 1.0, 9.0], [1.0, 3.0, 2.0]])
+        >>> float(hits(y_true, y_pred))
+        0.5
+
+    Reference:
+        [Craswell and Hawking, Overview of the TREC-2004 Web Track, 2004](
+        https://trec.nist.gov/pubs/trec13/papers/WEB.OVERVIEW.pdf), success at `n`.
+    """
+
+    weighs_items = False
+
+    def __init__(self, k: int | None = None, name: str = "hits", **kwargs: Any) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Returns the weight of the first relevant item, if it is on top."""
+        first = ranks.first(weights * self.worth(labels, mask))
+        return tf.reduce_sum(first, axis=-1)

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class _RegionMetric(ListwiseMetric):
             raise ValueError(
                 f"`lower` must be below `upper`. Received: lower={lower}, upper={upper}"
             )
-        super().__init__(name=name, **kwargs)
+        super().__init__(name, **kwargs)
         self.lower = lower
         self.upper = upper
         self.label_map = label_map
@@ -45,6 +45,11 @@ class _RegionMetric(ListwiseMetric):
             weights=tf.where(mask, batch.weights, 0.0),
             list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
         )
+
+    @property
+    def reading(self) -> Hashable:
+        """Metrics of one region read the same batch of the same input."""
+        return super().reading, self.lower, self.upper, id(self.label_map)
 
     def inside(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Whether an item is valid and its observed score in the region."""

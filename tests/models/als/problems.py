@@ -37,10 +37,11 @@ def problem(num_users=40, num_items=30, num_factors=5, density=0.3, seed=0) -> P
     )
 
 
-def solver(of: Problem, objective: Objective, *, threads=1, cg=None, dtype="float64") -> Solver:
+def solver(of: Problem, objective: Objective, *, threads=1, cg=None, dtype="float64", **options):
     ridges = of.user_ridges, of.item_ridges
     weights = of.list_weights, of.base_weights
-    return Solver(sp.csr_matrix(of.gains), objective, *ridges, *weights, cg, threads, dtype)
+    matrix = sp.csr_matrix(of.gains)
+    return Solver(matrix, objective, *ridges, *weights, cg, threads, dtype, **options)
 
 
 def dense_value(of: Problem, objective: Any, users: np.ndarray, items: np.ndarray) -> float:

@@ -1,4 +1,5 @@
 import json
+import resource
 
 import keras
 import numpy as np
@@ -27,19 +28,23 @@ def clusters(num_users=120, num_items=60, seed=0):
     return sp.csr_matrix(taken & ~held_out, dtype=float), sp.csr_matrix(held_out, dtype=float)
 
 
-def test_every_kind_of_input_is_the_same_matrix():
-    pandas, arrow = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+@pytest.mark.parametrize("kind", ["tuple", "array", "sparse", "pandas", "pyarrow"])
+def test_every_kind_of_input_is_the_same_matrix(kind):
     named = dict(zip(("user", "item", "gain"), TRIPLES, strict=True))
     expected = sp.csr_matrix((TRIPLES[2], TRIPLES[:2])).toarray()
-    for interactions in (
-        TRIPLES,
-        np.stack(TRIPLES, axis=1),
-        sp.coo_matrix(expected),
-        pandas.DataFrame(named),
-        arrow.table(named),
-    ):
-        np.testing.assert_array_equal(as_matrix(interactions).toarray(), expected)
-    np.testing.assert_array_equal(as_matrix(TRIPLES[:2]).toarray(), expected > 0)
+    make = {
+        "tuple": lambda: TRIPLES,
+        "array": lambda: np.stack(TRIPLES, axis=1),
+        "sparse": lambda: sp.coo_matrix(expected),
+        "pandas": lambda: pytest.importorskip("pandas").DataFrame(named),
+        "pyarrow": lambda: pytest.importorskip("pyarrow").table(named),
+    }
+    np.testing.assert_array_equal(as_matrix(make[kind]()).toarray(), expected)
+
+
+def test_a_gain_that_is_not_given_is_one():
+    matrix = as_matrix(TRIPLES[:2])
+    np.testing.assert_array_equal(matrix.toarray(), as_matrix(TRIPLES).toarray() > 0)
 
 
 def test_pairs_that_stand_twice_add_up_and_gains_of_zero_go():
@@ -80,9 +85,14 @@ def test_it_finds_what_users_will_take(objective):
     assert 0.1 < model.history_[-1]["logit_norm"] < 3.0
 
 
-def test_the_same_seed_gives_the_same_factors():
-    first, second, other = (factorizer(seed=s).fit(TRIPLES) for s in (1, 1, 2))
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_seed_gives_the_same_factors(threads):
+    train, _ = clusters()
+    first, second, other = (
+        factorizer(seed=s, num_threads=threads, sweeps=3).fit(train) for s in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first.user_factors_, second.user_factors_)
+    np.testing.assert_array_equal(first.item_factors_, second.item_factors_)
     assert np.any(first.user_factors_ != other.user_factors_)
 
 
@@ -150,6 +160,18 @@ def test_a_saved_model_recommends_the_same(tmp_path):
         model.save(tmp_path / "model")
 
 
+def test_a_save_that_fails_leaves_nothing(tmp_path):
+    model = factorizer(num_factors=64).fit(TRIPLES)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, limits[1]))  # enough for the configuration
+        with pytest.raises(OSError, match="too large"):
+            model.save(tmp_path / "model")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_keras_model_scores_alike_and_is_served_from_a_saved_model(tmp_path):
     model = factorizer().fit(TRIPLES)
     towers = model.to_keras()
@@ -174,14 +196,31 @@ def test_the_keras_model_scores_alike_and_is_served_from_a_saved_model(tmp_path)
 
 
 def test_progress_goes_to_the_screen_and_to_tensorboard(tmp_path, capsys):
-    pytest.importorskip("tensorboard")
-    factorizer(sweeps=2).fit(TRIPLES, verbose=True, log_dir=tmp_path)
+    model = factorizer(sweeps=2).fit(TRIPLES, verbose=True, log_dir=tmp_path)
     assert "objective" in capsys.readouterr().out
-    assert any(tmp_path.iterdir())
+    [events] = tmp_path.iterdir()
+    logged = {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for event in tf.compat.v1.train.summary_iterator(str(events))
+        for value in event.summary.value
+    }
+    expected = {
+        (name, step): value
+        for step, values in enumerate(model.history_)
+        for name, value in values.items()
+    }
+    assert logged == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"num_factors": 0}, {"cg_steps": 0}, {"regularization": -1.0}, {"dtype": "int8"}]
+    "wrong",
+    [
+        {"cg_steps": 1, "device": "CPU:0"},
+        {"num_factors": 0},
+        {"cg_steps": 0},
+        {"regularization": -1.0},
+        {"dtype": "int8"},
+    ],
 )
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(ValueError, match="Received"):

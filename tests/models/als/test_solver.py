@@ -3,7 +3,7 @@ import pytest
 
 from tests.models.als import problems
 from tests.models.als.problems import Problem
-from tfrank_sel.models.als import RG2, RGCross, WeightedSquare
+from tfrank_sel.models.als import RG2, RGCross, WeightedSquare, batched
 
 OBJECTIVES = [
     RG2(alpha=0.0),
@@ -73,6 +73,32 @@ def test_float32_agrees_with_float64(objective, width):
         np.testing.assert_allclose(b, a, atol=1e-4 * np.abs(a).max())
 
 
+def test_rows_of_any_length_are_solved_at_many_factors():
+    """Up to, at and beyond the number of rows that a block holds."""
+    gains = np.tril(np.ones([200, 200]))
+    of = problems.problem(num_users=200, num_items=200, num_factors=192)._replace(gains=gains)
+    users, items, objective = of.users.copy(), of.items, RG2(alpha=0.3, target=0.5)
+    problems.solver(of, objective).renew_users(users, items)
+    gram, total = items.T * of.base_weights @ items, of.base_weights @ items
+    for u, (weight, ridge) in enumerate(zip(of.list_weights, of.user_ridges, strict=True)):
+        positives, scale = items[: u + 1], weight * (u + 1) / 200
+        matrix = scale * gram + weight * 0.3 * positives.T @ positives + ridge * np.eye(192)
+        rhs = weight * (1.0 + 0.3 * 0.5) * positives.sum(axis=0) - scale * total
+        np.testing.assert_allclose(users[u], np.linalg.solve(matrix, rhs), rtol=1e-7, atol=1e-9)
+
+
+@every_objective
+def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
+    monkeypatch.setattr(batched, "_BATCH_VALUES", 5000)  # so that there are several
+    of = problems.problem(num_users=150, num_items=50, num_factors=20, density=0.4)
+    for dtype, within in (("float64", 1e-10), ("float32", 1e-5)):
+        loops, batches = (
+            swept(of, objective, sweeps=2, dtype=dtype, device=d) for d in (None, "CPU:0")
+        )
+        for a, b in zip(loops, batches, strict=True):
+            np.testing.assert_allclose(b, a, atol=within * np.abs(a).max())
+
+
 @every_objective
 def test_threads_change_nothing(objective):
     of = problems.problem(num_users=200, num_items=150)
@@ -84,7 +110,7 @@ def test_threads_change_nothing(objective):
 
 
 def test_many_steps_of_conjugate_gradients_are_exact():
-    of = problems.problem(num_users=300, num_items=50, num_factors=20, density=0.5)
+    of = problems.problem(num_users=300, num_items=1200, num_factors=20, density=0.45)
     exact, steps = (swept(of, RG2(), sweeps=1, cg=cg) for cg in (None, 40))
     for a, b in zip(exact, steps, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
@@ -155,12 +181,13 @@ def test_extreme_interactions_are_finite(objective, gains):
         assert np.all(np.isfinite(factors))
 
 
-def test_a_singular_system_is_an_error():
+@pytest.mark.parametrize("device", [None, "CPU:0"])
+def test_a_singular_system_is_an_error(device):
     of = problems.problem(num_users=9, num_items=8, num_factors=20)
     of = of._replace(user_ridges=np.zeros(9), item_ridges=np.zeros(8))
     for objective in (RG2(), RG2(alpha=0.0)):
         with pytest.raises(ValueError, match="raise `regularization`"):
-            swept(of, objective)
+            swept(of, objective, device=device)
 
 
 @pytest.mark.parametrize("make", [RG2, RGCross, WeightedSquare])

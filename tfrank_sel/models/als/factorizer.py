@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.models.als import archive, progress, retrieval
+from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import RG2, Objective
 from tfrank_sel.models.als.solver import Solver
@@ -18,6 +19,7 @@ Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
 
 _VALIDATION_CUTOFF = 10
+_CHUNK = 1 << 12  # rows at a time
 
 
 @register
@@ -52,6 +54,8 @@ class RGFactorizer(Configurable):
         num_threads: Number of threads; as many as there are processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
         seed: Seed of the initial factors.
+        device: Where TensorFlow solves the rows, exactly, such as "GPU:0"; if `None`, compiled
+            loops solve them, which are faster on a processor.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -93,6 +97,7 @@ class RGFactorizer(Configurable):
         num_threads: int | None = None,
         dtype: str = "float32",
         seed: int = 0,
+        device: str | None = None,
     ) -> None:
         counts = {"num_factors": num_factors, "sweeps": sweeps, "patience": patience}
         for name, value in {**counts, "cg_steps": cg_steps, "num_threads": num_threads}.items():
@@ -102,6 +107,11 @@ class RGFactorizer(Configurable):
             raise ValueError(
                 "`regularization` must not be negative, and `dtype` be float32 or float64. "
                 f"Received: regularization={regularization}, dtype={dtype}"
+            )
+        if device is not None and cg_steps is not None:
+            raise ValueError(
+                "`cg_steps` must be None on a `device`, whose solutions are exact. "
+                f"Received: cg_steps={cg_steps}, device={device}"
             )
         self.objective = objective
         self.num_factors = num_factors
@@ -115,6 +125,7 @@ class RGFactorizer(Configurable):
         self.num_threads = num_threads
         self.dtype = dtype
         self.seed = seed
+        self.device = device
 
     def fit(
         self,
@@ -125,6 +136,7 @@ class RGFactorizer(Configurable):
         factors: tuple[ArrayLike, ArrayLike] | None = None,
         verbose: bool = False,
         log_dir: Path | None = None,
+        group: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> Self:
         """Factorises interactions anew.
 
@@ -135,30 +147,41 @@ class RGFactorizer(Configurable):
             factors: The users' and the items' factors to start from; random ones if `None`.
             verbose: Whether to show progress.
             log_dir: Folder for TensorBoard, if any.
+            group: The processes that fit together, if there are several. Each calls `fit` with the
+                interactions, the validation, the weights and the factors of its own users, numbered
+                from 0, and all items; and ends with the factors of its own users and all items.
+                Factors do not depend on the number of processes, beyond rounding.
 
         Raises:
             ValueError: If shapes do not fit, or if a system is singular.
         """
         matrix = as_matrix(interactions)
+        num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
+        matrix.resize(matrix.shape[0], num_items)
         held_out = None if validation is None else as_matrix(validation, matrix.shape)
-        self._start(matrix, factors)
-        solver = self._solver(matrix, list_weights)
+        first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
+        self._start(matrix, factors, first_user)
+        solver = self._solver(matrix, list_weights, group)
+        users, items = self.user_factors_, self.item_factors_[group.block(num_items)]
         self.history_: list[dict[str, float]] = []
-        best, kept = 0, (self.user_factors_.copy(), self.item_factors_.copy())
+        best, kept = 0, (users.copy(), items.copy())
+        if group.rank > 0:
+            verbose, log_dir = False, None
         with progress.Reporter(self.sweeps, verbose, log_dir) as report:
             for sweep in range(self.sweeps):
-                solver.sweep(self.user_factors_, self.item_factors_)
-                self.history_.append(self._judged(solver, held_out))
+                solver.sweep(users, items)
+                self.history_.append(self._judged(solver, users, items, held_out))
                 report(sweep, self.history_[-1])
                 if self.patience is None or held_out is None:
                     continue
                 ndcgs = [values[f"ndcg@{_VALIDATION_CUTOFF}"] for values in self.history_]
                 if ndcgs[-1] >= ndcgs[best]:
-                    best, kept = sweep, (self.user_factors_.copy(), self.item_factors_.copy())
+                    best, kept = sweep, (users.copy(), items.copy())
                 elif sweep - best >= self.patience:
                     break
         if self.patience is not None and held_out is not None:
-            self.user_factors_, self.item_factors_ = kept
+            users, items = kept
+        self.user_factors_, self.item_factors_ = users, group.gathered(items)
         return self
 
     def partial_fit(
@@ -186,7 +209,7 @@ class RGFactorizer(Configurable):
                 for have, new in zip(old, self._random(shape), strict=True)
             ]
         self._start(matrix, factors)
-        solver = self._solver(matrix, list_weights)
+        solver = self._solver(matrix, list_weights, SingleProcess())
         for _ in range(sweeps):
             solver.sweep(self.user_factors_, self.item_factors_)
         return self
@@ -246,10 +269,10 @@ class RGFactorizer(Configurable):
     def _threads(self) -> int:
         return self.num_threads or os.cpu_count() or 1
 
-    def _start(self, matrix: Any, factors: Any) -> None:
+    def _start(self, matrix: Any, factors: Any, first_user: int = 0) -> None:
         shapes = [(count, self.num_factors) for count in matrix.shape]
         if factors is None:
-            factors = self._random(matrix.shape)
+            factors = self._random(matrix.shape, first_user)
         users, items = (np.array(side, self.dtype, order="C") for side in factors)
         if [users.shape, items.shape] != shapes:
             raise ValueError(
@@ -258,14 +281,16 @@ class RGFactorizer(Configurable):
             )
         self.user_factors_, self.item_factors_, self.seen_ = users, items, matrix
 
-    def _random(self, shape: Sequence[int]) -> list[Array]:
-        generators = np.random.SeedSequence(self.seed).spawn(2)
+    def _random(self, shape: Sequence[int], first_user: int = 0) -> list[Array]:
+        of_users, of_items = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(2))
+        for begin in range(0, first_user, _CHUNK):  # drawn by the processes before
+            of_users.normal(size=(min(_CHUNK, first_user - begin), self.num_factors))
         return [
-            np.random.default_rng(seed).normal(0.0, self.initial_scale, (count, self.num_factors))
-            for seed, count in zip(generators, shape, strict=True)
+            rng.normal(0.0, self.initial_scale, (count, self.num_factors))
+            for rng, count in zip((of_users, of_items), shape, strict=True)
         ]
 
-    def _solver(self, matrix: Any, list_weights: ArrayLike | None) -> Solver:
+    def _solver(self, matrix: Any, list_weights: ArrayLike | None, group: Group) -> Solver:
         num_users, num_items = matrix.shape
         weights = np.ones(num_users) if list_weights is None else np.asarray(list_weights, float)
         if weights.shape != (num_users,) or not np.all(weights >= 0.0):
@@ -273,30 +298,36 @@ class RGFactorizer(Configurable):
                 f"`list_weights` must be {num_users} weights that are not negative. "
                 f"Received: shape {weights.shape}"
             )
-        counts = np.diff(matrix.indptr), np.bincount(matrix.indices, minlength=num_items)
+        counts = group.total(np.bincount(matrix.indices, minlength=num_items))
+        popularity = np.maximum(counts, 0.5) ** self.popularity_exponent
+        own = group.block(num_items)
         user_ridges, item_ridges = (
-            self.regularization * np.maximum(count, 1.0) ** self.count_exponent for count in counts
+            self.regularization * np.maximum(count, 1.0) ** self.count_exponent
+            for count in (np.diff(matrix.indptr), counts[own])
         )
-        popularity = np.maximum(counts[1], 0.5) ** self.popularity_exponent
         return Solver(
             matrix,
             self.objective,
             user_ridges,
             item_ridges,
             list_weights=weights,
-            base_weights=popularity * (num_items / popularity.sum()),
+            base_weights=(popularity * (num_items / popularity.sum()))[own],
             cg_steps=self.cg_steps,
             num_threads=self._threads,
             dtype=self.dtype,
+            group=group,
+            device=self.device,
         )
 
-    def _judged(self, solver: Solver, held_out: Any) -> dict[str, float]:
-        users, items = self.user_factors_, self.item_factors_
+    def _judged(
+        self, solver: Solver, users: Array, items: Array, held_out: Any
+    ) -> dict[str, float]:
         values = {
             "objective": solver.value(users, items),
             "logit_norm": solver.logit_norm(users, items),
         }
-        if held_out is not None:
-            ids, _ = retrieval.best(users, items, _VALIDATION_CUTOFF, self.seen_, self._threads)
-            values |= retrieval.ranking_quality(ids, held_out)
-        return values
+        if held_out is None:
+            return values
+        all_items = solver.group.gathered(items)
+        ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, self.seen_, self._threads)
+        return values | retrieval.ranking_quality(ids, held_out, solver.group)

@@ -8,6 +8,8 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tfrank_sel.models.als.group import Group, SingleProcess
+
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
 
@@ -63,7 +65,11 @@ def _select(scores: Array, indptr: NDArray[np.int64], seen: Ids, ids: Ids, best:
             ids[row, place] = item
 
 
-def ranking_quality(ids: Ids, relevant: Any) -> dict[str, float]:
+def ranking_quality(
+    ids: Ids,
+    relevant: Any,
+    group: Group = SingleProcess(),  # noqa: B008, it has no state
+) -> dict[str, float]:
     """Judges recommendations: the mean NDCG, recall and reciprocal rank at their length.
 
     A user without a relevant item is not counted.
@@ -71,19 +77,21 @@ def ranking_quality(ids: Ids, relevant: Any) -> dict[str, float]:
     Args:
         ids: Items recommended to each user, best first, `[num_users, k]`.
         relevant: CSR matrix `[num_users, num_items]` of what the user should find.
+        group: The processes whose users are judged together.
     """
     k = ids.shape[1]
     hits = _hits(ids, relevant.indptr.astype(np.int64), relevant.indices)
     counts = np.diff(relevant.indptr)
     hits, counts = hits[counts > 0], counts[counts > 0]
     discounts = 1.0 / np.log2(np.arange(2, k + 2))
-    ideal = np.cumsum(discounts)[np.minimum(counts, k) - 1]
-    first = np.max(hits / np.arange(1, k + 1), axis=1, initial=0.0)
-    return {
-        f"ndcg@{k}": float(np.mean(hits @ discounts / ideal)),
-        f"recall@{k}": float(np.mean(hits.sum(axis=1) / counts)),
-        f"mrr@{k}": float(np.mean(first)),
+    qualities = {
+        "ndcg": hits @ discounts / np.cumsum(discounts)[np.minimum(counts, k) - 1],
+        "recall": hits.sum(axis=1) / counts,
+        "mrr": np.max(hits / np.arange(1, k + 1), axis=1, initial=0.0),
     }
+    sums = np.array([len(counts), *(quality.sum() for quality in qualities.values())])
+    count, *totals = group.total(sums)
+    return {f"{name}@{k}": float(x / count) for name, x in zip(qualities, totals, strict=True)}
 
 
 @njit(nogil=True, cache=True)

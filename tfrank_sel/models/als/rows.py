@@ -12,7 +12,7 @@ b = sum_j l_j * y_j - scale * pull
 import numpy as np
 
 from tfrank_sel.models.als.definite import add_gram, solve_definite
-from tfrank_sel.models.als.systems import BLOCK, Array, Rows, Scratch, Shared, compiled
+from tfrank_sel.models.als.systems import BLOCK, LONGEST, Array, Rows, Scratch, Shared, compiled
 from tfrank_sel.models.als.vectors import add_row, dot
 
 
@@ -22,7 +22,7 @@ def solve_exactly(
 ) -> int:
     """Solves the rows from `begin` to `end` into those of `out`; returns how many are singular."""
     width = shared.factors.shape[1]
-    few = width * 3 // 4
+    few = min(width * 3 // 4, BLOCK)
     failed = 0
     for row in range(begin, end):
         count = rows.indptr[row + 1] - rows.indptr[row]
@@ -73,7 +73,7 @@ def improve(
             failed += 1
             continue
         first, last = rows.indptr[row], rows.indptr[row + 1]
-        if last - first > BLOCK:  # which takes no longer
+        if last - first > LONGEST:  # which takes about as long
             failed += not _solve_large(rows, shared, row, scratch)
             for k in range(width):
                 out[row - begin, k] = scratch.rhs[k]

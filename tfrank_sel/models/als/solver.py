@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.models.als import rows as kernels
+from tfrank_sel.models.als.batched import BatchedRows
+from tfrank_sel.models.als.group import Group, Places, SingleProcess
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.systems import Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
@@ -17,6 +19,14 @@ Array: TypeAlias = NDArray[np.floating]
 Float64s: TypeAlias = NDArray[np.float64]
 
 _CHUNK = 1 << 12  # rows at a time, where a copy of all would cost memory
+
+
+class _Side(NamedTuple):
+    """The rows of this process, the places of the columns that they need, and them in batches."""
+
+    rows: Rows
+    needed: Places
+    batched: BatchedRows | None
 
 
 class Solver:
@@ -29,18 +39,24 @@ class Solver:
     ```
 
     with the `L_u` of the objective. Rows are independent of one another, so that neither their
-    order nor the number of threads changes a result, beyond rounding.
+    order nor the number of threads changes a result, beyond rounding; nor does the number of
+    processes. Each process of a group has a block of the users and one of the items, and for a
+    half-sweep gathers the other side's factors that its interactions need; only factors travel.
 
     Args:
-        interactions: SciPy CSR matrix `[users, items]` of positive gains.
+        interactions: SciPy CSR matrix `[users, items]` of positive gains: this process's users,
+            all items.
         objective: What to minimise.
-        user_ridges: Regularisation of each user.
-        item_ridges: Regularisation of each item.
-        list_weights: Weight of each user's loss.
-        base_weights: Base weight `v` of each item; they sum to the number of items.
+        user_ridges: Regularisation of each user of this process.
+        item_ridges: Regularisation of each item of this process.
+        list_weights: Weight of the loss of each user of this process.
+        base_weights: Base weight `v` of each item of this process; those of all sum to the number
+            of items.
         cg_steps: Steps of conjugate gradients a row, from where it stands; exact if `None`.
         num_threads: Number of threads.
         dtype: The dtype of the factors, float32 or float64.
+        group: The processes that share the problem.
+        device: Where TensorFlow solves rows in batches; compiled loops on the processor if `None`.
     """
 
     def __init__(
@@ -54,21 +70,27 @@ class Solver:
         cg_steps: int | None,
         num_threads: int,
         dtype: str,
+        group: Group = SingleProcess(),  # noqa: B008, it has no state
+        device: str | None = None,
     ) -> None:
+        self.group = group
+        self.device = device
         self.objective = objective
         self.cg_steps = cg_steps
         self.num_threads = num_threads
         self._blas = ThreadpoolController()  # which takes long to look for the libraries
-        self.num_users, self.num_items = interactions.shape
+        self.num_items = interactions.shape[1]
+        everyones_weights = group.gathered(list_weights)
+        self.num_users = len(everyones_weights)
         gain_sums = np.asarray(interactions.sum(axis=1, dtype=np.float64)).ravel()
         self._scales = list_weights * objective.scale(gain_sums, self.num_items)
         self._base_weights = base_weights
         self._ridges = user_ridges, item_ridges
-        item_ones = np.ones(self.num_items)
-        per_user = (list_weights, item_ones, self._scales, user_ridges)
-        per_item = (item_ones, list_weights, base_weights, item_ridges)
-        self._by_user = _rows(interactions, *per_user, dtype)
-        self._by_item = _rows(interactions.T.tocsr(), *per_item, dtype)
+        ones = np.ones(self.num_items), np.ones(len(base_weights))
+        per_user = (list_weights, ones[0], self._scales, user_ridges)
+        per_item = (ones[1], everyones_weights, base_weights, item_ridges)
+        self._by_user = self._side(interactions, *per_user, dtype)
+        self._by_item = self._side(group.transposed(interactions), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Renews the users' factors, then the items', in place."""
@@ -111,37 +133,41 @@ class Solver:
         by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
         pairs = np.sum(by_user * by_item) / 2.0 + self.objective.lift * pulled @ total
         terms = self.objective.curvature, self.objective.slope, self.objective.offset
-        bounds = _bounds(self._by_user, users.shape[1], self.num_threads)
+        rows, needed_items = self._by_user.rows, self.group.gathered(items, self._by_user.needed)
+        bounds = _bounds(rows, users.shape[1], self.num_threads)
 
         def positives(begin: int, end: int) -> float:
-            return kernels.sum_positives(self._by_user, users, items, *terms, begin, end)
+            return kernels.sum_positives(rows, users, needed_items, *terms, begin, end)
 
         ridges = sum(
             ridge @ np.einsum("ij,ij->i", side, side, dtype=np.float64) / 2.0
             for ridge, side in zip(self._ridges, (users, items), strict=True)
         )
-        return float(pairs + sum(self._parallel(positives, bounds)) + ridges)
+        own = np.array(sum(self._parallel(positives, bounds)) + ridges)
+        return float(pairs + self.group.total(own))
 
     def logit_norm(self, users: Array, items: Array) -> float:
         """Returns the root mean square of all scores, weighted as the items are."""
-        by_user, _ = self._moments(users, np.full(self.num_users, 1.0 / self.num_users))
+        by_user, _ = self._moments(users, np.full(len(users), 1.0 / self.num_users))
         by_item, _ = self._moments(items, self._base_weights / self.num_items)
         return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
 
     def _solve(
         self,
-        rows: Rows,
+        side: _Side,
         matrix: Float64s,
         pull: Float64s,
         fixed: Array,
         free: Array,
     ) -> None:
         eigenvalues, basis = np.linalg.eigh(matrix)
+        # another machine may round to another basis, and all blocks must be turned alike
+        eigenvalues, basis = self.group.first(eigenvalues), self.group.first(basis)
         width, dtype = len(eigenvalues), free.dtype
         padded = -width % lanes(dtype)
         into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
         shared = Shared(
-            factors=self._rotated(fixed, into),
+            factors=self.group.gathered(self._rotated(fixed, into), side.needed),
             # rounding may leave a negative one; a padded column must not make a row singular
             eigenvalues=np.pad(
                 np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
@@ -150,7 +176,7 @@ class Solver:
             curvature=_pair(self.objective.curvature, dtype),
             slope=_pair(self.objective.slope, dtype),
         )
-        bounds = _bounds(rows, width, self.num_threads)
+        bounds, rows = _bounds(side.rows, width, self.num_threads), side.rows
 
         def part(begin: int, end: int) -> int:
             scratch = Scratch.of(len(shared.eigenvalues), dtype)
@@ -163,12 +189,37 @@ class Solver:
             np.matmul(out, into.T, out=free[begin:end])
             return failed
 
-        singular = sum(self._parallel(part, bounds))
+        if side.batched is None:
+            failed = sum(self._parallel(part, bounds))
+        else:
+            out = np.empty((len(free), into.shape[1]), dtype)
+            failed = side.batched.solve(shared, out)
+            np.matmul(out, into.T, out=free)
+        singular, count = self.group.total(np.array([failed, len(free)]))
         if singular:
             raise ValueError(
                 "The system of every row must be positive definite: raise `regularization` or "
-                f"lower `num_factors`. Received: {singular} singular of {len(free)} rows"
+                f"lower `num_factors`. Received: {singular} singular of {count} rows"
             )
+
+    def _side(
+        self,
+        matrix: Any,
+        weights: Float64s,
+        column_weights: Float64s,
+        scales: Float64s,
+        ridges: Float64s,
+        dtype: str,
+    ) -> _Side:
+        matrix, needed = self.group.compact(matrix)
+        arrays = (matrix.data, weights, column_weights[needed], scales, ridges)
+        rows = Rows(
+            matrix.indptr.astype(np.int64),
+            matrix.indices.astype(np.int32, copy=False),
+            *(array.astype(dtype, copy=False) for array in arrays),
+        )
+        batched = None if self.device is None else BatchedRows(rows, self.device)
+        return _Side(rows, needed, batched)
 
     def _rotated(self, factors: Array, into: Array) -> Array:
         rotated = np.empty((len(factors), into.shape[1]), into.dtype)
@@ -191,7 +242,7 @@ class Solver:
         for partial_gram, partial_total in self._parallel(part, _chunks(len(factors))):
             gram += partial_gram
             total += partial_total
-        return gram, total
+        return self.group.total(gram), self.group.total(total)
 
     def _parallel(self, work: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
         """Works on the runs of rows between the bounds, whichever thread is free.
@@ -203,22 +254,6 @@ class Solver:
                 return list(map(work, bounds[:-1], bounds[1:]))
             with ThreadPoolExecutor(self.num_threads) as pool:
                 return list(pool.map(work, bounds[:-1], bounds[1:]))
-
-
-def _rows(
-    matrix: Any,
-    weights: Float64s,
-    column_weights: Float64s,
-    scales: Float64s,
-    ridges: Float64s,
-    dtype: str,
-) -> Rows:
-    arrays = (matrix.data, weights, column_weights, scales, ridges)
-    return Rows(
-        matrix.indptr.astype(np.int64),
-        matrix.indices.astype(np.int32, copy=False),
-        *(array.astype(dtype, copy=False) for array in arrays),
-    )
 
 
 def _pair(numbers: tuple[float, float], dtype: np.dtype[Any]) -> tuple[Any, Any]:

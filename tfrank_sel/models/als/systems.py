@@ -19,6 +19,7 @@ compiled = njit(
 )
 
 BLOCK = 128  # rows of gathered factors, which the nearest cache holds
+LONGEST = 512  # rows that conjugate gradients go over again and again, which the next one holds
 
 
 class Rows(NamedTuple):
@@ -80,8 +81,8 @@ class Scratch(NamedTuple):
     @classmethod
     def of(cls, width: int, dtype: DTypeLike) -> "Scratch":
         """Makes the arrays for rows of some width."""
-        row, block = (width,), (BLOCK, width)
-        longest = (max(BLOCK, width),)
+        row, block = (width,), (LONGEST, width)
+        longest = (max(LONGEST, width),)
         square = (width, width)
         shapes = [row] * 4 + [longest] * 3 + [block, square, square] + [row] * 2
         return cls(*(np.empty(shape, dtype) for shape in shapes))

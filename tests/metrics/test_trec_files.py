@@ -1,0 +1,127 @@
+"""The command line over TREC files: what it prints, and what it says of wrong files."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import typer.testing
+
+from tfrank_sel.metrics import trec
+from tfrank_sel.metrics.__main__ import app
+
+QRELS = "1 0 a 2\n1 0 b 0\n1 0 c 1\n2 0 a 1\n3 0 a 0\n"
+RUN = "1 Q0 b 1 3.5 x\n1 Q0 a 2 2.5 x\n\n3 Q0 a 1 0.5 x\n9 Q0 z 1 0.5 x\n"
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    (tmp_path / "qrels").write_text(QRELS)
+    (tmp_path / "run").write_text(RUN)
+    return tmp_path / "qrels", tmp_path / "run"
+
+
+def printed(files: tuple[pathlib.Path, pathlib.Path], *options: str) -> list[list[str]]:
+    arguments = ["--qrels", str(files[0]), "--run", str(files[1]), *options]
+    result = typer.testing.CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def test_prints_as_trec_eval(files: tuple[pathlib.Path, pathlib.Path]) -> None:
+    # query 1: relevant a at rank 2, c not retrieved; query 3: none relevant; query 2 not in the run
+    assert printed(files, "-q", "-m", "map", "-m", "P.1,2") == [
+        ["map", "1", "0.2500"],
+        ["P_1", "1", "0.0000"],
+        ["P_2", "1", "0.5000"],
+        ["map", "3", "0.0000"],
+        ["P_1", "3", "0.0000"],
+        ["P_2", "3", "0.0000"],
+        ["num_q", "all", "2"],
+        ["map", "all", "0.1250"],
+        ["P_1", "all", "0.0000"],
+        ["P_2", "all", "0.2500"],
+    ]
+
+
+def test_missing_queries_and_the_relevance_level_count_as_asked(
+    files: tuple[pathlib.Path, pathlib.Path],
+) -> None:
+    complete = printed(files, "-c", "-m", "recip_rank")
+    assert complete == [["num_q", "all", "3"], ["recip_rank", "all", "0.1667"]]
+    assert printed(files, "-l", "2", "-m", "map")[-1] == ["map", "all", "0.2500"]
+
+
+def test_the_official_measures_are_printed_by_default(
+    files: tuple[pathlib.Path, pathlib.Path],
+) -> None:
+    names = [name for name, _, _ in printed(files)]
+    assert names == ["num_q", "map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut_10", "P_10"]
+
+
+def test_measures_of_user_models_take_their_parameter() -> None:
+    names = [m.name for m in trec.measures(["ERR", "ERR.5,20", "RBP", "RBP.0.5", "success.1"])]
+    assert names == ["ERR", "ERR_5", "ERR_20", "RBP", "RBP_0.5", "success_1"]
+    values = trec.evaluate({"q": {"a": 1}}, {"q": {"b": 2.0, "a": 1.0}}, trec.measures(["RBP.0.5"]))
+    assert values == {"RBP_0.5": {"q": 0.25}}
+
+
+@pytest.mark.parametrize("name", ["mep", "map.5", "P.0", "P.5,x", "P.1.5", "RBP.x", "RBP.1", "P."])
+def test_a_wrong_measure_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=r"Received: .*(P|map|mep|1\.0)"):
+        trec.measures([name])
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("1 0 a 1\n1 0 a\n", 2, r"Expected `query iteration document relevance`.*1 0 a"),
+        ("1 0 a 1.5\n", 1, r"Expected an integer\. Received: 1\.5"),
+        ("1 0 a 1\n1 0 a 1\n", 2, "judges document a again"),
+        ("", 0, "an empty file"),
+    ],
+)
+def test_wrong_judgements_are_named(
+    tmp_path: pathlib.Path, text: str, line: int, message: str
+) -> None:
+    path = tmp_path / "qrels"
+    path.write_text(text)
+    with pytest.raises(trec.FileError, match=f"{path}:.*{message}") as raised:
+        trec.read_qrels(path)
+    assert raised.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("1 Q0 a 1 0.5\n", 1, "Expected `query Q0 document rank score tag`"),
+        ("1 Q0 a 1 x tag\n", 1, "finite number as score.*x"),
+        ("1 Q0 a 1 nan tag\n", 1, "finite number as score.*nan"),
+        ("1 Q0 a 1 2 t\n\n1 Q0 a 2 1 t\n", 3, "retrieves document a again"),
+    ],
+)
+def test_a_wrong_run_is_named(tmp_path: pathlib.Path, text: str, line: int, message: str) -> None:
+    path = tmp_path / "run"
+    path.write_text(text)
+    with pytest.raises(trec.FileError, match=f"{path}:{line}: .*{message}") as raised:
+        trec.read_run(path)
+    assert raised.value.line == line
+
+
+def test_errors_end_with_a_line_and_status_2(files: tuple[pathlib.Path, pathlib.Path]) -> None:
+    for qrels, run, message in (
+        (files[0], files[0], "qrels:1: Expected `query Q0"),
+        (files[0].with_name("none"), files[1], "none: Expected a text file"),
+        (files[1].with_name("other"), files[1], "Expected a query of"),
+    ):
+        files[1].with_name("other").write_text("7 0 a 1\n")
+        result = typer.testing.CliRunner().invoke(app, ["--qrels", str(qrels), "--run", str(run)])
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def test_runs_as_a_module(files: tuple[pathlib.Path, pathlib.Path]) -> None:
+    command = [sys.executable, "-m", "tfrank_sel.metrics", "--qrels", str(files[0])]
+    done = subprocess.run([*command, "--run", str(files[1])], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("num_q")

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from serving import load
+from serving.__main__ import app
+from serving.endpoint import Endpoint
+from serving.model_config import ModelConfig
+from tests.serving.test_ranker import QUERY, base, model  # noqa: F401
+
+
+@pytest.fixture(scope="module")
+def address(base):  # noqa: F811
+    with Endpoint([ModelConfig("ranker", base)]) as endpoint:
+        yield f"127.0.0.1:{endpoint.grpc_port}"
+
+
+@pytest.fixture
+def file(tmp_path):
+    file = tmp_path / "queries.txt"
+    file.write_text(QUERY + QUERY.replace("qid:7", "qid:8"))
+    return file
+
+
+def test_rate_and_latencies_are_printed(address, file):
+    options = ["--address", address, "--clients", "2", "--seconds", "0.5"]
+    result = CliRunner().invoke(app, ["load-test", "--file", str(file), *options])
+
+    assert result.exit_code == 0
+    answers, latency, errors = result.stdout.splitlines()
+    assert int(answers.split()[0]) > 2
+    assert latency.startswith("latency 50 %: ")
+    assert errors == "errors: none"
+
+
+def test_errors_are_counted_by_code(address):
+    bad = load.ItemList("q", np.zeros([1]), np.zeros([1, 2]), ("d",))
+
+    found = load.run(address, "ranker", [bad], clients=1, seconds=0.2)
+
+    assert list(found.errors) == ["INVALID_ARGUMENT"]
+    assert (found.latencies.size, found.rate) == (0, 0.0)
+    assert np.isnan(found.percentile(50))
+
+
+def test_a_missing_file_or_server_is_status_2(tmp_path, file):
+    for arguments in (["--file", str(tmp_path)], ["--file", str(file), "--address", "127.0.0.1:1"]):
+        result = CliRunner().invoke(app, ["load-test", *arguments])
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,184 @@
+"""Rank correlations of labels and scores, and the average position of relevance."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
+from tfrank_sel.metrics.base import ComparingMetric, RankedMetric
+from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.ops import ranking
+from tfrank_sel.serialization import register
+
+
+@register
+class ARP(RankedMetric):
+    """Average relevance position: the mean rank of the items, by relevance. Lower is better.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    ARP(y, s) = sum_i w_i * y_i * rank_i(s) / sum_i w_i * y_i
+    ```
+
+    A list without a relevant item is not counted.
+
+    Args:
+        name: Name of the metric.
+        averaging: Which lists count, as in `ListwiseMetric`.
+        **kwargs: `ties` and `dtype`, as in `RankedMetric`.
+
+    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> arp = metrics.ARP()
+        >>> y_true = tf.constant([[0.0, 3.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[3.0, 2.0, 1.0, 9.0]])
+        >>> float(arp(y_true, y_pred))  # (3 * 2 + 1 * 3) / 4
+        2.25
+
+    Reference:
+        [Zhu, Recall, Precision and Average Precision, 2004](
+        https://citeseerx.ist.psu.edu/doc/10.1.1.9.8043).
+    """
+
+    pooled = True
+
+    def __init__(
+        self, name: str = "arp", averaging: Averaging = DEFINED_LISTS, **kwargs: Any
+    ) -> None:
+        super().__init__(name, averaging=averaging, **kwargs)
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the label of each item."""
+        return tf.where(mask, labels, 0.0)
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Averages the ranks, by weighted label."""
+        found = ranks.at(weights * self.worth(labels, mask))
+        total = tf.reduce_sum(found * ranking.positions(found), axis=-1)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(found, axis=-1))
+
+
+class _Correlation(ComparingMetric):
+    """A correlation of labels and scores; a list whose labels are all equal has none."""
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns by how much the label of each item exceeds the least of its list."""
+        least = tf.reduce_min(tf.where(mask, labels, labels.dtype.max), axis=-1, keepdims=True)
+        return tf.where(mask, labels - least, 0.0)
+
+
+@register
+class KendallTau(_Correlation):
+    """Kendall's rank correlation, tau-b, of labels and scores.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with the sums over pairs:
+
+    ```
+    tau(y, s) = sum_{i, j} w_i w_j * sign(y_i - y_j) * sign(s_i - s_j)
+                / sqrt(sum_{i, j} w_i w_j * [y_i != y_j] * sum_{i, j} w_i w_j * [s_i != s_j])
+    ```
+
+    The value lies in [-1, 1]. It is 0 where all scores are equal; a list whose labels are all equal
+    is not counted.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
+
+    Inputs: as in `ListwiseMetric`.
+
+    Example:
+        >>> tau = metrics.KendallTau()
+        >>> y_true = tf.constant([[0.0, 1.0, 2.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 3.0, 2.0, 9.0]])
+        >>> round(float(tau(y_true, y_pred)), 4)  # (2 - 1) / 3
+        0.3333
+
+    Reference:
+        [Kendall, The treatment of ties in ranking problems, 1945](
+        https://doi.org/10.1093/biomet/33.3.239).
+    """
+
+    def __init__(self, name: str = "kendall_tau", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the pairs in order less those out of it."""
+        weights = tf.where(mask, weights, 0.0)
+        y, s = (_signs(tf.where(mask, x, 0.0)) for x in (labels, scores))
+        both, of_labels, of_scores = (
+            tf.reduce_sum(weights * tf.reduce_sum(x * weights[:, tf.newaxis, :], -1), -1)
+            for x in (y * s, tf.abs(y), tf.abs(s))
+        )
+        return tf.math.divide_no_nan(both, tf.sqrt(of_labels) * tf.sqrt(of_scores))
+
+
+@register
+class SpearmanRho(_Correlation):
+    """Spearman's rank correlation of labels and scores: Pearson's of their ranks.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with ranks `a` of the labels
+    and `b` of the scores, tied items at the mean of their ranks, and the weighted means `A`, `B`:
+
+    ```
+    rho(y, s) = sum_i w_i * (a_i - A) * (b_i - B)
+                / sqrt(sum_i w_i * (a_i - A)**2 * sum_i w_i * (b_i - B)**2)
+    ```
+
+    The value lies in [-1, 1]. It is 0 where all scores are equal; a list whose labels are all equal
+    is not counted.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
+
+    Inputs: as in `ListwiseMetric`.
+
+    Example:
+        >>> rho = metrics.SpearmanRho()
+        >>> y_true = tf.constant([[0.0, 1.0, 2.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 3.0, 2.0, 9.0]])
+        >>> round(float(rho(y_true, y_pred)), 4)
+        0.5
+
+    Reference:
+        [Spearman, The proof and measurement of association between two things, 1904](
+        https://doi.org/10.2307/1412159).
+    """
+
+    def __init__(self, name: str = "spearman_rho", **kwargs: Any) -> None:
+        super().__init__(name, **kwargs)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Correlates the ranks."""
+        weights = tf.where(mask, weights, 0.0)
+        y, s = (_centred_ranks(x, mask, weights) for x in (labels, scores))
+        both, of_labels, of_scores = (
+            tf.reduce_sum(weights * x, axis=-1) for x in (y * s, y * y, s * s)
+        )
+        return tf.math.divide_no_nan(both, tf.sqrt(of_labels) * tf.sqrt(of_scores))
+
+
+def _signs(x: tf.Tensor) -> tf.Tensor:
+    """Returns the signs of the differences of all pairs, `[batch_size, i, j]`."""
+    # by comparison: a difference of large numbers may overflow
+    x, y = x[:, :, tf.newaxis], x[:, tf.newaxis, :]
+    return tf.cast(x > y, x.dtype) - tf.cast(x < y, x.dtype)
+
+
+def _centred_ranks(x: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Ranks by ascending `x`, ties at their mean, less the weighted mean of the ranks."""
+    valid = tf.cast(mask, x.dtype)
+    # up to a constant of the list, half the items below less those above
+    ranks = 0.5 * tf.reduce_sum(_signs(tf.where(mask, x, 0.0)) * valid[:, tf.newaxis, :], axis=-1)
+    total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(weights * ranks, -1, keepdims=True), total)
+    return tf.where(mask, ranks - mean, 0.0)

@@ -1,0 +1,181 @@
+"""Metrics of diversity: which subtopics of a query the items on top cover."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.metrics.base import BinaryMetric
+from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.ops import ranking
+from tfrank_sel.serialization import register
+
+
+class DiversityMetric(BinaryMetric):
+    """A measure of items that cover subtopics; a subclass writes `at_ranks`.
+
+    Args:
+        name: Name of the metric.
+        **kwargs: As in `BinaryMetric`.
+
+    Inputs: as in `ListwiseMetric`, but `y_true` is `[batch_size, list_size, subtopics]`: the
+    relevance of each item to each subtopic. A label below 0 or NaN is padding; an item of which all
+    labels are padding is no item.
+    """
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and labels of three axes."""
+        if isinstance(y_true, tf.RaggedTensor):
+            if isinstance(y_pred, tf.RaggedTensor):
+                tf.debugging.assert_equal(
+                    y_true.row_lengths(),
+                    y_pred.row_lengths(),
+                    message="`y_true` and `y_pred` must have equal row lengths.",
+                )
+            y_true = tf.cast(y_true, dtype).to_tensor(float("nan"))
+        labels = tf.cast(tf.convert_to_tensor(y_true), dtype)
+        if labels.shape.rank != 3:
+            raise ValueError(
+                "`y_true` must have shape [batch_size, list_size, subtopics]. "
+                f"Received: y_true.shape={labels.shape}"
+            )
+        valid = labels >= self.min_label
+        items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), float("nan"))
+        batch = super().batch_of(items, y_pred, sample_weight, dtype)
+        valid &= batch.mask[:, :, tf.newaxis]
+        return batch._replace(labels=tf.where(valid, labels, tf.zeros_like(labels)))
+
+    def counted(self, batch: ListBatch) -> tf.Tensor:
+        """Returns the valid items: one of weight 0 covers its subtopics all the same."""
+        return batch.mask
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns 1 for an item that is relevant to a subtopic and 0 for another."""
+        return tf.reduce_max(self.covered(labels, mask), axis=-1)
+
+    def covered(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns 1 for each subtopic that an item covers, `[batch_size, list_size, subtopics]`."""
+        # an item covers none where there is no subtopic at all
+        labels = tf.pad(labels, [[0, 0], [0, 0], [0, 1]])
+        return super().worth(labels, mask[:, :, tf.newaxis])
+
+
+@register
+class PrecisionIA(DiversityMetric):
+    """Intent-aware precision at `k`: the precision for a subtopic, averaged over subtopics.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with `T` subtopics that any
+    item of the list is relevant to:
+
+    ```
+    P-IA@k(y, s) = sum_t sum_i [y_it > 0] * [rank_i(s) <= k] * w_i / (T * k)
+    ```
+
+    It is 0 for a list without a relevant item.
+
+    Args:
+        k: Number of top ranks that count; if `None`, the number of items of each list.
+        clip_k: Whether to divide a list of fewer than `k` items by their number.
+        name: Name of the metric.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+
+    Raises:
+        ValueError: If `k` is not positive.
+
+    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> precision = metrics.PrecisionIA(k=1)
+        >>> y_true = tf.constant([[[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]]])  # the last is padding
+        >>> y_pred = tf.constant([[3.0, 1.0, 9.0]])
+        >>> float(precision(y_true, y_pred))  # one of two subtopics
+        0.5
+
+    Reference:
+        [Clarke et al., Overview of the TREC 2009 Web Track, 2009](
+        https://trec.nist.gov/pubs/trec18/papers/WEB09.OVERVIEW.pdf).
+    """
+
+    weighs_items = False
+
+    def __init__(
+        self,
+        k: int | None = None,
+        clip_k: bool = False,
+        name: str = "precision_ia",
+        **kwargs: Any,
+    ) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+        self.clip_k = clip_k
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Divides the subtopics that the items on top cover by those they could."""
+        covered = self.covered(labels, mask)
+        found = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
+        count = ranks.counts()
+        if self.k is not None:
+            k = tf.cast(self.k, count.dtype)
+            count = tf.minimum(count, k) if self.clip_k else k
+        return tf.math.divide_no_nan(found, count * _subtopics(covered))
+
+
+@register
+class SubtopicRecall(DiversityMetric):
+    """Share of the subtopics that any of the top `k` items covers.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with `T` subtopics that any
+    item of the list is relevant to:
+
+    ```
+    S-recall@k(y, s) = sum_t max_i [y_it > 0] * [rank_i(s) <= k] * w_i / T
+    ```
+
+    It is 0 for a list without a relevant item.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        name: Name of the metric.
+        **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+
+    Raises:
+        ValueError: If `k` is not positive, or ties are to be averaged.
+
+    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
+
+    Example:
+        >>> recall = metrics.SubtopicRecall(k=1)
+        >>> y_true = tf.constant([[[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]]])  # the last is padding
+        >>> y_pred = tf.constant([[3.0, 1.0, 9.0]])
+        >>> float(recall(y_true, y_pred))
+        0.5
+
+    Reference:
+        [Zhai et al., Beyond independent relevance, 2003](https://doi.org/10.1145/860435.860440).
+    """
+
+    averages_ties = False
+    weighs_items = False
+
+    def __init__(self, k: int | None = None, name: str = "subtopic_recall", **kwargs: Any) -> None:
+        ranking.check_cutoff(k)
+        super().__init__(name, **kwargs)
+        self.k = k
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Divides the subtopics covered on top by those covered at all."""
+        covered = weights[:, :, tf.newaxis] * self.covered(labels, mask)
+        # a row of zeros in front: of no item, none is covered
+        on_top = tf.pad(ranks.gathered(covered), [[0, 0], [1, 0], [0, 0]])
+        found = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
+        return tf.math.divide_no_nan(found, _subtopics(self.covered(labels, mask)))
+
+
+def _subtopics(covered: tf.Tensor) -> tf.Tensor:
+    """Counts the subtopics that any item of each list covers."""
+    return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)

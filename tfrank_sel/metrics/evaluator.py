@@ -1,0 +1,117 @@
+"""Several metrics of the same lists at once, list by list: one sort, one compiled call."""
+
+import collections
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+
+if TYPE_CHECKING:
+    from tfrank_sel.metrics.base import ListwiseMetric
+
+
+class ListValues(NamedTuple):
+    """A metric of each list of a batch.
+
+    Attributes:
+        values: Value of each list, `[batch_size]`.
+        weights: Weight of each list in the mean, `[batch_size]`; 0 for one that does not count.
+    """
+
+    values: tf.Tensor
+    weights: tf.Tensor
+
+    def mean(self) -> tf.Tensor:
+        """Averages the values by weight; 0 if no list counts."""
+        total = tf.reduce_sum(self.values * self.weights)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(self.weights))
+
+
+class Sort(NamedTuple):
+    """The order of the items of a batch, for metrics that rank alike.
+
+    Attributes:
+        order: The places of the items, best first, `[batch_size, ranks]`.
+        deepest: The greatest cut-off of these metrics; `None` if they have none.
+    """
+
+    order: tf.Tensor
+    deepest: int | None
+
+
+class Evaluator:
+    """Evaluates several metrics of the same lists, in one call that sorts once.
+
+    Metrics that read their input alike and rank ties alike share the sort; XLA compiles the rest of
+    all of them together, where what their formulas have in common is computed once.
+
+    Args:
+        metrics: The metrics, each with a name of its own. Their state is not touched.
+        jit_compile: Whether XLA compiles them, once for each shape of the input. That pays from
+            the second call on, or for many lists.
+
+    Raises:
+        ValueError: If two metrics have the same name.
+
+    Inputs: `y_true`, `y_pred` and `sample_weight`, as in `ListwiseMetric`.
+
+    Example:
+        >>> evaluate = metrics.Evaluator([metrics.NDCG(k=10, name="ndcg@10"), metrics.MRR()])
+        >>> found = evaluate([[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0], [1.0, 2.0]])
+        >>> found["mrr"].values.numpy().tolist()
+        [1.0, 0.5]
+        >>> float(found["mrr"].mean())
+        0.75
+    """
+
+    def __init__(self, metrics: Sequence["ListwiseMetric"], jit_compile: bool = True) -> None:
+        names = collections.Counter(metric.name for metric in metrics)
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise ValueError(f"`metrics` must have names of their own. Received twice: {twice}")
+        self.metrics = list(metrics)
+        alike: dict[Hashable, list[ListwiseMetric]] = {}
+        for metric in self.metrics:
+            alike.setdefault(metric.reading, []).append(metric)
+        self._groups = list(alike.values())
+        self._evaluate: Callable[..., list[list[ListValues]]] = self._values
+        if jit_compile:
+            # a partial is its own key in TensorFlow's count of retracings, which warns of many
+            self._evaluate = tf.function(
+                functools.partial(self._values),
+                jit_compile=True,
+                reduce_retracing=True,
+                autograph=False,
+            )
+
+    def __call__(
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, ListValues]:
+        """Computes each metric of each list, by the name of the metric."""
+        batches = [
+            group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
+            for group in self._groups
+        ]
+        sorts: list[Sort | None] = [None] * len(batches)
+        if tf.executing_eagerly():  # a sort outside of XLA takes less time
+            sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
+        values = self._evaluate(batches, sorts)
+        found = {
+            metric.name: value
+            for group, of_group in zip(self._groups, values, strict=True)
+            for metric, value in zip(group, of_group, strict=True)
+        }
+        return {metric.name: found[metric.name] for metric in self.metrics}
+
+    def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[list[ListValues]]:
+        found = []
+        for group, batch, sort in zip(self._groups, batches, sorts, strict=True):
+            of_group = sort or _sort(group, batch)
+            found.append([metric.list_values(batch, of_group) for metric in group])
+        return found
+
+
+def _sort(group: list["ListwiseMetric"], batch: ListBatch) -> Sort | None:
+    return group[0].shared_sort(batch, group)

@@ -1,0 +1,110 @@
+"""The metrics of other evaluators, with their conventions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfrank_sel.metrics.averaging import BY_RELEVANCE
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.correlation import ARP
+from tfrank_sel.metrics.gain import DCG, NDCG
+from tfrank_sel.metrics.precision import MAP, Precision, Recall, RPrecision
+from tfrank_sel.metrics.preference import OPA, BPref
+from tfrank_sel.metrics.reciprocal_rank import MRR, Hits
+from tfrank_sel.metrics.ties import REVERSED
+from tfrank_sel.ops import ranking
+
+CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
+
+
+def trec_eval(
+    cutoffs: Sequence[int] = CUTOFFS, relevance_level: float = 1.0, dtype: str | None = None
+) -> list[ListwiseMetric]:
+    """Makes the metrics of trec_eval, under its names and with its conventions.
+
+    Gains are linear, `P_k` divides by `k` however short the list, and a query without a relevant
+    document is 0 and counts. Scores are compared in float32, and of tied documents the later one in
+    the list is first: give lists by ascending document identifier.
+
+    The number of relevant documents, and the ideal ranking, are over all judged documents. Give
+    those that the run did not retrieve a score of -inf: they hold no rank, but count.
+
+    `bpref` is of judged documents: to it, give the others as padding (label -1), to the other
+    metrics as label 0.
+
+    Args:
+        cutoffs: Where to cut `P`, `recall`, `ndcg_cut`, `map_cut` and `success`.
+        relevance_level: The least label of a relevant document, as trec_eval's option `-l`.
+        dtype: The dtype of the computation. With float64, round scores to float32 beforehand.
+
+    Returns:
+        The metrics: `map`, `Rprec`, `bpref`, `recip_rank`, `ndcg`, and for each cut-off `P_5`,
+        `recall_5`, `ndcg_cut_5`, `map_cut_5`, `success_5`.
+
+    Example:
+        >>> evaluate = metrics.Evaluator(metrics.trec_eval(cutoffs=[2]))
+        >>> inf = float("inf")
+        >>> y_true = [[0.0, 1.0, 1.0]]
+        >>> y_pred = [[1.0, 1.0, -inf]]  # a tie, and a relevant document that was not retrieved
+        >>> found = evaluate(y_true, y_pred)
+        >>> [float(found[name].mean()) for name in ("map", "recip_rank", "P_2", "recall_2")]
+        [0.5, 1.0, 0.5, 0.5]
+
+    Reference:
+        [trec_eval](https://github.com/usnistgov/trec_eval).
+    """
+    ranked: dict[str, Any] = {"ties": REVERSED, "dtype": dtype}
+    binary = {"relevance_level": relevance_level, **ranked}
+    found: list[ListwiseMetric] = [
+        MAP(name="map", **binary),
+        RPrecision(name="Rprec", **binary),
+        BPref(name="bpref", **binary),
+        MRR(name="recip_rank", **binary),
+        NDCG(gain=ranking.linear_gain, name="ndcg", **ranked),
+    ]
+    for k in cutoffs:
+        found += [
+            Precision(k, name=f"P_{k}", **binary),
+            Recall(k, name=f"recall_{k}", **binary),
+            NDCG(k, gain=ranking.linear_gain, name=f"ndcg_cut_{k}", **ranked),
+            MAP(k, name=f"map_cut_{k}", **binary),
+            Hits(k, name=f"success_{k}", **binary),
+        ]
+    return found
+
+
+def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
+    """Makes the metrics of `tfr.keras.metrics.default_keras_metrics`, with their conventions.
+
+    An item is relevant from label 1 on, precision divides a short list by its size, and weights
+    mean what they do there (`metrics.averaging.ByRelevance`). Ties keep the order of the list,
+    where tensorflow-ranking shuffles them; a list without a valid item is not counted, where it is
+    0 there.
+
+    Args:
+        cutoffs: Where to cut NDCG.
+
+    Returns:
+        The metrics, under the names there: `metric/ndcg_1` and so on, `metric/arp`,
+        `metric/ordered_pair_accuracy`, `metric/mrr`, `metric/precision`, `metric/map`,
+        `metric/dcg` and `metric/ndcg`.
+
+    Example:
+        >>> [ndcg, *_] = metrics.tfr()
+        >>> float(ndcg([[0.0, 1.0], [1.0, 0.0]], [[1.0, 2.0], [1.0, 2.0]]))
+        0.5
+
+    Reference:
+        [tensorflow-ranking](https://github.com/tensorflow/ranking), version 0.5.5.
+    """
+    weighs: dict[str, Any] = {"averaging": BY_RELEVANCE}
+    binary = {"relevance_level": 1.0, **weighs}
+    return [
+        *(NDCG(k, name=f"metric/ndcg_{k}", **weighs) for k in cutoffs),
+        ARP("metric/arp", **weighs),
+        OPA("metric/ordered_pair_accuracy", **weighs),
+        MRR(name="metric/mrr", **binary),
+        Precision(clip_k=True, name="metric/precision", **binary),
+        MAP(name="metric/map", **binary),
+        DCG(name="metric/dcg", **weighs),
+        NDCG(name="metric/ndcg", **weighs),
+    ]

@@ -1,0 +1,296 @@
+"""What a metric does with items of equal score.
+
+The values here are given to a metric as `ties`.
+"""
+
+import abc
+import dataclasses
+
+import tensorflow as tf
+
+from tfrank_sel.ops import ranking
+from tfrank_sel.serialization import Configurable, register
+
+
+@dataclasses.dataclass(frozen=True)
+class Ties(Configurable, abc.ABC):
+    """An order of items of equal score, and what it makes of quantities at each rank.
+
+    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    """
+
+    @abc.abstractmethod
+    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the places of all items, `[batch_size, list_size]`, tied ones as they rank."""
+
+    def depth(self, k: int | None) -> int | None:
+        """Returns how many ranks to sort for a cut-off `k`; all if `None`."""
+        return k
+
+    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+        """Returns the places of the items of the first ranks, best first."""
+        first = self.arranged(scores, mask)
+        scores, mask = (tf.gather(x, first, batch_dims=1) for x in (scores, mask))
+        return tf.gather(first, ranking.order(scores, mask, depth), batch_dims=1)
+
+    def at_ranks(
+        self, x: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        """Returns what is expected of `x` at each of the first `k` ranks, or of all if `None`."""
+        return tf.gather(x, order[:, :k], batch_dims=1)
+
+    def first_at(
+        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        found = self.at_ranks(weights, scores, order, k)
+        ranks = ranking.positions(found)
+        first = tf.reduce_min(tf.where(found > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
+        return tf.where(ranks == first, found, tf.zeros_like(found))
+
+    def so_far(
+        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        """Counts at each rank the relevant items down to it, given that it holds one."""
+        return tf.cumsum(self.at_ranks(relevant, scores, order, k), axis=-1)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class InOrder(Ties):
+    """Items of equal score keep the order of the list.
+
+    Example:
+        >>> mrr = metrics.MRR(ties=metrics.ties.InOrder())
+        >>> float(mrr([[0.0, 1.0, 1.0, 0.0]], [[2.0, 2.0, 2.0, 2.0]]))
+        0.5
+    """
+
+    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
+
+    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+        return ranking.order(scores, mask, depth)
+
+
+IN_ORDER = InOrder()
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Reversed(Ties):
+    """Of items of equal score the later one in the list is first, as in trec_eval.
+
+    trec_eval compares scores in float32 and puts the greater document identifier first: give it
+    lists by ascending identifier.
+
+    Example:
+        >>> mrr = metrics.MRR(ties=metrics.ties.Reversed())
+        >>> round(float(mrr([[0.0, 1.0, 0.0, 0.0]], [[2.0, 2.0, 2.0, 2.0]])), 4)  # is the third
+        0.3333
+    """
+
+    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.broadcast_to(tf.range(tf.shape(scores)[1])[::-1], tf.shape(scores))
+
+
+REVERSED = Reversed()
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Shuffled(Ties):
+    """Items of equal score stand in a random order, the same at each evaluation.
+
+    The order depends on the seed and on the scores of the list, and neither on its padding nor on
+    the other lists of the batch.
+
+    Args:
+        seed: Another seed gives another order.
+
+    Example:
+        >>> y_true, y_pred = [[0.0, 1.0, 0.0, 0.0]], [[2.0, 2.0, 2.0, 2.0]]
+        >>> shuffles = [metrics.MRR(ties=metrics.ties.Shuffled(seed)) for seed in range(8)]
+        >>> len({float(mrr(y_true, y_pred)) for mrr in shuffles}) > 1
+        True
+    """
+
+    seed: int = 0
+
+    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
+        of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
+        place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
+        drawn = _scrambled(_scrambled(of_list + self.seed) + place)
+        # floats hold 24 bits exactly; places tied in those stand in the order of the list
+        return ranking.order(tf.cast(drawn // 256, tf.float32), mask)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Averaged(Ties):
+    """The expected value over all orders of the items of equal score, in closed form.
+
+    Example:
+        >>> mrr = metrics.MRR(ties=metrics.ties.Averaged())
+        >>> float(mrr([[0.0, 1.0]], [[2.0, 2.0]]))  # the mean of 1 and 1 / 2
+        0.75
+
+    Reference:
+        [McSherry and Najork, Computing Information Retrieval Performance Measures Efficiently in
+        the Presence of Tied Scores, 2008](https://doi.org/10.1007/978-3-540-78646-7_38).
+    """
+
+    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return IN_ORDER.arranged(scores, mask)
+
+    def depth(self, k: int | None) -> None:
+        """Sorts all: the items tied at rank `k` count."""
+
+    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+        return ranking.order(scores, mask, depth)
+
+    def at_ranks(
+        self, x: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        x = tf.gather(x, order, batch_dims=1)
+        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        return tf.math.divide_no_nan(block.total(x), block.total(tf.ones_like(x)))[:, :k]
+
+    def first_at(
+        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        weights = tf.gather(weights, order, batch_dims=1)
+        relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
+        left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
+        # the probability that a rank holds a relevant item, where none of its block came before
+        hazard = tf.minimum(tf.math.divide_no_nan(relevant, left), 1.0)
+        reached = tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True)
+        weight = tf.math.divide_no_nan(block.total(weights), relevant)
+        return (reached * hazard * weight)[:, :k]
+
+    def so_far(
+        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
+    ) -> tf.Tensor:
+        block = _Block.of(tf.gather(scores, order, batch_dims=1))
+        relevant = tf.gather(relevant, order, batch_dims=1)
+        found, size = block.total(relevant), block.total(tf.ones_like(relevant))
+        before = tf.math.cumsum(relevant, axis=-1, exclusive=True)
+        before = tf.gather(before, block.start, batch_dims=1)
+        share = tf.math.divide_no_nan(found - 1.0, size - 1.0)
+        return (before + 1.0 + block.offset(relevant.dtype) * share)[:, :k]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranks:
+    """The items of each list at their ranks, down to a cut-off.
+
+    An item of score -inf is not retrieved: it holds no rank, although it counts among the relevant
+    items of its list.
+
+    Args:
+        ties: What becomes of items of equal score.
+        scores: Score of each item, `[batch_size, list_size]`.
+        mask: Which items are valid.
+        order: Places of the items, best first, as `ties` ranks those retrieved.
+        k: The cut-off; none if `None`.
+        deepest: The greatest cut-off that anything is sorted to in this call, if `k` is one.
+    """
+
+    ties: Ties
+    scores: tf.Tensor
+    mask: tf.Tensor
+    order: tf.Tensor
+    k: int | None
+    deepest: int | None
+
+    def best(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the greatest of `x` of the valid items, `[batch_size, ranks]`, in order."""
+        [x] = ranking.sort_by(x, x, mask=self.mask, k=self.k and self.deepest)
+        return x[:, : self.k]
+
+    def at(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns what is expected of `x` at each rank, `[batch_size, ranks]`; 0 of no item."""
+        return self.ties.at_ranks(*self._held(x))
+
+    def gathered(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 of no item."""
+        held = retrieved(self.scores, self.mask)[:, :, tf.newaxis]
+        x = tf.where(held, x, tf.zeros_like(x))
+        return tf.gather(x, self.order[:, : self.k], batch_dims=1)
+
+    def first(self, weights: tf.Tensor) -> tf.Tensor:
+        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        return self.ties.first_at(*self._held(weights))
+
+    def so_far(self, relevant: tf.Tensor) -> tf.Tensor:
+        """Counts at each rank the relevant items down to it, given that it holds one."""
+        return self.ties.so_far(*self._held(relevant))
+
+    def counts(self) -> tf.Tensor:
+        """Counts the items retrieved for each list, `[batch_size]`."""
+        held = retrieved(self.scores, self.mask)
+        return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
+
+    def _held(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, int | None]:
+        held = retrieved(self.scores, self.mask)
+        x = tf.cast(x, self.scores.dtype)
+        nowhere = tf.constant(float("nan"), self.scores.dtype)  # which is a tie of nothing
+        return (
+            tf.where(held, x, tf.zeros_like(x)),
+            tf.where(held, self.scores, nowhere),
+            self.order,
+            self.k,
+        )
+
+
+def retrieved(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Tells the items that hold a rank: the valid ones, but for those of score -inf."""
+    return mask & (scores != float("-inf"))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Block:
+    """The blocks of equal scores of sorted lists: of each rank, where its block starts."""
+
+    start: tf.Tensor
+
+    @classmethod
+    def of(cls, scores: tf.Tensor) -> "_Block":
+        """Tells blocks apart; NaN, which ranks last, is no equal of anything."""
+        ranks = tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
+        begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+        begins = begins[:, : tf.shape(scores)[1]]  # of an empty list, too
+        return cls(_cumulative_maximum(tf.where(begins, ranks, 0)))
+
+    def total(self, x: tf.Tensor) -> tf.Tensor:
+        """Sums `x` over the block of each rank."""
+        rows, columns = tf.shape(x)[0], tf.shape(x)[1]
+        ids = self.start + columns * tf.range(rows)[:, tf.newaxis]
+        sums = tf.math.unsorted_segment_sum(x, ids, rows * columns)
+        return tf.gather(tf.reshape(sums, tf.shape(x)), self.start, batch_dims=1)
+
+    def offset(self, dtype: tf.DType) -> tf.Tensor:
+        """Counts the ranks from the start of its block to each rank."""
+        return tf.cast(tf.range(tf.shape(self.start)[1]) - self.start, dtype)
+
+
+def _cumulative_maximum(x: tf.Tensor) -> tf.Tensor:
+    """Doubles the window of a running maximum of numbers from 0 on until it spans the list."""
+    size = tf.shape(x)[1]
+
+    def widened(width: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shifted = tf.roll(x, width, axis=1)
+        return 2 * width, tf.where(tf.range(size) >= width, tf.maximum(x, shifted), x)
+
+    return tf.while_loop(lambda width, _: width < size, widened, (tf.constant(1), x))[1]
+
+
+def _scrambled(x: tf.Tensor) -> tf.Tensor:
+    """Mixes the bits of integers, so that neighbours draw numbers far apart."""
+    for shift, factor in ((16, 0x7FEB352D), (15, -0x7B935975)):
+        bits = tf.bitcast(x, tf.uint32)
+        x = tf.bitcast(tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, shift)), tf.int32)
+        x = x * factor
+    return x

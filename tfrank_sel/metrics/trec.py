@@ -1,0 +1,235 @@
+"""Evaluation of TREC files: judgements (qrels) and runs, as trec_eval does it."""
+
+import math
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.cascade import ERR, RBP
+from tfrank_sel.metrics.evaluator import Evaluator
+from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
+from tfrank_sel.metrics.ties import REVERSED
+
+Array = NDArray[np.float64]
+Qrels = Mapping[str, Mapping[str, int]]
+Run = Mapping[str, Mapping[str, float]]
+
+MEASURES = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ERR", "RBP")
+CUT = ("P", "recall", "ndcg_cut", "map_cut", "success", "ERR")
+QUERIES_AT_ONCE = 1024
+
+
+class FileError(ValueError):
+    """A file that does not hold what it should.
+
+    Args:
+        path: The file.
+        line: The number of the line, from 1; 0 if it is about the file as a whole.
+        problem: What is expected and what was found.
+    """
+
+    def __init__(self, path: str | pathlib.Path, line: int, problem: str) -> None:
+        super().__init__(f"{path}:{line}: {problem}" if line else f"{path}: {problem}")
+        self.line = line
+
+
+def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
+    """Reads judgements: lines of `query iteration document relevance`.
+
+    Returns:
+        The relevance of each judged document, by query and document.
+
+    Raises:
+        FileError: At the first line that is not of this form or judges a document again, or if the
+            file cannot be read or is empty.
+    """
+    qrels: dict[str, dict[str, int]] = {}
+    form = "query iteration document relevance"
+    for line, (query, _, document, relevance) in _rows(path, form):
+        try:
+            value = int(relevance)
+        except ValueError as error:
+            raise FileError(path, line, f"Expected an integer. Received: {relevance}") from error
+        documents = qrels.setdefault(query, {})
+        if document in documents:
+            raise FileError(path, line, f"Query {query} judges document {document} again.")
+        documents[document] = value
+    return qrels
+
+
+def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
+    """Reads a run: lines of `query Q0 document rank score tag`. Ranks are not looked at.
+
+    Returns:
+        The score of each retrieved document, by query and document.
+
+    Raises:
+        FileError: At the first line that is not of this form or retrieves a document again, or if
+            the file cannot be read or is empty.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for line, (query, _, document, _, score, _) in _rows(path, "query Q0 document rank score tag"):
+        try:
+            value = float(score)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise FileError(path, line, f"Expected a finite number as score. Received: {score}")
+        documents = run.setdefault(query, {})
+        if document in documents:
+            raise FileError(path, line, f"Query {query} retrieves document {document} again.")
+        documents[document] = value
+    return run
+
+
+def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[ListwiseMetric]:
+    """Makes the metrics that trec_eval calls by these names.
+
+    Args:
+        names: `map`, `Rprec`, `bpref`, `recip_rank`, `ndcg`, `ERR`, `RBP`, and with cut-offs, such
+            as `P.5,10` (without one, at those of trec_eval): `P`, `recall`, `ndcg_cut`, `map_cut`,
+            `success`, `ERR`. `RBP` takes the persistence: `RBP.0.5`.
+        relevance_level: The least label of a relevant document.
+
+    Returns:
+        The metrics, of names such as `P_5`, in float64.
+
+    Raises:
+        ValueError: If a name is not one of these.
+
+    Example:
+        >>> [metric.name for metric in measures(["map", "P.5,10"])]
+        ['map', 'P_5', 'P_10']
+    """
+    found: dict[str, ListwiseMetric] = {}
+    for name in names:
+        for metric in _measures(name, relevance_level):
+            found.setdefault(metric.name, metric)
+    return list(found.values())
+
+
+def evaluate(
+    qrels: Qrels, run: Run, metrics: Sequence[ListwiseMetric], complete: bool = False
+) -> dict[str, dict[str, float]]:
+    """Evaluates a run, query by query.
+
+    Args:
+        qrels: Relevance by query and document.
+        run: Score by query and document.
+        metrics: The metrics, as `measures` makes them.
+        complete: Whether a query of `qrels` that `run` misses counts as one without results, as
+            under trec_eval's option `-c`. Otherwise it is left out, as are queries of `run` that
+            were not judged.
+
+    Returns:
+        The value of each query, by metric and query, in the order of `qrels`.
+
+    Example:
+        >>> qrels, run = {"q": {"a": 1, "b": 0}}, {"q": {"a": 0.5, "b": 0.5}}
+        >>> evaluate(qrels, run, measures(["recip_rank"]))
+        {'recip_rank': {'q': 0.5}}
+    """
+    queries = [query for query in qrels if complete or query in run]
+    values: dict[str, dict[str, float]] = {metric.name: {} for metric in metrics}
+    # bpref is of judged documents, the other measures take the rest for irrelevant
+    for judged_only in (False, True):
+        chosen = [metric for metric in metrics if (metric.name == "bpref") == judged_only]
+        evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
+        for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
+            some = queries[begin : begin + QUERIES_AT_ONCE]
+            labels, scores = _padded(
+                [_list(qrels[query], run.get(query, {}), judged_only) for query in some]
+            )
+            for name, found in evaluator(labels, scores).items():
+                values[name].update(zip(some, found.values.numpy().tolist(), strict=True))
+    return values
+
+
+def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
+    family, dot, argument = name.partition(".")
+    if family == "RBP":
+        persistence = _persistence(name, argument) if dot else 0.8
+        return [
+            RBP(
+                persistence,
+                name=name.replace(".", "_", 1),
+                relevance_level=relevance_level,
+                ties=REVERSED,
+                dtype="float64",
+            )
+        ]
+    if family not in (CUT if dot else (*MEASURES, *CUT)):
+        raise ValueError(
+            f"Expected a measure of {', '.join(MEASURES)}, or of {', '.join(CUT)} with cut-offs "
+            f"such as P.5,10. Received: {name}"
+        )
+    cutoffs = _cutoffs(name, argument) if dot else list(CUTOFFS)
+    if family == "ERR":
+        ks = cutoffs if dot else [None]
+        return [
+            ERR(k, name="ERR" if k is None else f"ERR_{k}", ties=REVERSED, dtype="float64")
+            for k in ks
+        ]
+    names = [family] if family in MEASURES else [f"{family}_{k}" for k in cutoffs]
+    known = trec_eval(cutoffs, relevance_level, dtype="float64")
+    return [metric for metric in known if metric.name in names]
+
+
+def _persistence(name: str, argument: str) -> float:
+    try:
+        return float(argument)
+    except ValueError as error:
+        raise ValueError(f"Expected a number behind `RBP.`. Received: {name}") from error
+
+
+def _cutoffs(name: str, argument: str) -> list[int]:
+    parts = argument.split(",")
+    if not all(x.isdecimal() and int(x) > 0 for x in parts):
+        raise ValueError(f"Expected positive integers behind the dot. Received: {name}")
+    return [int(x) for x in parts]
+
+
+def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]]:
+    """Reads the fields of each line that is not blank, as many as the form has."""
+    count, line = len(form.split()), 0
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line, text in enumerate(file, start=1):
+                fields = text.split()
+                if fields and len(fields) != count:
+                    raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
+                if fields:
+                    yield line, fields
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
+    if line == 0:
+        raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
+
+
+def _list(
+    judged: Mapping[str, int], retrieved: Mapping[str, float], judged_only: bool
+) -> list[tuple[float, float]]:
+    """The label and score of each document of a query, by ascending identifier.
+
+    One that was not retrieved has score -inf. A negative relevance is no judgement.
+    """
+    documents = {x for x, y in judged.items() if y >= 0} if judged_only else {*judged, *retrieved}
+    return [
+        (
+            max(float(judged.get(document, 0)), 0.0),
+            float(np.float32(retrieved[document])) if document in retrieved else -math.inf,
+        )
+        for document in sorted(documents)
+    ]
+
+
+def _padded(lists: list[list[tuple[float, float]]]) -> tuple[Array, Array]:
+    """Labels and scores as dense arrays; padding has label NaN."""
+    width = max(len(x) for x in lists)
+    filled = np.full([len(lists), width, 2], math.nan)
+    for row, items in zip(filled, lists, strict=True):
+        row[: len(items)] = np.reshape(items, [-1, 2])
+    return filled[..., 0], filled[..., 1]
