@@ -25,8 +25,8 @@ demo: .venv/installed
 test: .venv/installed .venv-tfr/installed
 	mkdir -p build
 	status=0; \
-	.venv/bin/python -m pytest --junit-xml=build/default.xml || status=1; \
-	.venv-tfr/bin/python -m pytest --junit-xml=build/tfr.xml $(TFR_TESTS) || status=1; \
+	.venv/bin/python -m pytest -n 2 --junit-xml=build/default.xml || status=1; \
+	.venv-tfr/bin/python -m pytest -n 2 --junit-xml=build/tfr.xml $(TFR_TESTS) || status=1; \
 	.venv/bin/python tests/closing_line.py build/default.xml build/tfr.xml || status=1; \
 	exit $$status
 
