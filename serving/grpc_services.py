@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC services, on the shared core."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -86,27 +86,15 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
     ) -> classification_pb2.ClassificationResponse:
         """Runs a classification on examples."""
-        with (
-            _observed(self._core, context, request.model_spec.name, "Classify"),
-            _acquired(self._core, request) as model,
-        ):
-            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            result = inference.classify(model, name, request.input, _timeout(context))
-            spec = _spec(request, model, name)
-            return classification_pb2.ClassificationResponse(model_spec=spec, result=result)
+        answer = classification_pb2.ClassificationResponse
+        return self._infer(request, context, "Classify", inference.classify, answer)
 
     def Regress(  # noqa: N802
         self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
     ) -> regression_pb2.RegressionResponse:
         """Runs a regression on examples."""
-        with (
-            _observed(self._core, context, request.model_spec.name, "Regress"),
-            _acquired(self._core, request) as model,
-        ):
-            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            result = inference.regress(model, name, request.input, _timeout(context))
-            spec = _spec(request, model, name)
-            return regression_pb2.RegressionResponse(model_spec=spec, result=result)
+        answer = regression_pb2.RegressionResponse
+        return self._infer(request, context, "Regress", inference.regress, answer)
 
     def MultiInference(  # noqa: N802
         self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
@@ -121,6 +109,22 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
                     name = task.model_spec.signature_name or DEFAULT_SIGNATURE
                     result.model_spec.CopyFrom(_spec(task, model, name))
                 return inference_pb2.MultiInferenceResponse(results=results)
+
+    def _infer(
+        self,
+        request: Any,
+        context: grpc.ServicerContext,
+        api: str,
+        run: Callable[..., Any],
+        answer: type,
+    ) -> Any:
+        with (
+            _observed(self._core, context, request.model_spec.name, api),
+            _acquired(self._core, request) as model,
+        ):
+            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            result = run(model, name, request.input, _timeout(context))
+            return answer(model_spec=_spec(request, model, name), result=result)
 
     def GetModelMetadata(  # noqa: N802
         self,
