@@ -39,6 +39,9 @@ def serve(
     file_system_poll_wait_seconds: Annotated[
         float, typer.Option(min=0.01, help="Time between two looks for new versions.")
     ] = 1.0,
+    ssl_config_file: Annotated[
+        pathlib.Path | None, typer.Option(help="An `SSLConfig`: gRPC is encrypted, REST is not.")
+    ] = None,
     rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
     grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -53,7 +56,7 @@ def serve(
     if model_base_path and not model_base_path.is_dir():
         _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
     with _quiet():
-        from serving import model_config
+        from serving import model_config, tls
         from serving.endpoint import Endpoint
         from serving.status import ServingError
     stopped = threading.Event()
@@ -70,6 +73,7 @@ def serve(
             host=host,
             grpc_port=grpc_port,
             rest_port=rest_port,
+            tls=tls.read(ssl_config_file) if ssl_config_file else None,
             poll_seconds=file_system_poll_wait_seconds,
             config_file=model_config_file,
             config_poll_seconds=model_config_file_poll_wait_seconds,

@@ -3,8 +3,6 @@
 import dataclasses
 import itertools
 import pathlib
-import ssl
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +10,7 @@ import tensorflow as tf
 from google.protobuf import message, text_format
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving import config_messages, model_config, versions, warmup
+from serving import config_messages, model_config, tls, versions, warmup
 from serving.status import ServingError
 from tfrank_sel import export
 
@@ -62,7 +60,7 @@ def check(folder: pathlib.Path) -> Iterator[Fault]:
     for name, kind, rules in (
         ("batching.config", config_messages.BatchingParameters, _batching),
         ("monitoring.config", config_messages.MonitoringConfig, _monitoring),
-        ("ssl.config", config_messages.SSLConfig, _tls),
+        ("ssl.config", config_messages.SSLConfig, tls.broken_rules),
     ):
         if (folder / name).exists():
             yield from _config(folder / name, kind(), rules)
@@ -138,23 +136,3 @@ def _monitoring(proto: Any) -> Iterator[tuple[str, str]]:
     path = proto.prometheus_config.path
     if path and not path.startswith("/"):
         yield "prometheus_config.path", f"must start with `/`. Received: {path}"
-
-
-def _tls(proto: Any) -> Iterator[tuple[str, str]]:
-    if proto.client_verify and not proto.custom_ca:
-        yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
-    with tempfile.TemporaryDirectory() as folder:
-        files = []
-        for field in ("server_cert", "server_key"):
-            files.append(pathlib.Path(folder, field))
-            files[-1].write_text(getattr(proto, field))
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*map(str, files))
-        except ssl.SSLError as error:
-            rule = f"must be a certificate and its key, in PEM. Received: {error.reason or error}"
-            yield "server_cert, server_key", rule
-        if proto.custom_ca:
-            try:
-                ssl.create_default_context(cadata=proto.custom_ca)
-            except ssl.SSLError as error:
-                yield "custom_ca", f"must be certificates in PEM. Received: {error.reason}"

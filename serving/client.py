@@ -43,10 +43,19 @@ class Ranker:
         address: `HOST:PORT` of the gRPC service, or `http://HOST:PORT` of the REST API.
         model_name: Name of the model there.
         timeout: Seconds that a request may take.
+        authority: PEM of the certificate authority of a server that encrypts gRPC, or that HTTPS
+            is checked against.
     """
 
-    def __init__(self, address: str, model_name: str = "ranker", *, timeout: float = 10.0) -> None:
-        self._transport = transports.connect(address, model_name, timeout)
+    def __init__(
+        self,
+        address: str,
+        model_name: str = "ranker",
+        *,
+        timeout: float = 10.0,
+        authority: bytes | None = None,
+    ) -> None:
+        self._transport = transports.connect(address, model_name, timeout, authority)
 
     def num_features(self) -> int:
         """Asks how many features describe an item.

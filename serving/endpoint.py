@@ -24,6 +24,8 @@ class Endpoint:
         host: Address to listen on.
         grpc_port: Port for gRPC; 0 for any that is free.
         rest_port: Port for REST; 0 for any that is free.
+        tls: What gRPC encrypts with, from `tls.read`; None for plain text. REST stays plain, as it
+            does on a real server.
         **core: What else a `ServerCore` takes.
     """
 
@@ -34,11 +36,13 @@ class Endpoint:
         host: str = "127.0.0.1",
         grpc_port: int = 0,
         rest_port: int = 0,
+        tls: grpc.ServerCredentials | None = None,
         **core: Any,
     ) -> None:
         self.host = host
         self.grpc_port = grpc_port
         self.rest_port = rest_port
+        self._tls = tls
         self._core = ServerCore(models, **core)
         self._grpc: grpc.Server | None = None
         self._rest: uvicorn.Server | None = None
@@ -59,7 +63,7 @@ class Endpoint:
             listener = listen(self.host, self.rest_port)
             undo.callback(listener.close)
             server = create_server(self._core)
-            self.grpc_port = _add_port(server, self.host, self.grpc_port)
+            self.grpc_port = _add_port(server, self.host, self.grpc_port, self._tls)
             undo.pop_all()
         self.rest_port = listener.getsockname()[1]
         self._grpc = server
@@ -119,9 +123,12 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _add_port(server: grpc.Server, host: str, port: int) -> int:
+def _add_port(server: grpc.Server, host: str, port: int, tls: grpc.ServerCredentials | None) -> int:
+    address = f"{host}:{port}"
     try:
-        return server.add_insecure_port(f"{host}:{port}")
+        if tls is not None:
+            return server.add_secure_port(address, tls)
+        return server.add_insecure_port(address)
     except RuntimeError as error:
         raise _port_error(host, port, str(error)) from error
 

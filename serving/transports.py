@@ -3,6 +3,7 @@
 import abc
 import base64
 import json
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,9 +40,13 @@ class Transport(abc.ABC):
         address: Where the server is.
         model_name: Name of the model there.
         timeout: Seconds that a request may take.
+        authority: PEM of the certificate authority that the server's certificate is checked
+            against; None for plain gRPC, and for HTTPS with the authorities of this machine.
     """
 
-    def __init__(self, address: str, model_name: str, timeout: float) -> None:
+    def __init__(
+        self, address: str, model_name: str, timeout: float, authority: bytes | None
+    ) -> None:
         self.address = address
         self.model_name = model_name
         self.timeout = timeout
@@ -84,15 +89,21 @@ class Transport(abc.ABC):
 class Grpc(Transport):
     """gRPC; the address is `HOST:PORT`."""
 
-    def __init__(self, address: str, model_name: str, timeout: float) -> None:
-        super().__init__(address, model_name, timeout)
+    def __init__(
+        self, address: str, model_name: str, timeout: float, authority: bytes | None
+    ) -> None:
+        super().__init__(address, model_name, timeout, authority)
         methods = [{"name": [{"service": _SERVICE}], "retryPolicy": _RETRY}]
         options = [
             ("grpc.max_receive_message_length", _ANY_SIZE),
             ("grpc.max_send_message_length", _ANY_SIZE),
             ("grpc.service_config", json.dumps({"methodConfig": methods})),
         ]
-        self._channel = grpc.insecure_channel(address, options=options)
+        if authority is None:
+            self._channel = grpc.insecure_channel(address, options=options)
+        else:
+            credentials = grpc.ssl_channel_credentials(authority)
+            self._channel = grpc.secure_channel(address, credentials, options=options)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
     def predict(
@@ -128,8 +139,10 @@ class Grpc(Transport):
 class Rest(Transport):
     """REST; the address is `http://HOST:PORT` or `https://HOST:PORT`."""
 
-    def __init__(self, address: str, model_name: str, timeout: float) -> None:
-        super().__init__(address, model_name, timeout)
+    def __init__(
+        self, address: str, model_name: str, timeout: float, authority: bytes | None
+    ) -> None:
+        super().__init__(address, model_name, timeout, authority)
         retries = urllib3.Retry(
             _TRIES - 1,
             read=False,
@@ -138,7 +151,8 @@ class Rest(Transport):
             allowed_methods=None,
             raise_on_status=False,
         )
-        self._pool = urllib3.PoolManager(retries=retries, timeout=timeout)
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        self._pool = urllib3.PoolManager(retries=retries, timeout=timeout, ssl_context=context)
         self._url = f"{address}/v1/models/{model_name}"
 
     def predict(
@@ -174,10 +188,12 @@ class Rest(Transport):
         return answer
 
 
-def connect(address: str, model_name: str, timeout: float) -> Transport:
+def connect(
+    address: str, model_name: str, timeout: float, authority: bytes | None = None
+) -> Transport:
     """Returns the transport that an address asks for: REST for `http://...`, or else gRPC."""
     is_rest = address.startswith(("http://", "https://"))
-    return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout)
+    return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout, authority)
 
 
 def _plain(value: Any) -> Any:

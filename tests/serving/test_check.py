@@ -1,16 +1,13 @@
-import datetime
 import shutil
 
 import pytest
 import tensorflow as tf
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
 from serving.__main__ import app
 from serving.check import check
 from serving.warmup import PATH
+from tests.serving.certificates import certificate
 
 BATCHING = """max_batch_size { value: 128 } batch_timeout_micros { value: 2000 }
 allowed_batch_sizes: 32 allowed_batch_sizes: 128 pad_variable_length_inputs: false"""
@@ -31,19 +28,6 @@ def write(folder, *, base="half", policy="all {}", labels=""):
         f"""model_config_list {{ config {{ name: "half" base_path: "{folder / base}"
         model_platform: "tensorflow" model_version_policy {{ {policy} }} {labels} }} }}"""
     )
-
-
-def certificate():
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    built = x509.CertificateBuilder().subject_name(name).issuer_name(name)
-    built = built.public_key(key.public_key()).serial_number(1)
-    built = built.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
-    pem = serialization.Encoding.PEM
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    signed = built.sign(key, hashes.SHA256()).public_bytes(pem)
-    return signed.decode(), key.private_bytes(pem, *plain).decode()
 
 
 def test_a_folder_that_would_serve_has_no_fault(folder):

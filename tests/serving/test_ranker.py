@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from serving import tls
 from serving.__main__ import app
 from serving.client import Ranker
 from serving.endpoint import Endpoint
@@ -21,6 +22,7 @@ from serving.model import LoadedModel
 from serving.model_config import ModelConfig
 from serving.status import Code, ServingError
 from serving.warmup import warm_up
+from tests.serving.certificates import certificate
 from tfrank_sel import export
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
@@ -209,6 +211,31 @@ def test_only_an_unavailable_server_is_asked_again():
     server.shutdown()
 
     assert Busy.codes == [503, 503, 400]
+
+
+def test_grpc_may_be_encrypted(base, tmp_path):
+    cert, key = certificate()
+    (tmp_path / "ssl.config").write_text(f"server_cert: {cert!r} server_key: {key!r}")
+    with Endpoint([ModelConfig("ranker", base)], tls=tls.read(tmp_path / "ssl.config")) as endpoint:
+        address = f"localhost:{endpoint.grpc_port}"
+        with Ranker(address, authority=cert.encode()) as ranker:
+            assert ranker.num_features() == 3
+        with Ranker(address) as ranker, pytest.raises(ServingError, match="UNAVAILABLE"):
+            ranker.num_features()
+        other = certificate()[0].encode()
+        with (
+            Ranker(address, authority=other) as ranker,
+            pytest.raises(ServingError, match="UNAVAILABLE"),
+        ):
+            ranker.num_features()
+
+
+def test_a_bad_tls_configuration_is_told(tmp_path):
+    with pytest.raises(ServingError, match="must be an SSLConfig in text format"):
+        tls.read(tmp_path / "none")
+    (tmp_path / "ssl.config").write_text("client_verify: true")
+    with pytest.raises(ServingError, match="custom_ca: must hold the authority"):
+        tls.read(tmp_path / "ssl.config")
 
 
 def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):

@@ -1,0 +1,60 @@
+"""TLS of the gRPC service, from an `SSLConfig` in text format."""
+
+import pathlib
+import ssl
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+from google.protobuf import text_format
+
+from serving import config_messages
+from serving.status import Code, ServingError
+
+
+def read(path: pathlib.Path) -> grpc.ServerCredentials:
+    """Reads what a server encrypts with.
+
+    Args:
+        path: The file: PEM of `server_key` and `server_cert`, and where clients must show a
+            certificate (`client_verify`) that of their authority, `custom_ca`.
+
+    Returns:
+        The credentials.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the file cannot be read, or breaks a rule.
+    """
+    config = config_messages.SSLConfig()
+    try:
+        text_format.Parse(path.read_text(), config)
+    except (OSError, text_format.ParseError) as error:
+        message = f"{path} must be an SSLConfig in text format. Received: {error}"
+        raise ServingError(Code.INVALID_ARGUMENT, message) from error
+    for field, rule in broken_rules(config):
+        raise ServingError(Code.INVALID_ARGUMENT, f"{path}: {field}: {rule}")
+    pair = config.server_key.encode(), config.server_cert.encode()
+    authority = config.custom_ca.encode() or None
+    return grpc.ssl_server_credentials([pair], authority, config.client_verify)
+
+
+def broken_rules(config: Any) -> Iterator[tuple[str, str]]:
+    """Yields the fields of an `SSLConfig` with which no server starts, and what they must be."""
+    if config.client_verify and not config.custom_ca:
+        yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for field in ("server_cert", "server_key"):
+            files.append(pathlib.Path(folder, field))
+            files[-1].write_text(getattr(config, field))
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*map(str, files))
+        except ssl.SSLError as error:
+            rule = f"must be a certificate and its key, in PEM. Received: {error.reason or error}"
+            yield "server_cert, server_key", rule
+    if config.custom_ca:
+        try:
+            ssl.create_default_context(cadata=config.custom_ca)
+        except ssl.SSLError as error:
+            yield "custom_ca", f"must be certificates in PEM. Received: {error.reason}"
