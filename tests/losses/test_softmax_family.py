@@ -249,7 +249,7 @@ def test_the_mutual_information_of_pairs_is_bounded() -> None:
         functools.partial(margin.ArcFace, 2.0),
         functools.partial(losses.joint_optimum, [[0.0, 1.0]]),
     ],
-    ids=repr,
+    ids=lambda make: make.func.__name__,
 )
 def test_wrong_arguments_are_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="Received"):
