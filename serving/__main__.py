@@ -125,10 +125,10 @@ def deployment(
 ) -> None:
     """Write what runs a model in production: image, proxy, monitoring, Kubernetes, KServe."""
     with _quiet():
-        from serving import deployment as folder
+        from serving.deployment import write
     try:
         with _quiet():
-            folder.write(output, model_name, saved_model_base)
+            write(output, model_name, saved_model_base)
     except (OSError, ValueError) as error:
         _fail(str(error))
     print(f"{output} holds the deployment of {model_name}")

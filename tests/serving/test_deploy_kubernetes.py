@@ -1,5 +1,7 @@
 """What runs a deployment on Kubernetes and KServe."""
 
+import re
+
 import pytest
 
 from tests.serving.deployments import (
@@ -62,17 +64,18 @@ def test_a_probe_succeeds_once_a_version_is_available(deployment, deployed, prob
     assert status(deployed, path.replace("/metadata", "/labels/stable/metadata")) == 200
 
 
-def test_a_pod_ends_after_the_requests_that_it_took(deployment):
+def test_a_pod_ends_after_its_connections_and_the_requests_that_it_took(deployment):
     spec = manifests(deployment)["Deployment"]["spec"]["template"]["spec"]
     command, seconds = container(deployment)["lifecycle"]["preStop"]["exec"]["command"]
-    [timeout] = [
-        int(flag.split("=")[1]) / 1000
-        for flag in entrypoint(deployment)
-        if flag.startswith("--rest_api_timeout_in_ms")
-    ]
+    flags = " ".join(entrypoint(deployment))
+    age, grace, timeout = (
+        int(re.search(rf"{name}=(\d+)", flags).group(1)) / 1000
+        for name in ("max_connection_age_ms", "max_connection_age_grace_ms", "timeout_in_ms")
+    )
 
-    assert command == "sleep"
-    assert spec["terminationGracePeriodSeconds"] > int(seconds) + timeout
+    assert (command, timeout) == ("sleep", grace)
+    assert age < int(seconds)
+    assert int(seconds) + timeout < spec["terminationGracePeriodSeconds"]
 
 
 def unknown(value, model, models):
