@@ -1,5 +1,6 @@
 """The folder that `tfrank-sel-serving deployment` writes: models, image and Compose."""
 
+import pathlib
 import re
 import shutil
 
@@ -8,6 +9,7 @@ from typer.testing import CliRunner
 
 from serving import model_config
 from serving.__main__ import app
+from serving.check import check
 from tests.serving.deployments import deploy, entrypoint, read, run, tool
 
 
@@ -69,6 +71,19 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
     assert done.exit_code == 2
     assert "models/ranker/1/saved_model.pb: must be a SavedModel" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
+
+
+def test_the_canary_of_the_operations_guide_would_serve(deployment, tmp_path):
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    [block] = re.findall(r"```\n +(model_version_policy.*?)```", guide, re.S)
+    block = block.replace("3", "1").replace("4", "2")
+    config = (deployment / "models.config").read_text()
+    wanted = re.sub(r"model_version_policy.*?value: 2 }", block, config, flags=re.S)
+    (tmp_path / "models.config").write_text(wanted)
+
+    [model] = model_config.read(tmp_path / "models.config")
+    assert (model.policy.versions, model.labels) == ((1, 2), {"stable": 1, "canary": 2})
+    assert list(check(tmp_path, root=deployment)) == []
 
 
 def test_hadolint_finds_nothing_in_the_dockerfile(deployment):

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import yaml
 
 from tests.serving.deployments import (
     container,
@@ -34,6 +35,19 @@ def test_kustomize_names_every_manifest_and_every_configuration(deployment):
     volumes = manifests(deployment)["Deployment"]["spec"]["template"]["spec"]["volumes"]
     assert volumes[0]["configMap"]["name"] == configs["name"]
     assert container(deployment)["image"].split(":")[0] == found["images"][0]["name"]
+
+
+def test_kubectl_builds_what_the_kustomization_says(deployment):
+    code, said = run(tool("kubectl"), "kustomize", deployment)
+    assert code == 0, said
+    built = {manifest["kind"]: manifest for manifest in yaml.safe_load_all(said)}
+
+    assert built.keys() == {*manifests(deployment), "ConfigMap"}
+    assert built["ConfigMap"]["metadata"]["name"] == "ranker"
+    configs = {path.name: path.read_text() for path in deployment.glob("*.config")}
+    assert built["ConfigMap"]["data"] == configs
+    [server] = built["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert server["image"] == "registry.example/ranker:2"
 
 
 def test_selectors_find_the_pods_and_the_service(deployment):
