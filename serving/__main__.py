@@ -96,6 +96,10 @@ def check(
     folder: Annotated[
         pathlib.Path, typer.Argument(help="Deployment folder, which holds models.config.")
     ],
+    root: Annotated[
+        pathlib.Path,
+        typer.Option(help="Folder that will be `/` on the server; models are looked for below."),
+    ] = pathlib.Path("/"),
 ) -> None:
     """Read a deployment folder as a server would, and name each fault by file, field and rule."""
     if not folder.is_dir():
@@ -103,12 +107,31 @@ def check(
     with _quiet():
         from serving.check import check as faults_of
 
-        faults = list(faults_of(folder))
+        faults = list(faults_of(folder, root))
     for fault in faults:
         print(" ".join(str(fault).split()), file=sys.stderr)
     if faults:
         raise typer.Exit(2)
     print(f"{folder} would serve")
+
+
+@app.command()
+def deployment(
+    output: Annotated[pathlib.Path, typer.Option(help="Folder to write, which must be new.")],
+    model_name: Annotated[str, typer.Option(help="Name of the model in requests.")],
+    saved_model_base: Annotated[
+        pathlib.Path, typer.Option(help="Folder of the model; its children are versions.")
+    ],
+) -> None:
+    """Write what runs a model in production: image, proxy, monitoring, Kubernetes, KServe."""
+    with _quiet():
+        from serving.deployment import write
+    try:
+        with _quiet():
+            write(output, model_name, saved_model_base)
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    print(f"{output} holds the deployment of {model_name}")
 
 
 @app.command()

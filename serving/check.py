@@ -36,7 +36,7 @@ class Fault:
         return f"{self.file}: {self.field}{': ' if self.field else ''}{self.rule}"
 
 
-def check(folder: pathlib.Path) -> Iterator[Fault]:
+def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Iterator[Fault]:
     """Reads a deployment folder as a server would, and everything that it names.
 
     `models.config` must be there; `batching.config`, `monitoring.config` and `ssl.config` may. The
@@ -45,6 +45,7 @@ def check(folder: pathlib.Path) -> Iterator[Fault]:
 
     Args:
         folder: The folder.
+        root: Folder that will be the server's `/`: `base_path` is looked for below it.
 
     Yields:
         The faults, file by file.
@@ -56,7 +57,7 @@ def check(folder: pathlib.Path) -> Iterator[Fault]:
         yield Fault(path, "", str(error))
         models = []
     for model in models:
-        yield from _model(path, model)
+        yield from _model(path, model, root)
     for name, kind, rules in (
         ("batching.config", config_messages.BatchingParameters, _batching),
         ("monitoring.config", config_messages.MonitoringConfig, _monitoring),
@@ -66,11 +67,14 @@ def check(folder: pathlib.Path) -> Iterator[Fault]:
             yield from _config(folder / name, kind(), rules)
 
 
-def _model(path: pathlib.Path, model: model_config.ModelConfig) -> Iterator[Fault]:
+def _model(
+    path: pathlib.Path, model: model_config.ModelConfig, root: pathlib.Path
+) -> Iterator[Fault]:
+    base_path = root / model.base_path.relative_to("/")
     try:
-        found = versions.find(model.base_path)
+        found = versions.find(base_path)
     except OSError as error:
-        rule = f"must be a folder of versions: {error.strerror}. Received: {model.base_path}"
+        rule = f"must be a folder of versions: {error.strerror}. Received: {base_path}"
         yield Fault(path, f"base_path of {model.name}", rule)
         return
     aspired = model.policy.aspired(found)

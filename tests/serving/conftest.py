@@ -1,9 +1,12 @@
+import dataclasses
 import pathlib
 
 import pytest
 
+from serving import model_config
 from serving.endpoint import Endpoint
 from serving.model_config import Latest, ModelConfig
+from tests.serving.deployments import deploy, entrypoint
 from tests.serving.half_plus import Client, save
 
 
@@ -25,3 +28,23 @@ def endpoint(half):
 @pytest.fixture(scope="session")
 def client(endpoint):
     return Client(endpoint.grpc_port)
+
+
+@pytest.fixture(scope="session")
+def deployment(half, tmp_path_factory):
+    output = tmp_path_factory.mktemp("deployments") / "ranker"
+    done = deploy(output, half)
+    assert done.exit_code == 0, done.stderr
+    return output
+
+
+@pytest.fixture(scope="session")
+def deployed(deployment):
+    """Address of a server with the deployment's models and the labels that its flags allow."""
+    allow = "--allow_version_labels_for_unavailable_models=true" in entrypoint(deployment)
+    models = [
+        dataclasses.replace(model, base_path=deployment / model.base_path.relative_to("/"))
+        for model in model_config.read(deployment / "models.config")
+    ]
+    with Endpoint(models, allow_labels_for_unavailable=allow) as endpoint:
+        yield f"127.0.0.1:{endpoint.rest_port}"
