@@ -1,0 +1,163 @@
+"""CPU that a request costs the endpoint, beside the same signature run in the process.
+
+    python -m benchmarks.serving
+
+Exports a ranker, serves it in a process of its own, and asks it in turns by gRPC (lists as bytes of
+`ExampleListWithContext`), by REST with the same in base64, and by REST with dense JSON. Prints a
+Markdown table: CPU milliseconds of the server for each request, and the ratio to the floor, the
+signature run by the session in this process.
+"""
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import grpc
+import numpy as np
+import urllib3
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from benchmarks.interleaved import machine, use_one_core
+from serving import tensor_protos
+from serving.model import LoadedModel
+from tfrank_sel import export, models
+from tfrank_sel.data import FeatureSpec, elwc
+
+NUM_FEATURES, LIST_SIZE = 136, 100
+SPEC = FeatureSpec(NUM_FEATURES)
+TICK = os.sysconf("SC_CLK_TCK")
+
+Ask = Callable[[], object]
+
+
+def published(folder: pathlib.Path) -> pathlib.Path:
+    """A ranker of the size of the main job, as a server finds it."""
+    model = models.Scorer([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES, [64, 32])
+    model.build((None, None, NUM_FEATURES))
+    export.export(model, SPEC, folder / "saved_model")
+    return export.publish(folder / "saved_model", folder / "ranker", 1)
+
+
+@contextlib.contextmanager
+def served(version: pathlib.Path) -> Iterator[tuple[int, int, int]]:
+    """Serves a model: process, gRPC port and REST port."""
+    command = [sys.executable, "-m", "serving", "serve", "--model-base-path", str(version.parent)]
+    free = ["--grpc-port", "0", "--rest-port", "0"]
+    with subprocess.Popen([*command, *free], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            # Serving NAME: gRPC HOST:PORT, REST http://HOST:PORT/...
+            ports = re.findall(r"127\.0\.0\.1:(\d+)", server.stdout.readline())
+            yield server.pid, *map(int, ports)
+        finally:
+            server.terminate()
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def clients(grpc_port: int, rest_port: int, features: np.ndarray) -> dict[str, Callable[[], Ask]]:
+    """For each way to ask, what makes a client of its own."""
+    serialized = elwc.serialize(features, SPEC)
+    url = f"http://127.0.0.1:{rest_port}/v1/models/ranker:predict"
+
+    def by_grpc() -> Ask:
+        channel = grpc.insecure_channel(f"127.0.0.1:{grpc_port}")
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "ranker"
+        tensor_protos.to_proto(np.array([serialized], np.object_), request.inputs["examples"])
+        return lambda: stub.Predict(request)
+
+    def by_rest(document: dict[str, object]) -> Ask:
+        pool, body = urllib3.PoolManager(), json.dumps(document).encode()
+
+        def ask() -> None:
+            assert pool.request("POST", url, body=body).status == 200
+
+        return ask
+
+    encoded = {"b64": base64.b64encode(serialized).decode()}
+    rows = np.round(features.astype(np.float64), 6).tolist()
+    dense = {"signature_name": "predict", "instances": [rows]}
+    return {
+        "gRPC, ELWC": by_grpc,
+        "REST, ELWC in base64": lambda: by_rest({"instances": [encoded]}),
+        "REST, dense JSON": lambda: by_rest(dense),
+    }
+
+
+def together(asks: Sequence[Ask], requests: int) -> None:
+    """Sends requests from as many threads as there are clients."""
+
+    def work(ask: Ask) -> None:
+        for _ in range(requests // len(asks)):
+            ask()
+
+    threads = [threading.Thread(target=work, args=(ask,)) for ask in asks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=400, help="requests of each turn")
+    parser.add_argument("--turns", type=int, default=5, help="turns of each way to ask")
+    settings = parser.parse_args()
+    use_one_core()
+    features = np.random.default_rng(0).normal(size=[LIST_SIZE, NUM_FEATURES]).astype(np.float32)
+    with tempfile.TemporaryDirectory() as name:
+        version = published(pathlib.Path(name))
+        model = LoadedModel(version, 1)
+        signatures = model.signatures
+        lists = np.array([elwc.serialize(features, SPEC)], np.object_)
+        floors: dict[str, Ask] = {
+            "serving_default": lambda: model.run(
+                signatures["serving_default"], {"examples": lists}, ["scores", "mask"]
+            ),
+            "predict": lambda: model.run(
+                signatures["predict"], {"features": features[None]}, ["scores"]
+            ),
+        }
+        with served(version) as (server, grpc_port, rest_port):
+            makers = clients(grpc_port, rest_port, features)
+            asks = {
+                (way, n): [make() for _ in range(n)] for way, make in makers.items() for n in (1, 8)
+            }
+            spent: dict[object, list[float]] = {}
+            for _ in range(settings.turns + 1):  # the first warms up
+                for floor, run in floors.items():
+                    start = cpu_seconds(os.getpid())
+                    together([run], settings.requests)
+                    spent.setdefault(floor, []).append(cpu_seconds(os.getpid()) - start)
+                for key, several in asks.items():
+                    start = cpu_seconds(server)
+                    together(several, settings.requests)
+                    spent.setdefault(key, []).append(cpu_seconds(server) - start)
+    cost = {k: 1e3 * statistics.median(v[1:]) / settings.requests for k, v in spent.items()}
+    print(f"{machine()}; lists of {LIST_SIZE} items, {NUM_FEATURES} features\n")
+    print("| | in the process, ms | 1 client, ms | ratio | 8 clients, ms | ratio |")
+    print("|---|---|---|---|---|---|")
+    for way in makers:
+        floor = cost["predict" if "dense" in way else "serving_default"]
+        row = (f"{cost[way, n]:.2f} | {cost[way, n] / floor:.1f}" for n in (1, 8))
+        print(f"| {way} | {floor:.2f} | {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()
