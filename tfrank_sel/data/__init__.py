@@ -1,14 +1,15 @@
 """Listwise data: what an example holds, its formats, and batches for training."""
 
-from tfrank_sel.data import batching, elwc, frames, letor, synthetic
+from tfrank_sel.data import batching, elwc, frames, letor, parsing, synthetic
 from tfrank_sel.data.batching import batches, bucket_edges, head
 from tfrank_sel.data.lists import InputError, ItemList
-from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 
 __all__ = [
     "FeatureSpec",
     "InputError",
     "ItemList",
+    "ListFeatures",
     "batches",
     "batching",
     "bucket_edges",
@@ -16,5 +17,6 @@ __all__ = [
     "frames",
     "head",
     "letor",
+    "parsing",
     "synthetic",
 ]

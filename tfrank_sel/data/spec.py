@@ -1,6 +1,10 @@
-"""What one example holds: the names of its parts and how many features an item has."""
+"""What a stored list holds: packed features under one name, or features with a name each."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
 
 from tfrank_sel.serialization import Configurable, register
 
@@ -37,3 +41,60 @@ class FeatureSpec(Configurable):
         names = (self.features, self.label, self.doc_id, self.query_id)
         if len(set(names)) < len(names):
             raise ValueError(f"The names of a `FeatureSpec` must differ. Received: {names}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ListFeatures:
+    """The features of a list by name: what the query has, and what each item has.
+
+    Args:
+        items: Features of an item: `tf.io.FixedLenFeature`, `VarLenFeature` or `RaggedFeature` by
+            name. An item must have each `FixedLenFeature` that has no default.
+        context: Features of the query, in the same form.
+        padding: What stands at padding, by the name of a `FixedLenFeature` of an item, in its shape
+            or a scalar. By default it is the default of the feature, or else 0 or the empty string.
+        mask: Name under which the mask is returned.
+        size: Name under which the number of items is returned.
+
+    Raises:
+        ValueError: If `items` is empty, if two names are equal, or if `padding` names another
+            feature.
+        TypeError: If a feature is none of the three kinds.
+
+    Example:
+        >>> label = tf.io.FixedLenFeature([], tf.float32)  # each item has one; NaN at padding
+        >>> features = ListFeatures({"relevance": label}, padding={"relevance": float("nan")})
+        >>> float(features.padding_value("relevance"))
+        nan
+    """
+
+    items: Mapping[str, Any]
+    context: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    padding: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    mask: str = "mask"
+    size: str = "size"
+
+    def __post_init__(self) -> None:
+        if not self.items:
+            raise ValueError("`items` must name at least one feature. Received: none")
+        names = [*self.items, *self.context, self.mask, self.size]
+        if len(set(names)) < len(names):
+            raise ValueError(f"The names of `ListFeatures` must differ. Received: {names}")
+        kinds = (tf.io.FixedLenFeature, tf.io.VarLenFeature, tf.io.RaggedFeature)
+        for name, feature in [*self.items.items(), *self.context.items()]:
+            if not isinstance(feature, kinds):
+                wanted = "a tf.io.FixedLenFeature, VarLenFeature or RaggedFeature"
+                raise TypeError(f"{name!r} must be {wanted}. Received: {feature!r}")
+        for name in self.padding:
+            if not isinstance(self.items.get(name), tf.io.FixedLenFeature):
+                fixed = [n for n, f in self.items.items() if isinstance(f, tf.io.FixedLenFeature)]
+                raise ValueError(f"`padding` must name some of {fixed}. Received: {name!r}")
+
+    def padding_value(self, name: str) -> tf.Tensor:
+        """Returns what stands at padding for a `FixedLenFeature` of an item: a scalar or a value."""
+        feature = self.items[name]
+        value = self.padding.get(name, feature.default_value)
+        if value is None:
+            return tf.zeros([], feature.dtype)
+        value = tf.convert_to_tensor(value, feature.dtype)
+        return value if value.shape.rank == 0 else tf.reshape(value, feature.shape)

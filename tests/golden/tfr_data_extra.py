@@ -1,0 +1,109 @@
+"""More cases in the form of the recorded ones, for which tensorflow-ranking is asked itself."""
+
+import base64
+import itertools
+from typing import Any
+
+import tensorflow as tf
+
+from tests.golden.vectors import Case
+from tfrank_sel.data import wire
+
+Values = dict[str, list[Any]]
+
+
+def feature(values: list[Any]) -> tf.train.Feature:
+    if not values:
+        return tf.train.Feature()
+    kind = {float: "float_list", int: "int64_list", bytes: "bytes_list"}[type(values[0])]
+    made = tf.train.Feature()
+    getattr(made, kind).value.extend(values)
+    return made
+
+
+def example(values: Values) -> bytes:
+    features = tf.train.Features(feature={name: feature(v) for name, v in values.items()})
+    return tf.train.Example(features=features).SerializeToString(deterministic=True)
+
+
+def elwc(context: Values, items: list[Values]) -> bytes:
+    parts = [wire.field(1, example(item)) for item in items]
+    return b"".join([*parts, wire.field(2, example(context))])
+
+
+def example_in_example(context: Values, items: list[Values]) -> bytes:
+    serialized = [example(item) for item in items]
+    return example({"serialized_context": [example(context)], "serialized_examples": serialized})
+
+
+def sequence_example(context: Values, items: list[Values]) -> bytes:
+    """Every feature list is as long as the last item that names it."""
+    made = tf.train.SequenceExample()
+    made.context.CopyFrom(tf.train.Example.FromString(example(context)).features)
+    for name in {name for item in items for name in item}:
+        last = max(i for i, item in enumerate(items) if name in item)
+        features = [feature(item.get(name, [])) for item in items[: last + 1]]
+        made.feature_lists.feature_list[name].feature.extend(features)
+    return made.SerializeToString(deterministic=True)
+
+
+WRITERS = {"ELWC": elwc, "EIE": example_in_example, "SEQ": sequence_example}
+
+FULL = [
+    {"f": [0.1], "rel": [2], "vec": [1.0, 2.0], "tok": [b"a"], "id": [b"x"]},
+    {"f": [-0.2], "rel": [0], "vec": [3.0, 4.0], "tok": [b"b", b"c", b"d"], "id": [b"y"]},
+    {"f": [1e30], "rel": [1], "vec": [5.0, 6.0], "tok": [b"e", b"f"], "id": [b"z"]},
+]
+LISTS: dict[str, list[list[Values]]] = {
+    "full": [FULL, FULL[:1], FULL[1:]],
+    "one": [FULL[:1]],
+    "lacking": [FULL, [{"vec": [7.0, 8.0]}, {"rel": [3], "f": [2.5]}]],
+    "last_lacks": [[FULL[0], {"tok": [b"q"]}], FULL],
+    "last_is_empty": [[FULL[0], {"tok": []}], FULL[:1]],
+    "empty": [[], FULL[:2]],
+}
+SPECS: dict[str, Case] = {
+    "defaults": {
+        "f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": [0.5]},
+        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [-1]},
+        "id": {"kind": "FixedLen", "shape": [1], "dtype": "string", "default": [""]},
+    },
+    "required": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": None}},
+    "vector": {"vec": {"kind": "FixedLen", "shape": [2], "dtype": "float32", "default": [1.0, 2.0]}},
+    "sparse": {"tok": {"kind": "VarLen", "dtype": "string"}},
+    "mixed": {
+        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
+        "tok": {"kind": "VarLen", "dtype": "string"},
+    },
+    "ragged": {
+        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
+        "tok": {"kind": "Ragged", "dtype": "string"},
+    },
+}
+OPTIONS: dict[str, Case] = {
+    "dynamic": {},
+    "truncated": {"list_size": 2, "mask_feature_name": "mask", "size_feature_name": "size"},
+    "padded": {"list_size": 5, "mask_feature_name": "mask", "size_feature_name": "size"},
+    "not_positive": {"list_size": 0},
+    "shuffled": {"shuffle_examples": True, "seed": 7},
+}
+CONTEXT: Case = {"q": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": [9.0]}}
+
+
+def case(kind: str, lists: str, spec: str, options: str) -> Case:
+    contexts: list[Values] = [{"q": [0.5]}, {}, {"q": [1.5]}]
+    records = [
+        WRITERS[kind](context, items)
+        for context, items in zip(contexts, LISTS[lists], strict=False)
+    ]
+    return {
+        "id": f"{kind}/{lists}/{spec}/{options}",
+        "format": kind,
+        "records_b64": [base64.b64encode(x).decode() for x in records],
+        "context_feature_spec": CONTEXT,
+        "example_feature_spec": SPECS[spec],
+        "options": OPTIONS[options],
+    }
+
+
+CASES = [case(*names) for names in itertools.product(WRITERS, LISTS, SPECS, OPTIONS)]

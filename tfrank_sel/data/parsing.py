@@ -1,0 +1,314 @@
+"""Lists whose features have a name each, read from any of four formats into dense tensors.
+
+All four readers return the same dict: of each `FixedLenFeature` of an item a tensor
+`[batch_size, list_size, *shape]`, of each `VarLenFeature` a `tf.SparseTensor` and of each
+`RaggedFeature` a `tf.RaggedTensor` with the same first two axes, the features of the query
+`[batch_size, ...]`, the mask (bool `[batch_size, list_size]`, True for an item), and the number of
+items (int32 `[batch_size]`, that of the stored list, though it may be truncated).
+
+Only items are parsed; padding is filled in afterwards. Thus a default stands in for what an item
+lacks, and an item that lacks a feature without default is an error, whatever is padded.
+"""
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.data import elwc
+from tfrank_sel.data.spec import ListFeatures
+
+Seed = int | tf.Tensor | None
+
+
+def parse_elwc(
+    serialized: tf.Tensor,
+    features: ListFeatures,
+    *,
+    list_size: int | None = None,
+    shuffle: bool = False,
+    seed: Seed = None,
+) -> dict[str, Any]:
+    """Reads a batch of serialized `tensorflow.serving.ExampleListWithContext`.
+
+    Runs eagerly, in a `tf.function` and in `tf.data`, with operations of stock TensorFlow alone.
+
+    Args:
+        serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
+        features: The features of the query and of the items.
+        list_size: Number of items to truncate and pad every list to; None for the length of the
+            longest list of the batch. A longer list keeps its first items (after shuffling).
+        shuffle: Whether to shuffle the items of each list, before truncation.
+        seed: Seed of the shuffling, an integer or a scalar tensor: the same seed shuffles the same
+            batch the same way. None for another order each time. For another order each epoch, that
+            a run repeats, zip the lists with `tf.data.Dataset.random(seed)`.
+
+    Returns:
+        The features by name, the mask and the sizes: see this module.
+
+    Raises:
+        ValueError: If `list_size` is not positive.
+        tf.errors.DataLossError: If an element is no such message.
+        tf.errors.InvalidArgumentError: If an item or a query lacks a feature without default, or
+            has one of another type or length.
+
+    Example:
+        >>> from tfrank_sel.data import ListFeatures, parsing, wire
+        >>> price = tf.train.Feature(float_list=tf.train.FloatList(value=[2.5]))
+        >>> item = tf.train.Example(features=tf.train.Features(feature={"price": price}))
+        >>> lists = tf.constant([2 * wire.field(1, item.SerializeToString()), b""])
+        >>> features = ListFeatures({"price": tf.io.FixedLenFeature([], tf.float32)})
+        >>> parsed = parsing.parse_elwc(lists, features, list_size=3)
+        >>> parsed["price"].numpy().tolist()
+        [[2.5, 2.5, 0.0], [0.0, 0.0, 0.0]]
+        >>> parsed["size"].numpy().tolist()
+        [2, 0]
+    """
+    _check(list_size)
+    examples, context, sizes = elwc.split(serialized)
+    return _parse(examples, context, sizes, features, list_size, shuffle, seed)
+
+
+def parse_example_in_example(
+    serialized: tf.Tensor,
+    features: ListFeatures,
+    *,
+    list_size: int | None = None,
+    shuffle: bool = False,
+    seed: Seed = None,
+) -> dict[str, Any]:
+    """Reads a batch of serialized `tf.train.Example` that hold further ones (EIE).
+
+    The bytes `serialized_context` hold the example of the query, and the list of bytes
+    `serialized_examples` those of the items. Without the former, the query has no features.
+
+    Args:
+        serialized: As in `parse_elwc`.
+        features: As in `parse_elwc`.
+        list_size: As in `parse_elwc`.
+        shuffle: As in `parse_elwc`.
+        seed: As in `parse_elwc`.
+
+    Returns:
+        As `parse_elwc` does.
+
+    Raises:
+        ValueError: If `list_size` is not positive.
+        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+    """
+    _check(list_size)
+    parsed = tf.io.parse_example(
+        serialized,
+        {
+            "serialized_context": tf.io.FixedLenFeature([], tf.string, ""),
+            "serialized_examples": tf.io.RaggedFeature(tf.string),
+        },
+    )
+    examples = parsed["serialized_examples"]
+    return _parse(
+        examples.to_tensor(),
+        parsed["serialized_context"],
+        examples.row_lengths(),
+        features,
+        list_size,
+        shuffle,
+        seed,
+    )
+
+
+def parse_example(
+    serialized: tf.Tensor, features: ListFeatures, *, list_size: int | None = None
+) -> dict[str, Any]:
+    """Reads a batch of serialized `tf.train.Example`, each a list of one item with its query.
+
+    Args:
+        serialized: As in `parse_elwc`.
+        features: As in `parse_elwc`.
+        list_size: Number of items to pad every list to; None for 1.
+
+    Returns:
+        As `parse_elwc` does.
+
+    Raises:
+        ValueError: If `list_size` is not positive.
+        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+
+    Example:
+        >>> from tfrank_sel.data import ListFeatures, parsing
+        >>> clicks = tf.io.FixedLenFeature([], tf.int64, default_value=7)
+        >>> parsing.parse_example(tf.constant([b""]), ListFeatures({"clicks": clicks}))
+        {'clicks': <tf.Tensor: shape=(1, 1), dtype=int64, numpy=array([[7]])>,
+         'mask': <tf.Tensor: shape=(1, 1), dtype=bool, numpy=array([[ True]])>,
+         'size': <tf.Tensor: shape=(1,), dtype=int32, numpy=array([1], dtype=int32)>}
+    """
+    _check(list_size)
+    sizes = tf.ones_like(serialized, tf.int32)
+    return _parse(serialized[:, None], serialized, sizes, features, list_size, False, None)
+
+
+def parse_sequence_example(
+    serialized: tf.Tensor,
+    features: ListFeatures,
+    *,
+    list_size: int | None = None,
+    shuffle: bool = False,
+    seed: Seed = None,
+) -> dict[str, Any]:
+    """Reads a batch of serialized `tf.train.SequenceExample`.
+
+    Its context holds the features of the query, and each of its feature lists one feature of all
+    items. A list has as many items as the longest of the feature lists that `features` names; an
+    item lacks a feature whose list is shorter, or where the list has no values.
+
+    Args:
+        serialized: As in `parse_elwc`.
+        features: As in `parse_elwc`.
+        list_size: As in `parse_elwc`.
+        shuffle: As in `parse_elwc`.
+        seed: As in `parse_elwc`.
+
+    Returns:
+        As `parse_elwc` does.
+
+    Raises:
+        ValueError: If `list_size` is not positive.
+        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+    """
+    _check(list_size)
+    context, lists, _ = tf.io.parse_sequence_example(
+        serialized,
+        context_features=dict(features.context) or None,
+        sequence_features={
+            name: f if isinstance(f, tf.io.RaggedFeature) else tf.io.RaggedFeature(f.dtype)
+            for name, f in features.items.items()
+        },
+    )
+    lengths = [tf.cast(values.row_lengths(), tf.int32) for values in lists.values()]
+    sizes = tf.reduce_max(tf.stack(lengths), axis=0)
+    kept = sizes if list_size is None else tf.minimum(sizes, list_size)
+    order = _order(sizes, kept, shuffle, seed)
+    items = {}
+    for name, values in lists.items():
+        by_item = tf.gather(_by_item(values, sizes), order)
+        feature = features.items[name]
+        if isinstance(feature, tf.io.FixedLenFeature):
+            items[name] = _fixed(name, by_item, feature)
+        else:
+            is_sparse = isinstance(feature, tf.io.VarLenFeature)
+            items[name] = by_item.to_sparse() if is_sparse else by_item
+    return _lists(items, context, sizes, kept, features, list_size)
+
+
+def _check(list_size: int | None) -> None:
+    if list_size is not None and list_size < 1:
+        raise ValueError(f"`list_size` must be positive or None. Received: list_size={list_size}")
+
+
+def _parse(
+    examples: tf.Tensor,
+    context: tf.Tensor,
+    sizes: tf.Tensor,
+    features: ListFeatures,
+    list_size: int | None,
+    shuffle: bool,
+    seed: Seed,
+) -> dict[str, Any]:
+    """Parses lists of serialized examples, `[batch_size, longest]`, with their context."""
+    sizes = tf.cast(sizes, tf.int32)
+    kept = sizes if list_size is None else tf.minimum(sizes, list_size)
+    if shuffle:
+        is_item = tf.sequence_mask(sizes, tf.shape(examples)[1])
+        serialized = tf.gather(tf.boolean_mask(examples, is_item), _order(sizes, kept, True, seed))
+    else:
+        serialized = tf.boolean_mask(examples, tf.sequence_mask(kept, tf.shape(examples)[1]))
+    items = tf.io.parse_example(serialized, dict(features.items))
+    parsed = tf.io.parse_example(context, dict(features.context)) if features.context else {}
+    return _lists(items, parsed, sizes, kept, features, list_size)
+
+
+def _order(sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: Seed) -> tf.Tensor:
+    """Which items to keep and in what order: positions among the items of all lists."""
+    longest = tf.maximum(tf.reduce_max(sizes), 0)  # of no list, the maximum is below 0
+    positions = tf.tile(tf.range(longest)[None], [tf.size(sizes), 1])
+    if shuffle:
+        if seed is None:
+            keys = tf.random.uniform(tf.shape(positions))
+        else:
+            seed = tf.stack([tf.cast(seed, tf.int64), 0])
+            keys = tf.random.stateless_uniform(tf.shape(positions), seed)
+        # Keys are below 1, so that padding comes last.
+        positions = tf.argsort(tf.where(tf.sequence_mask(sizes, longest), keys, 1.0), axis=1)
+    positions += tf.cumsum(sizes, exclusive=True)[:, None]
+    return tf.boolean_mask(positions, tf.sequence_mask(kept, longest))
+
+
+def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
+    """Values `[batch_size, (length), ...]` as `[items of all lists, ...]`, empty if missing."""
+    rows = values.values  # of each item that has its place in the list of this feature
+    lengths = values.with_values(rows.row_lengths()).to_tensor(
+        shape=[None, tf.maximum(tf.reduce_max(sizes), 0)]
+    )
+    is_item = tf.sequence_mask(sizes, tf.shape(lengths)[1])
+    return tf.RaggedTensor.from_row_lengths(
+        rows.values, tf.boolean_mask(lengths, is_item), validate=False
+    )
+
+
+def _fixed(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
+    """Values `[items, (length)]` as `[items, *shape]`, with the default where there is none."""
+    wanted, lengths = math.prod(feature.shape), values.row_lengths()
+    is_missing = lengths == 0
+    is_right = lengths == wanted
+    default = feature.default_value
+    if default is not None:
+        is_right |= is_missing
+    message = f"{name!r} must have {wanted} values in each item. Received numbers of values:"
+    tf.debugging.Assert(tf.reduce_all(is_right), [message, lengths])
+    default = 0 if feature.dtype != tf.string else ""
+    if feature.default_value is not None:
+        default = tf.reshape(tf.cast(feature.default_value, feature.dtype), [-1])
+    present = tf.cast(~is_missing, lengths.dtype)
+    rows = tf.RaggedTensor.from_row_lengths(
+        tf.reshape(values.values, [-1, wanted]), present, validate=False
+    )
+    return tf.reshape(rows.to_tensor(default, shape=[None, 1, wanted]), [-1, *feature.shape])
+
+
+def _lists(
+    items: dict[str, Any],
+    context: dict[str, Any],
+    sizes: tf.Tensor,
+    kept: tf.Tensor,
+    features: ListFeatures,
+    list_size: int | None,
+) -> dict[str, Any]:
+    """Puts features `[items of all lists, ...]` into lists, and fills in the padding."""
+
+    def padded(values: tf.Tensor, padding: Any) -> tf.Tensor:
+        rows = tf.RaggedTensor.from_row_lengths(values, kept, validate=False)
+        return rows.to_tensor(padding, shape=[None, list_size, *values.shape[1:]])
+
+    mask = padded(tf.ones([tf.reduce_sum(kept)], tf.bool), False)
+    lists = {}
+    for name, values in items.items():
+        if isinstance(values, tf.SparseTensor):
+            lists[name] = _sparse_lists(values, mask)
+        elif isinstance(values, tf.RaggedTensor):
+            lengths = tf.reshape(padded(values.row_lengths(), 0), [-1])
+            rows = tf.RaggedTensor.from_row_lengths(values.values, lengths, validate=False)
+            lists[name] = tf.RaggedTensor.from_uniform_row_length(
+                rows, tf.shape(mask)[1], nrows=tf.shape(mask)[0], validate=False
+            )
+        else:
+            lists[name] = padded(values, features.padding_value(name))
+    return {**lists, **context, features.mask: mask, features.size: sizes}
+
+
+def _sparse_lists(values: tf.SparseTensor, mask: tf.Tensor) -> tf.SparseTensor:
+    """Values `[items of all lists, length]` as `[batch_size, list_size, length]`."""
+    places = tf.gather(tf.where(mask), values.indices[:, 0])
+    return tf.SparseTensor(
+        tf.concat([places, values.indices[:, 1:]], axis=1),
+        values.values,
+        tf.concat([tf.shape(mask, tf.int64), values.dense_shape[1:]], axis=0),
+    )
