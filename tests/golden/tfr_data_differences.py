@@ -27,14 +27,14 @@ class Difference(NamedTuple):
         scenario: Where they differ, in words.
         reason: What tensorflow-ranking does there, and what we do.
         where: Tells the cases of these formats that it is about.
-        of: The name of what differs; None for all that a case asks for.
+        of: The names of what differs; none for all that a case asks for.
     """
 
     formats: tuple[str, ...]
     scenario: str
     reason: str
     where: Callable[[Case], bool]
-    of: str | None = None
+    of: tuple[str, ...] = ()
 
 
 def stored(case: Case) -> list[parsing.StoredList]:
@@ -64,9 +64,25 @@ def is_complete(case: Case) -> bool:
     return all(item.get(name) for x in stored(case) for item in x.items for name in required(case))
 
 
-def defaults(case: Case) -> list[Any]:
-    """The defaults of the features of items."""
-    return [f.get("default") for f in case["example_feature_spec"].values()]
+def of_kind(case: Case, kind: str) -> dict[str, Case]:
+    """The features of items of a kind."""
+    return {n: f for n, f in case["example_feature_spec"].items() if f["kind"] == kind}
+
+
+def is_truncated(case: Case) -> bool:
+    return max(sizes(case)) > case["options"].get("list_size", max(sizes(case)))
+
+
+def ends_without_fixed(case: Case) -> bool:
+    """Whether a list has more items than values of its fixed-length features, if it has such."""
+    fixed = of_kind(case, "FixedLen")
+    return bool(fixed) and any(x.items and not fixed.keys() & x.items[-1] for x in stored(case))
+
+
+def ends_without_values(case: Case) -> bool:
+    """Whether all features are sparse, and a list is empty or ends with an item without values."""
+    is_sparse = len(of_kind(case, "VarLen")) == len(case["example_feature_spec"])
+    return is_sparse and any(not x.items or not any(x.items[-1].values()) for x in stored(case))
 
 
 DIFFERENCES = [
@@ -85,9 +101,57 @@ DIFFERENCES = [
     ),
     Difference(
         ("SEQ",),
-        "a default of several values",
+        "an item without values amid the list of a `FixedLenFeature` with a default",
+        "It is an error. Here it is the default, as in the other formats.",
+        lambda case: any(
+            item.get(name) == []
+            for x in stored(case)
+            for item in x.items
+            for name in of_kind(case, "FixedLen")
+        ),
+    ),
+    Difference(
+        ("SEQ",),
+        "a default of several values, or of a string in a list",
         "It is an error. Here it is the default.",
-        lambda case: any(isinstance(x, list) and len(x) > 1 and any(x) for x in defaults(case)),
+        lambda case: any(
+            isinstance(f["default"], list) and (len(f["default"]) > 1 or f["dtype"] == "string")
+            for f in of_kind(case, "FixedLen").values()
+        ),
+    ),
+    Difference(
+        ("SEQ",),
+        "no features but `RaggedFeature`",
+        "It is an error. Here they are read.",
+        lambda case: len(of_kind(case, "Ragged")) == len(case["example_feature_spec"]),
+    ),
+    Difference(
+        ("SEQ",),
+        "a `RaggedFeature`, and lists longer and shorter than `list_size`",
+        "The rows of padding are left out. Here they are empty, as in the other formats.",
+        lambda case: bool(of_kind(case, "Ragged")) and is_truncated(case) and has_padding(case),
+    ),
+    Difference(
+        ("SEQ",),
+        "a `VarLenFeature` and a list longer than `list_size`",
+        "Its width counts the items that are truncated. Here it does not, as in the other formats.",
+        lambda case: bool(of_kind(case, "VarLen")) and is_truncated(case),
+    ),
+    Difference(
+        ("SEQ",),
+        "feature lists of several lengths",
+        "If there is a `FixedLenFeature`, the others do not count for mask and sizes. Here all do.",
+        ends_without_fixed,
+        of=("mask", "size"),
+    ),
+    Difference(
+        ("SEQ",),
+        "no features but `VarLenFeature`, and a list without items or with a last item without "
+        "values",
+        "The mask leaves out the last item, and has one item for the empty list. Here it has the "
+        "items of the list.",
+        ends_without_values,
+        of=("mask", "size"),
     ),
     Difference(
         ("ELWC",),
@@ -115,7 +179,7 @@ DIFFERENCES = [
         "the sizes",
         "They are int64 or float32. Here they are int32 in all formats.",
         lambda case: "size_feature_name" in case["options"],
-        of="size",
+        of=("size",),
     ),
     Difference(
         ("SEQ",),

@@ -51,8 +51,8 @@ WRITERS = {"ELWC": elwc, "EIE": example_in_example, "SEQ": sequence_example}
 
 FULL = [
     {"f": [0.1], "rel": [2], "vec": [1.0, 2.0], "tok": [b"a"], "id": [b"x"]},
-    {"f": [-0.2], "rel": [0], "vec": [3.0, 4.0], "tok": [b"b", b"c", b"d"], "id": [b"y"]},
-    {"f": [1e30], "rel": [1], "vec": [5.0, 6.0], "tok": [b"e", b"f"], "id": [b"z"]},
+    {"f": [-0.2], "rel": [0], "vec": [3.0, 4.0], "tok": [b"b", b"c"], "id": [b"y"]},
+    {"f": [1e30], "rel": [1], "vec": [5.0, 6.0], "tok": [b"d", b"e", b"f"], "id": [b"z"]},
 ]
 LISTS: dict[str, list[list[Values]]] = {
     "full": [FULL, FULL[:1], FULL[1:]],
@@ -69,13 +69,16 @@ SPECS: dict[str, Case] = {
         "id": {"kind": "FixedLen", "shape": [1], "dtype": "string", "default": [""]},
     },
     "required": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": None}},
-    "vector": {"vec": {"kind": "FixedLen", "shape": [2], "dtype": "float32", "default": [1.0, 2.0]}},
+    "vector": {
+        "vec": {"kind": "FixedLen", "shape": [2], "dtype": "float32", "default": [1.0, 2.0]}
+    },
     "sparse": {"tok": {"kind": "VarLen", "dtype": "string"}},
-    "mixed": {
+    "ragged": {"tok": {"kind": "Ragged", "dtype": "string"}},
+    "fixed_and_sparse": {
         "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
         "tok": {"kind": "VarLen", "dtype": "string"},
     },
-    "ragged": {
+    "fixed_and_ragged": {
         "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
         "tok": {"kind": "Ragged", "dtype": "string"},
     },

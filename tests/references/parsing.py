@@ -40,7 +40,9 @@ def read(kind: str, serialized: bytes, names: list[str]) -> StoredList:
     """One stored list; the features of its items that matter are those of `names`."""
     if kind == "ELWC":
         found = input_pb2.ExampleListWithContext.FromString(serialized)
-        return StoredList(named(found.context.features), [named(e.features) for e in found.examples])
+        return StoredList(
+            named(found.context.features), [named(e.features) for e in found.examples]
+        )
     if kind == "EIE":
         parts = example(serialized)
         [context] = parts.get("serialized_context", [b""])

@@ -18,8 +18,6 @@ import tensorflow as tf
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import ListFeatures
 
-Seed = int | tf.Tensor | None
-
 
 def parse_elwc(
     serialized: tf.Tensor,
@@ -27,7 +25,7 @@ def parse_elwc(
     *,
     list_size: int | None = None,
     shuffle: bool = False,
-    seed: Seed = None,
+    seed: int | tf.Tensor | None = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tensorflow.serving.ExampleListWithContext`.
 
@@ -75,7 +73,7 @@ def parse_example_in_example(
     *,
     list_size: int | None = None,
     shuffle: bool = False,
-    seed: Seed = None,
+    seed: int | tf.Tensor | None = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.Example` that hold further ones (EIE).
 
@@ -152,7 +150,7 @@ def parse_sequence_example(
     *,
     list_size: int | None = None,
     shuffle: bool = False,
-    seed: Seed = None,
+    seed: int | tf.Tensor | None = None,
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.SequenceExample`.
 
@@ -211,7 +209,7 @@ def _parse(
     features: ListFeatures,
     list_size: int | None,
     shuffle: bool,
-    seed: Seed,
+    seed: int | tf.Tensor | None,
 ) -> dict[str, Any]:
     """Parses lists of serialized examples, `[batch_size, longest]`, with their context."""
     sizes = tf.cast(sizes, tf.int32)
@@ -226,9 +224,11 @@ def _parse(
     return _lists(items, parsed, sizes, kept, features, list_size)
 
 
-def _order(sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: Seed) -> tf.Tensor:
+def _order(
+    sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: int | tf.Tensor | None
+) -> tf.Tensor:
     """Which items to keep and in what order: positions among the items of all lists."""
-    longest = tf.maximum(tf.reduce_max(sizes), 0)  # of no list, the maximum is below 0
+    longest = tf.maximum(tf.reduce_max(sizes), 0)
     positions = tf.tile(tf.range(longest)[None], [tf.size(sizes), 1])
     if shuffle:
         if seed is None:
@@ -245,10 +245,9 @@ def _order(sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: Seed) -> tf.T
 def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
     """Values `[batch_size, (length), ...]` as `[items of all lists, ...]`, empty if missing."""
     rows = values.values  # of each item that has its place in the list of this feature
-    lengths = values.with_values(rows.row_lengths()).to_tensor(
-        shape=[None, tf.maximum(tf.reduce_max(sizes), 0)]
-    )
-    is_item = tf.sequence_mask(sizes, tf.shape(lengths)[1])
+    longest = tf.maximum(tf.reduce_max(sizes), 0)  # of no list, the maximum is below 0
+    lengths = values.with_values(rows.row_lengths()).to_tensor(shape=tf.stack([-1, longest]))
+    is_item = tf.sequence_mask(sizes, longest)
     return tf.RaggedTensor.from_row_lengths(
         rows.values, tf.boolean_mask(lengths, is_item), validate=False
     )
@@ -256,22 +255,19 @@ def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
 
 def _fixed(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
     """Values `[items, (length)]` as `[items, *shape]`, with the default where there is none."""
-    wanted, lengths = math.prod(feature.shape), values.row_lengths()
-    is_missing = lengths == 0
+    shape, lengths = tf.TensorShape(feature.shape).as_list(), values.row_lengths()
+    wanted = math.prod(shape)
     is_right = lengths == wanted
-    default = feature.default_value
-    if default is not None:
-        is_right |= is_missing
+    default = tf.zeros([wanted], feature.dtype)
+    if feature.default_value is not None:
+        is_right |= lengths == 0
+        default = tf.reshape(tf.convert_to_tensor(feature.default_value, feature.dtype), [-1])
     message = f"{name!r} must have {wanted} values in each item. Received numbers of values:"
     tf.debugging.Assert(tf.reduce_all(is_right), [message, lengths])
-    default = 0 if feature.dtype != tf.string else ""
-    if feature.default_value is not None:
-        default = tf.reshape(tf.cast(feature.default_value, feature.dtype), [-1])
-    present = tf.cast(~is_missing, lengths.dtype)
-    rows = tf.RaggedTensor.from_row_lengths(
-        tf.reshape(values.values, [-1, wanted]), present, validate=False
+    rows = tf.RaggedTensor.from_row_lengths(  # of no or one value `[wanted]`
+        tf.reshape(values.values, [-1, wanted]), lengths // wanted, validate=False
     )
-    return tf.reshape(rows.to_tensor(default, shape=[None, 1, wanted]), [-1, *feature.shape])
+    return tf.reshape(rows.to_tensor(default, shape=[None, 1, wanted]), [-1, *shape])
 
 
 def _lists(

@@ -91,7 +91,7 @@ class ListFeatures:
                 raise ValueError(f"`padding` must name some of {fixed}. Received: {name!r}")
 
     def padding_value(self, name: str) -> tf.Tensor:
-        """Returns what stands at padding for a `FixedLenFeature` of an item: a scalar or a value."""
+        """Returns what stands at padding for a `FixedLenFeature` of an item."""
         feature = self.items[name]
         value = self.padding.get(name, feature.default_value)
         if value is None:
