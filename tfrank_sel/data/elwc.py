@@ -142,9 +142,19 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         >>> split(tf.constant([serialize(x, spec) for x in lists]))[2].numpy().tolist()
         [2, 1]
     """
-    # The operation refuses an empty batch, so one empty list goes along.
+    if serialized.shape[0]:
+        return _decode(serialized)
+    # The operation refuses an empty batch.
+    return tf.cond(
+        tf.size(serialized) > 0,
+        lambda: _decode(serialized),
+        lambda: (tf.zeros([0, 0], tf.string), serialized, tf.zeros_like(serialized, tf.int32)),
+    )
+
+
+def _decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     sizes, [examples, context] = tf.io.decode_proto(
-        tf.concat([serialized, [b""]], axis=0),
+        serialized,
         _MESSAGE_TYPE,
         field_names=["examples", "context"],
         output_types=[tf.string, tf.string],
@@ -152,8 +162,7 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     )
     sizes = sizes[:, 0]  # of the examples
     longest = tf.reduce_max(sizes)  # when all are empty, the operation pads to one item
-    context = tf.strings.reduce_join(context[:-1], axis=1)
-    return examples[:-1, :longest], context, sizes[:-1]
+    return examples[:, :longest], tf.strings.reduce_join(context, axis=1), sizes
 
 
 def _descriptor() -> bytes:

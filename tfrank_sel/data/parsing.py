@@ -10,6 +10,7 @@ Only items are parsed; padding is filled in afterwards. Thus a default stands in
 lacks, and an item that lacks a feature without default is an error, whatever is padded.
 """
 
+import collections
 import math
 from typing import Any
 
@@ -279,25 +280,36 @@ def _lists(
     list_size: int | None,
 ) -> dict[str, Any]:
     """Puts features `[items of all lists, ...]` into lists, and fills in the padding."""
-
-    def padded(values: tf.Tensor, padding: Any) -> tf.Tensor:
-        rows = tf.RaggedTensor.from_row_lengths(values, kept, validate=False)
-        return rows.to_tensor(padding, shape=[None, list_size, *values.shape[1:]])
-
-    mask = padded(tf.ones([tf.reduce_sum(kept)], tf.bool), False)
-    lists = {}
+    longest = tf.maximum(tf.reduce_max(kept), 0)
+    mask = tf.sequence_mask(kept, longest if list_size is None else list_size)
+    # Where each item comes from; padding comes from the row after all items.
+    source = tf.cumsum(kept, exclusive=True)[:, None] + tf.range(tf.shape(mask)[1])
+    source = tf.where(mask, source, tf.reduce_sum(kept))
+    lists, alike = {}, collections.defaultdict(list)
     for name, values in items.items():
         if isinstance(values, tf.SparseTensor):
             lists[name] = _sparse_lists(values, mask)
         elif isinstance(values, tf.RaggedTensor):
-            lengths = tf.reshape(padded(values.row_lengths(), 0), [-1])
-            rows = tf.RaggedTensor.from_row_lengths(values.values, lengths, validate=False)
-            lists[name] = tf.RaggedTensor.from_uniform_row_length(
-                rows, tf.shape(mask)[1], nrows=tf.shape(mask)[0], validate=False
-            )
+            lists[name] = _ragged_lists(values, source)
         else:
-            lists[name] = padded(values, features.padding_value(name))
+            alike[values.dtype, *values.shape[1:]].append(name)
+    for (_, *shape), names in alike.items():
+        # All at once: a hundred scalar features would be hundreds of small operations.
+        stacked = tf.stack([items[name] for name in names], axis=1)
+        padding = [tf.broadcast_to(features.padding_value(name), shape) for name in names]
+        found = tf.gather(tf.concat([stacked, [tf.stack(padding)]], axis=0), source)
+        lists |= zip(names, tf.unstack(found, axis=2), strict=True)
     return {**lists, **context, features.mask: mask, features.size: sizes}
+
+
+def _ragged_lists(values: tf.RaggedTensor, source: tf.Tensor) -> tf.RaggedTensor:
+    """Values `[items of all lists, (length)]` as `[batch_size, list_size, (length)]`."""
+    lengths = tf.gather(tf.concat([values.row_lengths(), [0]], axis=0), tf.reshape(source, [-1]))
+    rows = tf.RaggedTensor.from_row_lengths(values.values, lengths, validate=False)
+    batch_size, list_size = tf.unstack(tf.shape(source))
+    return tf.RaggedTensor.from_uniform_row_length(
+        rows, list_size, nrows=batch_size, validate=False
+    )
 
 
 def _sparse_lists(values: tf.SparseTensor, mask: tf.Tensor) -> tf.SparseTensor:
