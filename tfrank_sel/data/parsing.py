@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.data import elwc
+from tfrank_sel.data import elwc, layout
 from tfrank_sel.data.spec import ListFeatures
 
 
@@ -220,7 +220,7 @@ def _parse(
         serialized = tf.gather(tf.boolean_mask(examples, is_item), _order(sizes, kept, True, seed))
     else:
         serialized = tf.boolean_mask(examples, tf.sequence_mask(kept, tf.shape(examples)[1]))
-    items = tf.io.parse_example(serialized, dict(features.items))
+    items = layout.parse_example(serialized, features.items)
     parsed = tf.io.parse_example(context, dict(features.context)) if features.context else {}
     return _lists(items, parsed, sizes, kept, features, list_size)
 
