@@ -96,6 +96,19 @@ def test_an_item_must_have_what_has_no_default(kind, item):
 
 
 @FORMATS
+@pytest.mark.parametrize("splits", [tf.int32, tf.int64])
+def test_ragged_features_may_have_partitions(kind, splits):
+    lengths = tf.io.RaggedFeature.RowLengths("lengths")
+    bags = tf.io.RaggedFeature(tf.int64, "values", [lengths], row_splits_dtype=splits)
+    items = [{"values": [1, 2, 3], "lengths": [1, 2]}, {"values": [4], "lengths": [0, 1]}]
+    lists = tf.constant([WRITERS[kind]({}, items), WRITERS[kind]({}, items[:1])])
+    parsed = READERS[kind](lists, ListFeatures({"bags": bags}), list_size=3)
+
+    assert parsed["bags"].row_splits.dtype == splits
+    assert parsed["bags"].to_list() == [[[[1], [2, 3]], [[], [4]], []], [[[1], [2, 3]], [], []]]
+
+
+@FORMATS
 def test_items_are_shuffled_as_a_whole_and_before_truncation(kind):
     prices = np.arange(1.0, 41.0)
     lists = lists_of(kind, prices.tolist(), prices[:30].tolist())

@@ -306,7 +306,7 @@ def _ragged_lists(values: tf.RaggedTensor, source: tf.Tensor) -> tf.RaggedTensor
     """Values `[items of all lists, (length)]` as `[batch_size, list_size, (length)]`."""
     lengths = tf.gather(tf.concat([values.row_lengths(), [0]], axis=0), tf.reshape(source, [-1]))
     rows = tf.RaggedTensor.from_row_lengths(values.values, lengths, validate=False)
-    batch_size, list_size = tf.unstack(tf.shape(source))
+    batch_size, list_size = tf.unstack(tf.shape(source, values.row_splits.dtype))
     return tf.RaggedTensor.from_uniform_row_length(
         rows, list_size, nrows=batch_size, validate=False
     )
