@@ -28,11 +28,11 @@ def items(**changed):
     return found
 
 
-def with_bytes_for_a_float(numbers):
+def with_bytes_for_a_float(numbers, end):
     """An item of the same length, with bytes in place of the third feature."""
     entries = item(numbers, [0, 1, 3])[2:]
-    for size in range(len(BEFORE_FLOAT), 64):
-        value = BEFORE_FLOAT.rjust(size, b"_")
+    for size in range(len(end), 64):
+        value = end.rjust(size, b"_")
         serialized = wire.field(1, example({"z": [value]})[2:] + entries)
         if len(serialized) == len(item(numbers)):
             return serialized
@@ -58,7 +58,10 @@ OTHERWISE = {
     "a feature twice": [item(row, [0, 1, 2, 3, 0]) for row in NUMBERS],
     "a feature twice, for another": [item(row, [0, 0, 1, 3]) for row in NUMBERS],
     "bytes of the length of a feature, that end as what stands before a float": [
-        with_bytes_for_a_float(row) for row in NUMBERS
+        with_bytes_for_a_float(row, BEFORE_FLOAT) for row in NUMBERS
+    ],
+    "bytes of the length of a feature, that end as a float": [
+        with_bytes_for_a_float(row, BEFORE_FLOAT + bytes(4)) for row in NUMBERS
     ],
 }
 
@@ -81,3 +84,10 @@ def test_it_is_what_the_parser_of_tensorflow_reads(serialized, is_alike):
         np.testing.assert_array_equal(
             tf.bitcast(found[name], tf.int32), tf.bitcast(expected[name], tf.int32)
         )
+
+
+def test_what_is_no_example_is_not_read_by_place():
+    others = [wire.field(2, item(row)[2:]) for row in NUMBERS]
+
+    assert len(others[0]) == len(item(NUMBERS[0]))
+    assert not layout.by_place(tf.constant(others), NAMES)[0]

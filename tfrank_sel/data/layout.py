@@ -113,7 +113,7 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
     """Where the float of each feature starts, and whether it does in an item of this length.
 
     The item is known if it is the header and then, in any order, what stands before each float and
-    the float.
+    the float: of its length, it can hold nothing else.
     """
     end = before[0][-6:]  # the same for all: lengths of the value, the list and the packed floats
     last = tf.strings.length(item) - len(end) - _FLOAT + 1
@@ -127,5 +127,4 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
     matches = found[:, None] == tf.constant(before)  # [starts, features]
     are_known = tf.strings.substr(item, 0, len(header)) == header
     are_known &= tf.reduce_all(tf.reduce_sum(tf.cast(matches, tf.int32), axis=0) == 1)
-    are_known &= tf.size(starts) == len(before)
     return tf.reduce_sum(tf.where(matches, starts[:, None], 0), axis=0), are_known
