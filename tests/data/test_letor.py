@@ -2,7 +2,7 @@ import gzip
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from tfrank_sel import data
 from tfrank_sel.data import letor
@@ -152,6 +152,7 @@ def test_what_is_written_reads_back_the_same(tmp_path_factory, lists):
 
 
 @given(st.lists(st.text("0123:. -+e1na", max_size=12), min_size=1, max_size=4))
+@example(["1:0a"])
 def test_a_list_is_read_at_once_exactly_if_each_line_is_good(bodies):
     bodies = [body.encode() for body in bodies]
     at_once = letor._dense(bodies, 3)

@@ -29,7 +29,9 @@ def test_the_two_zeros_are_equal(run: str, dtype: str) -> None:
 @given(
     st.lists(
         st.tuples(
-            st.floats(width=32) | st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf]),
+            # TensorFlow takes a subnormal number for 0, NumPy does not
+            st.floats(width=32, allow_subnormal=False)
+            | st.sampled_from([0.0, -0.0, 1.0, math.inf, -math.inf]),
             st.booleans(),
         ),
         min_size=1,

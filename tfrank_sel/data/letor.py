@@ -5,6 +5,7 @@ import gzip
 import math
 import pathlib
 import re
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
@@ -251,8 +252,10 @@ def _pairs(body: bytes) -> np.ndarray | None:
     if not inside:
         return None
     try:
-        numbers = np.fromstring(body.replace(b":", b" ").decode("ascii"), sep=" ")
-    except ValueError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", DeprecationWarning)  # NumPy 1 stops there and warns
+            numbers = np.fromstring(body.replace(b":", b" ").decode("ascii"), sep=" ")
+    except (ValueError, DeprecationWarning):
         return None
     return numbers.reshape(-1, 2) if numbers.size == 2 * colons.size else None
 
