@@ -15,6 +15,10 @@ import rich.progress
 import rich.table
 import typer
 
+# of a server that is asked
+Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
+ModelName = Annotated[str, typer.Option(help="Name of the model there.")]
+
 app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is_help=True)
 
 
@@ -139,10 +143,8 @@ def rank(
     file: Annotated[
         pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
     ],
-    address: Annotated[
-        str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")
-    ] = "127.0.0.1:8500",
-    model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
+    address: Address = "127.0.0.1:8500",
+    model_name: ModelName = "ranker",
 ) -> None:
     """Rank the documents of one query, and print them with their scores."""
     if not file.is_file():
@@ -172,10 +174,8 @@ def load_test(
     file: Annotated[
         pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; .gz too.")
     ],
-    address: Annotated[
-        str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")
-    ] = "127.0.0.1:8500",
-    model_name: Annotated[str, typer.Option(help="Name of the model there.")] = "ranker",
+    address: Address = "127.0.0.1:8500",
+    model_name: ModelName = "ranker",
     clients: Annotated[int, typer.Option(min=1, help="How many ask at a time.")] = 8,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
 ) -> None:

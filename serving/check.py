@@ -8,7 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 from google.protobuf import message, text_format
-from tensorflow_serving.apis import prediction_log_pb2
 
 from serving import config_messages, model_config, tls, versions, warmup
 from serving.status import ServingError
@@ -98,12 +97,10 @@ def _version(folder: pathlib.Path) -> Iterator[Fault]:
         export.check_servable(folder)
     except (OSError, ValueError, message.DecodeError) as error:
         yield Fault(graph, "", f"must be a SavedModel that a stock server runs. Received: {error}")
-    if not requests.exists():
-        return
     try:
-        for record in tf.data.TFRecordDataset(str(requests)).as_numpy_iterator():
-            prediction_log_pb2.PredictionLog.FromString(record)
-    except (tf.errors.OpError, message.DecodeError) as error:
+        for _ in warmup.read(requests):
+            pass
+    except (ServingError, tf.errors.OpError) as error:
         yield Fault(requests, "", f"must be a TFRecord of PredictionLog. Received: {error}")
 
 

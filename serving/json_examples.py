@@ -97,8 +97,9 @@ def _add_features(features: Any, example: example_pb2.Example) -> None:
         kind = None
         feature = example.features.feature[name]
         for item in values:
-            kind = kind or _kind(name, item)
-            if _kind(name, item) != kind:
+            found = _kind(name, item)
+            kind = kind or found
+            if found != kind:
                 raise _invalid(f"feature: {name} expecting type: {kind}")
             if kind == "int64":
                 _check_range(name, item)

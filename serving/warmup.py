@@ -4,6 +4,7 @@ They stand in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `Pre
 """
 
 import pathlib
+from collections.abc import Iterator
 
 import tensorflow as tf
 from google.protobuf import message
@@ -34,10 +35,22 @@ def warm_up(model: LoadedModel, folder: pathlib.Path) -> int:
             it holds more than 1000 records, UNIMPLEMENTED for a record of a kind that cannot be
             run, or what a request raises.
     """
-    path = folder / PATH
-    if not path.is_file():
-        return 0
     count = 0
+    for log in read(folder / PATH):
+        _run(model, log)
+        count += 1
+    return count
+
+
+def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
+    """Reads a file of warm-up requests; none if there is no such file.
+
+    Raises:
+        ServingError: DATA_LOSS if the file is no TFRecord of `PredictionLog`, INVALID_ARGUMENT at
+            record 1001.
+    """
+    if not path.exists():
+        return
     try:
         for count, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator(), 1):
             if count > _MAX_RECORDS:
@@ -45,13 +58,12 @@ def warm_up(model: LoadedModel, folder: pathlib.Path) -> int:
                     Code.INVALID_ARGUMENT,
                     f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
                 )
-            _run(model, prediction_log_pb2.PredictionLog.FromString(record))
+            yield prediction_log_pb2.PredictionLog.FromString(record)
     except (tf.errors.DataLossError, message.DecodeError) as error:
         raise ServingError(
             Code.DATA_LOSS,
             f"{path}: {error}. Please verify your warmup data is in TFRecord format.",
         ) from error
-    return count
 
 
 def _run(model: LoadedModel, log: prediction_log_pb2.PredictionLog) -> None:

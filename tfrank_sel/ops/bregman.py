@@ -32,12 +32,7 @@ def softplus(x: tf.Tensor) -> tf.Tensor:
     """
     e = tf.exp(-tf.abs(x))
     z = e / (2.0 + e)
-    square = z * z
-    terms = 15 if x.dtype == tf.float64 else 7
-    series = tf.zeros_like(z)
-    for n in range(terms, -1, -1):
-        series = 1.0 / (2 * n + 1) + square * series
-    return tf.maximum(x, 0.0) + 2.0 * z * series
+    return tf.maximum(x, 0.0) + 2.0 * z * _atanh_series(z, 1)
 
 
 def expm1(t: tf.Tensor) -> tf.Tensor:
@@ -111,10 +106,7 @@ def sigmoid_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     # rest - (growth - log1p(growth)), which does not cancel, as p <= 1/2
     r = tf.where(near, growth, 0.0)
     r = r / (2.0 + r)  # log1p(growth) = 2 * artanh(r)
-    series = tf.zeros_like(r)
-    for n in range(31 if r.dtype == tf.float64 else 13, 1, -2):
-        series = 1.0 / n + r * r * series
-    small = rest - r * (growth - 2.0 * r * r * series)
+    small = rest - r * (growth - 2.0 * r * r * _atanh_series(r, 3))
     large = tf.nn.relu(z) + tf.math.log(q * (1.0 + exp_z)) - p * d
     return tf.where(near, small, large)
 
@@ -154,6 +146,18 @@ def _mirrored(
     q = 1.0 / (1.0 + exp)
     exp_z = tf.exp(-tf.abs(z))
     return tf.where(x > 0.0, -z, z), tf.where(x > 0.0, -d, d), exp * q, q, exp_z
+
+
+def _atanh_series(z: tf.Tensor, first: int) -> tf.Tensor:
+    """Computes `1 / n + z**2 / (n + 2) + ...`, `n = first` odd, for `abs(z)` up to 1/3.
+
+    From 1 on, that is `atanh(z) / z`.
+    """
+    square = z * z
+    series = tf.zeros_like(z)
+    for n in range(31 if z.dtype == tf.float64 else 15, first - 1, -2):
+        series = 1.0 / n + square * series
+    return series
 
 
 def _expm1_series(t: tf.Tensor) -> tf.Tensor:
