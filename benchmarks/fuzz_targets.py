@@ -48,6 +48,7 @@ NAMED = data.ListFeatures(
     {"query_id": tf.io.FixedLenFeature([], tf.string, "")},
 )
 # TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
+_DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
 REFUSED = (tf.errors.InvalidArgumentError, tf.errors.DataLossError, UnicodeDecodeError)
 TYPES = (
     {"x": types_pb2.DT_FLOAT},
@@ -198,7 +199,8 @@ def _by_line(octets: bytes) -> tuple[list[tuple[Any, ...]], set[int]]:
             continue
         label = _float(words[0])
         is_named = len(words) > 1 and re.fullmatch(rb"qid:.+", words[1], re.DOTALL)
-        if not is_named or not label >= 0.0 or not math.isfinite(_single(label)):
+        is_text = all(map(_is_utf8, words[1:2] + _DOC_ID.findall(comment)[:1]))
+        if not is_named or not is_text or not label >= 0.0 or not math.isfinite(_single(label)):
             refused.add(number)
         else:
             if not blocks or blocks[-1][0] != words[1][4:]:
@@ -220,16 +222,13 @@ def _by_line(octets: bytes) -> tuple[list[tuple[Any, ...]], set[int]]:
 
 
 def _listed(query: bytes, rows: list[tuple[float, Any, bytes]]) -> tuple[Any, ...]:
-    name = query.decode(errors="backslashreplace")
-    ids = [re.search(rb"docid\s*=\s*(\S+)", comment) for *_, comment in rows]
+    name = query.decode()
+    ids = [_DOC_ID.search(comment) for *_, comment in rows]
     return (
         name,
         [_single(label) for label, *_ in rows],
         [row for _, row, _ in rows],
-        [
-            found[1].decode(errors="backslashreplace") if found else f"{name}:{i}"
-            for i, found in enumerate(ids, start=1)
-        ],
+        [found[1].decode() if found else f"{name}:{i}" for i, found in enumerate(ids, start=1)],
     )
 
 
@@ -243,6 +242,14 @@ def _row(words: list[bytes]) -> list[float] | None:
             return None
         row[place] = number
     return [row.get(place, 0.0) for place in range(1, NUM_FEATURES + 1)]
+
+
+def _is_utf8(octets: bytes) -> bool:
+    try:
+        octets.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _float(word: bytes) -> float:

@@ -82,8 +82,8 @@ def read(path: str, format: Format, columns: Columns, layout: Layout) -> Iterato
             if (reason := _broken(labels, features)) is not None:
                 yield Rejected(path, "record", number, reason)
                 continue
-            ids = map(_text, batch.doc_ids[i, :size].tolist())
-            named = tuple(doc_id or f"{query}:{n}" for n, doc_id in enumerate(ids, start=1))
+            ids = enumerate(batch.doc_ids[i][:size], start=1)
+            named = tuple(doc_id or f"{query}:{n}" for n, doc_id in ids)
             context = {name: values[i] for name, values in batch.context.items()}
             yield Found(data.ItemList(query, labels, features, named), context)
 
@@ -106,7 +106,7 @@ def rows(path: str, columns: Columns, layout: Layout) -> Iterator[Rows | Rejecte
         if isinstance(batch, Rejected):
             yield batch
             continue
-        ids = np.array([_text(doc_id) for doc_id in batch.doc_ids[:, 0].tolist()], np.object_)
+        ids = np.array([doc_id for [doc_id] in batch.doc_ids], np.object_)
         yield Rows(
             (path, np.array(batch.numbers)),
             np.array(batch.queries, np.object_),
@@ -130,7 +130,7 @@ class _Batch:
     sizes: np.ndarray
     labels: np.ndarray
     features: np.ndarray
-    doc_ids: np.ndarray
+    doc_ids: list[list[str]]
     context: dict[str, list[str | float]]
 
 
@@ -147,7 +147,8 @@ def _batches(
                 try:
                     yield parse([one])
                 except _Unreadable as error:
-                    reason = f"a record must be {format.value}. Received: {_first_line(error)}"
+                    reason = f"a record must be {format.value}, and text UTF-8. "
+                    reason += f"Received: {_first_line(error)}"
                     yield Rejected(path, "record", one[0], reason)
 
 
@@ -181,7 +182,7 @@ def _parser(
             parsed["size"].numpy(),
             parsed[label].numpy().astype(np.float32),
             values.numpy(),
-            parsed[doc_id].numpy(),
+            [[_text(one) for one in of_list] for of_list in parsed[doc_id].numpy().tolist()],
             {
                 name: [float(one) if is_number else _text(one) for one in context[name]]
                 for name, is_number in layout.context.items()
@@ -273,7 +274,7 @@ def _broken(labels: np.ndarray, features: np.ndarray) -> str | None:
 def _text(value: bytes | int | float) -> str:
     """An identifier as text; empty if it is the value of a missing one."""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")  # two identifiers stay two
+        return value.decode()
     return f"{value:.9g}" if value >= 0 else ""
 
 

@@ -64,8 +64,8 @@ def example(**features):
     made = tf.train.Example()
     for name, value in features.items():
         feature = made.features.feature[name]
-        if isinstance(value, str):
-            feature.bytes_list.value.append(value.encode())
+        if isinstance(value, str | bytes):
+            feature.bytes_list.value.append(value.encode() if isinstance(value, str) else value)
         elif isinstance(value, int):
             feature.int64_list.value.append(value)
         else:

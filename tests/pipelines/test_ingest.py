@@ -147,6 +147,7 @@ def bad_records():
         sets.elwc([], sets.example(query_id="d")),
         sets.elwc([good], sets.example()),
         wire.field(1, b"\xce\xff"),  # what TensorFlow cannot even quote
+        sets.elwc([good], sets.example(query_id=b"\xe2")),
     ]
 
 
@@ -173,7 +174,8 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             ("record", 2, "a record must be elwc", None),
             ("record", 3, "a feature must be a finite number", None),
             ("record", 4, "a label must be a finite number", None),
-            ("record", 7, "a record must be elwc. Received: ", None),
+            ("record", 7, "a record must be elwc, and text UTF-8. Received: ", None),
+            ("record", 8, "a record must be elwc, and text UTF-8. Received: \\xe2", None),
         ],
     }
     for name, letters in expected.items():

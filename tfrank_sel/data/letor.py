@@ -38,7 +38,8 @@ def read(
     Each line is `label qid:ID index:value ... # comment`. Indices count from 1 to `num_features`,
     each at most once in a line; a feature that is not named is 0. The lines of a query stand
     together. The document's identifier is the comment's `docid = ...` (LETOR 4.0), or else
-    `ID:position`, the position counted from 1. Blank lines and lines of comment are skipped.
+    `ID:position`, the position counted from 1. Identifiers are UTF-8. Blank lines and lines of
+    comment are skipped.
 
     Args:
         path: The file.
@@ -58,11 +59,11 @@ def read(
     """
     if not 1 <= num_features <= MAX_FEATURES:
         raise ValueError(f"`num_features` must be in 1..{MAX_FEATURES}. Received: {num_features}")
-    seen: set[bytes] = set()
+    seen: set[str] = set()
     for block in _blocks(path, on_error):
         if block.query_id in seen:
             reason = "the lines of a query must stand together. Received again: "
-            reason += _shown(b"qid:" + block.query_id)
+            reason += _shown(f"qid:{block.query_id}".encode())
             on_error(InputError(f"{path}:{block.items[0].line}", reason))
             continue
         seen.add(block.query_id)
@@ -144,7 +145,7 @@ class _Item(NamedTuple):
     line: int
     label: float
     body: bytes
-    comment: bytes
+    doc_id: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,12 +153,12 @@ class _Block:
     """The consecutive lines of one query."""
 
     path: str | pathlib.Path
-    query_id: bytes
+    query_id: str
     items: list[_Item]
 
 
 def _blocks(path: str | pathlib.Path, on_error: Callable[[InputError], None]) -> Iterator[_Block]:
-    block = _Block(path, b"", [])
+    block = _Block(path, "", [])
     for number, line in enumerate(_lines(path), start=1):
         content, _, comment = line.partition(b"#")
         if not content or content.isspace():
@@ -189,7 +190,7 @@ def _lines(path: str | pathlib.Path) -> Iterator[bytes]:
         raise InputError(str(path), f"expected a readable file. Received: {error}") from error
 
 
-def _split(content: bytes, comment: bytes, number: int) -> tuple[bytes, _Item]:
+def _split(content: bytes, comment: bytes, number: int) -> tuple[str, _Item]:
     label, query, body = (*content.split(None, 2), b"", b"")[:3]
     if not query.startswith(b"qid:") or query == b"qid:":
         raise ValueError(f"expected {_LINE}. Received: {_shown(content)}")
@@ -197,7 +198,9 @@ def _split(content: bytes, comment: bytes, number: int) -> tuple[bytes, _Item]:
     if not 0.0 <= value < _TOO_LARGE:
         wanted = "a label must be a finite number of at least 0"
         raise ValueError(f"{wanted}. Received: {_shown(label)}")
-    return query[4:], _Item(number, value, body, comment)
+    found = _DOC_ID.search(comment)
+    doc_id = _identifier(found[1]) if found else None
+    return _identifier(query[4:]), _Item(number, value, body, doc_id)
 
 
 def _parse(
@@ -216,11 +219,9 @@ def _parse(
         if not rows:
             return None
         features = np.stack(rows)
-    query_id = _text(block.query_id)
     labels = np.array([item.label for item in items], np.float32)
-    ids = (_DOC_ID.search(item.comment) for item in items)
-    doc_ids = (_text(m[1]) if m else f"{query_id}:{i}" for i, m in enumerate(ids, start=1))
-    return ItemList(query_id, labels, features, tuple(doc_ids))
+    doc_ids = (item.doc_id or f"{block.query_id}:{i}" for i, item in enumerate(items, start=1))
+    return ItemList(block.query_id, labels, features, tuple(doc_ids))
 
 
 def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
@@ -300,11 +301,14 @@ def _no_list(path: str | pathlib.Path) -> InputError:
     return InputError(str(path), f"expected lines of {_LINE}. Received: no list in the whole file")
 
 
-def _text(octets: bytes) -> str:
-    """The text; octets that are none stay apart, lest two identifiers become one."""
-    return octets.decode("utf-8", errors="backslashreplace")
+def _identifier(octets: bytes) -> str:
+    """The text; octets that are none are refused, lest two identifiers become one."""
+    try:
+        return octets.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"an identifier must be UTF-8. Received: {_shown(octets)}") from error
 
 
 def _shown(octets: bytes) -> str:
-    words = _text(octets).strip()
+    words = octets.decode(errors="backslashreplace").strip()
     return repr(words if len(words) <= 60 else words[:57] + "...")
