@@ -5,9 +5,11 @@
 
 `train` writes the test scores of each row (all that are not in FOLDER yet and whose library is
 installed; tensorflow-ranking's under the second stack). Five folds, three seeds, four settings for
-each, chosen on the validation lists of the fold. All losses train the same network (64 and 32
-hidden units, dropout, Adam, averaged weights); the last rows the one of `models.ListScorer`, whose
-features are relative to the list, too, and ensembles of its seeds.
+each; the setting and the stage of training (epochs, trees) are chosen on the validation lists of
+the fold, by the same rule for all. All losses train the same network (64 and 32 hidden units,
+dropout, Adam, averaged weights); the last rows the one of `models.ListScorer`, whose features are
+relative to the list, too, and ensembles of its seeds. `tfrank-sel-pipelines run` is what that
+command trains without any option, one setting.
 
 `judge` measures with pytrec_eval: gain 2^relevance - 1, the mean over all queries, where one
 without a relevant document counts 0. Intervals are of the difference to LightGBM, by paired
@@ -30,9 +32,9 @@ import tensorflow as tf
 
 from benchmarks import quality_networks, quality_trees
 from benchmarks.quality_data import Lists, folds
+from benchmarks.quality_selection import Scores
 from tfrank_sel import links, losses
 
-Scores = dict[tuple[int, int], list[np.ndarray]]
 Row = Callable[[Sequence[dict[str, Lists]]], Scores]
 
 BASE = "LightGBM lambdarank"
@@ -78,6 +80,13 @@ def ranking_network(name: str) -> Row:
     return train
 
 
+def default_of_pipelines(data: Sequence[dict[str, Lists]]) -> Scores:
+    """Trains what the pipelines do without any option."""
+    from benchmarks import quality_default
+
+    return quality_default.train(data)
+
+
 def ours(loss: type[losses.ListwiseLoss], *arguments: Any, within: bool = False) -> Row:
     """Trains the network with one of our losses, which is summed over lists."""
     summed = loss(*arguments, reduction="sum")
@@ -103,13 +112,22 @@ ROWS: dict[str, Row] = {
     "ListMLELoss": ours(losses.ListMLELoss),
     "RG2Loss": ours(losses.RG2Loss),
     "RGCrossLoss": ours(losses.RGCrossLoss),
+    "tfrank-sel-pipelines run": default_of_pipelines,
     "ListScorer, SelectiveSoftmaxLoss(Sigmoid)": ours(
         losses.SelectiveSoftmaxLoss, GRADES, within=True
     ),
     "ListScorer, ListMLELoss": ours(losses.ListMLELoss, within=True),
     "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
 }
+LIBRARIES = {
+    "LightGBM": "lightgbm",
+    "XGBoost": "xgboost",
+    "keras-rs": "keras_rs",
+    "tensorflow-ranking": "tensorflow_ranking",
+    "tfrank-sel-pipelines": "apache_beam",
+}
 ENSEMBLES = {
+    "Ensemble of seeds, LightGBM": [BASE],
     "Ensemble of seeds, RGCrossLoss": ["ListScorer, RGCrossLoss"],
     "Ensemble of seeds, three losses": [
         "ListScorer, SelectiveSoftmaxLoss(Sigmoid)",
@@ -121,10 +139,8 @@ ENSEMBLES = {
 
 def is_installed(row: str) -> bool:
     """Whether the library of a row is there."""
-    libraries = {"LightGBM": "lightgbm", "XGBoost": "xgboost"}
-    library = libraries.get(row.partition(" ")[0], row.partition(" ")[0].replace("-", "_"))
-    of_peer = library in ("lightgbm", "xgboost", "keras_rs", "tensorflow_ranking")
-    return not of_peer or importlib.util.find_spec(library) is not None
+    library = LIBRARIES.get(row.partition(" ")[0])
+    return library is None or importlib.util.find_spec(library) is not None
 
 
 def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence[str]) -> None:

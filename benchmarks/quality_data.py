@@ -60,7 +60,9 @@ def _read(folder: pathlib.Path, name: str) -> Lists:
     return list(letor.read(path, letor.num_features(path)))
 
 
-def buckets(lists: Lists, moments: tuple[np.ndarray, np.ndarray], within: bool) -> list[Bucket]:
+def buckets(
+    lists: Lists, moments: tuple[Sequence[float], Sequence[float]], within: bool
+) -> list[Bucket]:
     """Standardises lists by moments and pads them; `within` appends what `WithinList` does."""
     found = []
     sizes = np.array([len(x.labels) for x in lists])
@@ -77,10 +79,3 @@ def buckets(lists: Lists, moments: tuple[np.ndarray, np.ndarray], within: bool) 
             values = models.WithinList()(values, labels >= 0.0)
         found.append(Bucket(places, np.clip(values, -5.0, 5.0), labels))
     return found
-
-
-def moments(lists: Lists) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean and variance of the compressed features of all items."""
-    values = np.concatenate([x.features for x in lists]).astype(np.float64)
-    values = np.sign(values) * np.log1p(np.abs(values))
-    return values.mean(axis=0).astype(np.float32), values.var(axis=0).astype(np.float32)

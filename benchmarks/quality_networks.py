@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.quality_data import EDGES, PARTS, Bucket, Lists, buckets, moments
+from benchmarks.quality_data import EDGES, PARTS, Bucket, Lists, buckets
+from benchmarks.quality_selection import SEEDS, Scores, Trial, chosen
 from benchmarks.stacked import Networks, Settings
-from tfrank_sel import metrics
+from tfrank_sel import metrics, models
 
-SEEDS = (0, 1, 2)
 # four settings for each fold and seed, as the trees have
 LEARNING_RATES = (1e-3, 3e-3)
 DROPOUTS = (0.1, 0.4)
@@ -27,34 +27,36 @@ Loss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 def train(
     loss: Loss, folds: Sequence[dict[str, Lists]], *, within: bool, jit_compile: bool = True
-) -> dict[tuple[int, int], list[np.ndarray]]:
-    """Returns the scores of the test lists of each fold and seed.
-
-    They are those of the setting and the epoch that are best on the fold's validation lists, by
-    NDCG@10.
-    """
+) -> Scores:
+    """Returns the scores of the test lists of each fold and seed, by the best setting."""
     runs = list(itertools.product(range(len(folds)), SEEDS, LEARNING_RATES, DROPOUTS))
     data = []
     for fold in folds:
-        of_fold = moments(fold["train"])
+        of_fold = models.moments(np.concatenate([x.features for x in fold["train"]]))
         data.append({part: buckets(fold[part], of_fold, within) for part in PARTS})
     inputs = data[0]["train"][0].features.shape[-1]
     settings = [Settings(10 * seed + fold, rate, drop) for fold, seed, rate, drop in runs]
     networks = Networks((inputs, *HIDDEN, 1), settings, _objective(loss), jit_compile=jit_compile)
     random = np.random.default_rng(0)
-    best: dict[tuple[int, int], tuple[float, list[np.ndarray]]] = {}
+    values, scores = [], []
     for epoch in range(EPOCHS):
         for features, labels in _epoch([data[run[0]]["train"] for run in runs], random):
             networks.step(features, labels)
         validation, _ = _scored(networks, [data[run[0]]["vali"] for run in runs])
-        _, scores = _scored(networks, [data[run[0]]["test"] for run in runs])
-        for (fold, seed, *_), value, found in zip(runs, validation, scores, strict=True):
-            if (fold, seed) not in best or value > best[fold, seed][0]:
-                best[fold, seed] = value, found
+        _, test = _scored(networks, [data[run[0]]["test"] for run in runs])
+        values.append(validation)
+        scores.append(test)
         if sys.stderr.isatty():
-            mean = np.mean([value for value, _ in best.values()])
+            mean = np.mean(validation)
             print(f"\repoch {epoch + 1}/{EPOCHS}, validation {mean:.4f}", end="", file=sys.stderr)
-    return {key: found for key, (_, found) in best.items()}
+    return chosen(
+        [
+            Trial(fold, seed, tuple(setting), of_run, found)
+            for (fold, seed, *setting), of_run, found in zip(
+                runs, np.transpose(values), zip(*scores, strict=True), strict=True
+            )
+        ]
+    )
 
 
 def _objective(loss: Loss) -> Callable[[Any, tf.Tensor], tf.Tensor]:

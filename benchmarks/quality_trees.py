@@ -2,36 +2,34 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from benchmarks.quality_data import Lists
-from benchmarks.quality_networks import SEEDS
-from tfrank_sel import metrics
+from benchmarks.quality_selection import SEEDS, Scores, Trial, chosen, ndcg
 
 LEARNING_RATES = (0.02, 0.05)
 LEAVES = (7, 15)
 TREES = 500
-PATIENCE = 50
+STAGE = 10  # trees
 
 # features, labels and sizes of lists
 Rows = tuple[np.ndarray, np.ndarray, list[int]]
-# train and validation rows, seed, learning rate, leaves: a function of features to scores
-Fit = Callable[[Rows, Rows, int, float, int], Callable[[np.ndarray], np.ndarray]]
+# from features to what each stage adds to the scores
+Staged = Callable[[np.ndarray], list[np.ndarray]]
+# from rows, seed, learning rate and leaves
+Fit = Callable[[Rows, int, float, int], Staged]
+
+STAGES = [(first, first + STAGE) for first in range(0, TREES, STAGE)]
 
 
-def lightgbm(
-    train: Rows, vali: Rows, seed: int, rate: float, leaves: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """LightGBM's lambdarank, stopped by its NDCG@10 of the validation lists."""
+def lightgbm(train: Rows, seed: int, rate: float, leaves: int) -> Staged:
+    """LightGBM's lambdarank."""
     import lightgbm
 
-    learned, held_out = (lightgbm.Dataset(x, y, group=sizes) for x, y, sizes in (train, vali))
+    features, labels, sizes = train
     settings = {
         "objective": "lambdarank",
-        "metric": "ndcg",
-        "eval_at": [10],
         "learning_rate": rate,
         "num_leaves": leaves,
         "min_data_in_leaf": 30,
@@ -42,21 +40,20 @@ def lightgbm(
         "num_threads": 1,
         "verbose": -1,
     }
-    stop = lightgbm.early_stopping(PATIENCE, verbose=False)
-    model = lightgbm.train(settings, learned, TREES, valid_sets=[held_out], callbacks=[stop])
-    return model.predict
+    model = lightgbm.train(settings, lightgbm.Dataset(features, labels, group=sizes), TREES)
+    return lambda x: [
+        model.predict(x, start_iteration=first, num_iteration=last - first)
+        for first, last in STAGES
+    ]
 
 
-def xgboost(
-    train: Rows, vali: Rows, seed: int, rate: float, leaves: int
-) -> Callable[[np.ndarray], np.ndarray]:
-    """XGBoost's rank:ndcg, stopped by its NDCG@10 of the validation lists."""
+def xgboost(train: Rows, seed: int, rate: float, leaves: int) -> Staged:
+    """XGBoost's rank:ndcg."""
     import xgboost
 
-    learned, held_out = (xgboost.DMatrix(x, y, group=sizes) for x, y, sizes in (train, vali))
+    features, labels, sizes = train
     settings = {
         "objective": "rank:ndcg",
-        "eval_metric": "ndcg@10-",
         "eta": rate,
         "max_leaves": leaves,
         "max_depth": 0,
@@ -68,29 +65,23 @@ def xgboost(
         "seed": seed,
         "nthread": 1,
     }
-    model = xgboost.train(
-        settings,
-        learned,
-        TREES,
-        evals=[(held_out, "validation")],
-        early_stopping_rounds=PATIENCE,
-        verbose_eval=False,
-    )
-    return lambda features: model.predict(xgboost.DMatrix(features))
+    model = xgboost.train(settings, xgboost.DMatrix(features, labels, group=sizes), TREES)
+    return lambda x: [
+        model.predict(xgboost.DMatrix(x), iteration_range=stage, output_margin=True)
+        for stage in STAGES
+    ]
 
 
-def train(fit: Fit, folds: Sequence[dict[str, Lists]]) -> dict[tuple[int, int], list[np.ndarray]]:
+def train(fit: Fit, folds: Sequence[dict[str, Lists]]) -> Scores:
     """Returns the scores of the test lists of each fold and seed, by the best setting."""
-    found = {}
-    for (number, fold), seed in itertools.product(enumerate(folds), SEEDS):
-        learned, held_out = _rows(fold["train"]), _rows(fold["vali"])
-        models = [
-            fit(learned, held_out, seed, rate, leaves)
-            for rate, leaves in itertools.product(LEARNING_RATES, LEAVES)
-        ]
-        best = max(models, key=lambda model: _ndcg(fold["vali"], _scores(model, fold["vali"])))
-        found[number, seed] = _scores(best, fold["test"])
-    return found
+    trials = []
+    for (number, fold), seed, rate, leaves in itertools.product(
+        enumerate(folds), SEEDS, LEARNING_RATES, LEAVES
+    ):
+        staged = fit(_rows(fold["train"]), seed, rate, leaves)
+        validation, test = (_scores(staged, fold[part]) for part in ("vali", "test"))
+        trials.append(Trial(number, seed, (rate, leaves), ndcg(fold["vali"], validation), test))
+    return chosen(trials)
 
 
 def _rows(lists: Lists) -> Rows:
@@ -98,16 +89,8 @@ def _rows(lists: Lists) -> Rows:
     return features, np.concatenate([x.labels for x in lists]), [len(x.labels) for x in lists]
 
 
-def _scores(model: Callable[[np.ndarray], np.ndarray], lists: Lists) -> list[np.ndarray]:
+def _scores(staged: Staged, lists: Lists) -> list[list[np.ndarray]]:
+    """Scores of each list after each stage."""
     features, _, sizes = _rows(lists)
-    return np.split(model(features), np.cumsum(sizes)[:-1])
-
-
-def _ndcg(lists: Lists, scores: Sequence[np.ndarray]) -> float:
-    longest = max(len(x) for x in scores)
-
-    def padded(rows: Sequence[Any]) -> np.ndarray:
-        return np.stack([np.pad(x, (0, longest - len(x)), constant_values=-1.0) for x in rows])
-
-    labels = padded([x.labels for x in lists])
-    return float(np.mean(metrics.NDCG(10).evaluate(labels, padded(scores)).values))
+    totals = np.cumsum(staged(features), axis=0, dtype=np.float64).astype(np.float32)
+    return [np.split(total, np.cumsum(sizes)[:-1]) for total in totals]

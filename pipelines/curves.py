@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from pipelines import bootstrap
+from pipelines import bootstrap, stored
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 
@@ -53,20 +53,15 @@ def ndcg(
         [metrics.NDCG(k, name=f"{k}") for k in range(1, depth + 1)], jit_compile=False
     )
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, None, spec.num_features]),
-            tf.TensorSpec([None, None]),
-        ]
-    )
-    def values(features: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        found = [evaluate(labels, model(features, training=False)) for model in models.values()]
+    @tf.function(input_signature=[stored.inputs_spec(spec), tf.TensorSpec([None, None])])
+    def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+        found = [evaluate(labels, model(inputs, training=False)) for model in models.values()]
         return tf.stack([one.values for of_model in found for one in of_model.values()], axis=1)
 
     total, seen = None, 0
     for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):
         parsed = packed.parse(serialized, spec)
-        found = values(parsed[spec.features], parsed[spec.label]).numpy()
+        found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
         keys = np.arange(seen, seen + len(found), dtype=np.uint64)
         part, seen = bootstrap.resampled(keys, found, seed=seed), seen + len(found)
         total = part if total is None else total + part

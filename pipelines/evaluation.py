@@ -141,14 +141,14 @@ class _Score(beam.DoFn):
 
         @tf.function(
             input_signature=[
-                tf.TensorSpec([None, None, self.spec.num_features]),
+                stored.inputs_spec(self.spec),
                 tf.TensorSpec([None, None]),
                 tf.TensorSpec([None, None]),
             ]
         )
-        def values(features: tf.Tensor, labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
+        def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
             ours, baseline = (
-                self.models[name](features, training=False) for name in ("ours", "baseline")
+                self.models[name](inputs, training=False) for name in ("ours", "baseline")
             )
             own, *others = (
                 tf.stack([one.values for one in evaluate(labels, scores).values()], axis=1)
@@ -169,7 +169,8 @@ class _Score(beam.DoFn):
         labels = parsed[self.spec.label]
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
         chance = mixed(mixed(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
-        values = self.values(parsed[self.spec.features], labels, chance.astype(np.float32)).numpy()
+        inputs = stored.inputs(parsed, self.spec)
+        values = self.values(inputs, labels, chance.astype(np.float32)).numpy()
         members = collections.defaultdict(list)
         for i, size in enumerate(parsed["mask"].numpy().sum(axis=1).tolist()):
             context = {name: known[name][i] for name in self.context}

@@ -14,7 +14,8 @@ from matplotlib.ticker import MaxNLocator
 from pipelines.curves import Curve
 from pipelines.statistics import Statistics
 from pipelines.training import Trained
-from tfrank_sel import links, losses, plots
+from tfrank_sel import plots
+from tfrank_sel.losses import ListwiseLoss
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
@@ -121,23 +122,18 @@ def shares(splits: Mapping[str, Statistics]) -> str:
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
 
 
-def sensitivity(loss: losses.SelectiveSoftmaxLoss, grades: Sequence[float]) -> str:
-    """Draws a loss and its sensitivity, as the score of each item varies in turn."""
-    width = max(grades[-1] - grades[0], 1.0)
-    interval = (grades[0] - 0.5 * width, grades[-1] + 0.5 * width)
+def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> str:
+    """Draws the losses of a list, as the score of each item varies in turn beside scores of 0."""
 
-    def value(axes: Axes) -> None:
-        plots.draw_loss(axes, loss, grades, interval=interval)
-        axes.set(title="loss", xlabel="score of the item")
+    def draw(axes: Axes, name: str) -> None:
+        plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
+        title = f"{type(candidates[name]).__name__} ({name})"
+        axes.set(title=title, xlabel="score of the item")
         axes.legend()
 
-    def curvature(axes: Axes) -> None:
-        link = links.CompositeSoftmax(loss.scaling, loss.gamma)
-        plots.draw_sensitivity(axes, link, grades, interval)
-        axes.set(title="sensitivity", xlabel="score of the item")
-
-    return _svg("The loss by the score of each item", value) + _svg(
-        "Its sensitivity by the score of each item", curvature
+    return "".join(
+        _svg(f"The loss of {name} by the score of each item", functools.partial(draw, name=name))
+        for name in candidates
     )
 
 

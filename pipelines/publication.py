@@ -67,7 +67,7 @@ def infra_validate(
     examples = tf.constant(first_lists(shards, spec, lists))
     parsed = elwc.parse(examples, spec)
     mask = parsed["mask"].numpy()
-    expected = model(parsed[spec.features], training=False).numpy()
+    expected = model(stored.inputs(parsed, spec), training=False).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),

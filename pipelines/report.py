@@ -26,7 +26,7 @@ def write(
     names: Sequence[str],
     splits: Mapping[str, Split],
     trained: Mapping[str, Trained],
-    loss: losses.SelectiveSoftmaxLoss,
+    candidates: Mapping[str, losses.ListwiseLoss],
     *,
     seed: int,
 ) -> Path:
@@ -38,7 +38,7 @@ def write(
         names: Names of the features.
         splits: The splits.
         trained: The models, `baseline` and `ours`.
-        loss: The loss of ours.
+        candidates: Their losses.
         seed: Seed of the intervals.
 
     Returns:
@@ -66,8 +66,6 @@ def write(
         splits=statistics,
         features=list(_features(names, training)),
         samples=list(_samples(models, spec, test)),
-        loss=type(loss).__name__,
-        verdict=losses.judge(loss, "high_score", (grades[0], grades[1], grades[-1])).reason,
         figures={
             name: markupsafe.Markup(svg)
             for name, svg in {
@@ -75,7 +73,7 @@ def write(
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(everything, "NDCG@10"),
-                "sensitivity": figures.sensitivity(loss, grades),
+                "losses": figures.losses(candidates, grades),
             }.items()
         },
     )

@@ -14,7 +14,6 @@ from pipelines import (
     preparation,
     publication,
     report,
-    statistics,
     stored,
     training,
 )
@@ -25,8 +24,10 @@ from pipelines.ingest import Inputs
 from pipelines.slices import OVERALL
 from pipelines.sources import Layout
 from pipelines.training import Settings, Split, Trained
-from tfrank_sel import data, export, links, losses
+from tfrank_sel import data, export, losses
 from tfrank_sel.data import letor
+
+CANDIDATES = {"baseline": losses.SoftmaxLoss(), "ours": losses.RGCrossLoss()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,19 +49,6 @@ class Plan:
     options: PipelineOptions | None = None
     model_name: str = "ranker"
     version: int = 1
-
-
-def scaling(found: statistics.Statistics) -> links.Link:
-    """Returns the scaling of our loss: a sigmoid centred on the grades.
-
-    Grades are the scores to match, so the link stands on their scale. Below the middle grade a
-    slip costs little, above it the loss ranks like a softmax: what is relevant must be told apart.
-
-    Args:
-        found: Statistics of the training split.
-    """
-    highest = max(float(label) for label in found.labels)
-    return links.Sigmoid(scale=1.0, shift=0.5 * highest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,9 +129,8 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         artefacts.write_text(folder / "one_query.txt", letor.text(first))
         _report(folder, settings, evaluated, trained, progress.seconds)
         with progress.step("report") as step:
-            loss = losses.SelectiveSoftmaxLoss(scaling(splits["train"].statistics))
             page = report.write(
-                folder, spec, layout.names, splits, trained, loss, seed=settings.seed
+                folder, spec, layout.names, splits, trained, CANDIDATES, seed=settings.seed
             )
             step.tell(str(output / page.name))
     return Result(
@@ -164,12 +151,8 @@ def _train(
     progress: Progress,
 ) -> dict[str, Trained]:
     """The same network and budget, once with each loss."""
-    candidates: dict[str, keras.losses.Loss] = {
-        "baseline": losses.SoftmaxLoss(),
-        "ours": losses.SelectiveSoftmaxLoss(scaling(splits["train"].statistics)),
-    }
     trained = {}
-    for name, loss in candidates.items():
+    for name, loss in CANDIDATES.items():
         with progress.step(f"training {name}") as step:
             trained[name] = training.train(
                 loss,

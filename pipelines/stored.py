@@ -81,6 +81,19 @@ def context(
     return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
 
 
+def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+    """Returns what a scorer of lists takes of parsed records: features and mask."""
+    return {name: parsed[name] for name in inputs_spec(spec)}
+
+
+def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
+    """Returns the kinds of `inputs`, by name."""
+    return {
+        spec.features: tf.TensorSpec([None, None, spec.num_features], tf.float32),
+        "mask": tf.TensorSpec([None, None], tf.bool),
+    }
+
+
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
     """Reads lists back, a few at a time.
 

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from pipelines import stored
 from pipelines.statistics import Statistics
 from tfrank_sel import data, metrics, models
 from tfrank_sel.data import batching
@@ -30,6 +31,7 @@ class Settings:
         learning_rate: Step size of Adam.
         hidden_units: Widths of the hidden layers.
         dropout: Share of hidden units dropped, in [0, 1).
+        averaging: Decay of the averaged weights, which the model is measured and served with.
         seed: Seed of weights, shuffling and dropout.
     """
 
@@ -37,8 +39,9 @@ class Settings:
     patience: int = 10
     batch_size: int = 16
     learning_rate: float = 1e-3
-    hidden_units: tuple[int, ...] = (128, 64, 32)
-    dropout: float = 0.0
+    hidden_units: tuple[int, ...] = (64, 32)
+    dropout: float = 0.3
+    averaging: float = 0.98
     seed: int = 42
 
 
@@ -105,20 +108,9 @@ def train(
     Returns:
         The model and how it went.
     """
-    keras.utils.set_random_seed(settings.seed)
     statistics = train_split.statistics
-    model = models.Scorer(
-        statistics.features["compressed_mean"],
-        statistics.features["compressed_variance"],
-        settings.hidden_units,
-        settings.dropout,
-    )
-    model.compile(
-        optimizer=keras.optimizers.Adam(settings.learning_rate),
-        loss=loss,
-        metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
-        jit_compile=True,
-    )
+    features = statistics.features
+    model = compiled(loss, features["compressed_mean"], features["compressed_variance"], settings)
     steps = math.ceil(statistics.lists / settings.batch_size)
     watch = _Stopwatch(on_epoch)
     learned, held_out = _batches(spec, train_split, validation_split, settings)
@@ -127,13 +119,7 @@ def train(
         steps_per_epoch=steps,
         epochs=settings.epochs,
         validation_data=held_out,
-        callbacks=[
-            watch,
-            keras.callbacks.TensorBoard(str(logs)),
-            keras.callbacks.EarlyStopping(
-                "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
-            ),
-        ],
+        callbacks=[watch, keras.callbacks.TensorBoard(str(logs)), *stopping(settings)],
         shuffle=False,  # the data set shuffles
         verbose=0,
     ).history
@@ -152,11 +138,45 @@ def train(
     )
 
 
+def compiled(
+    loss: keras.losses.Loss, mean: Sequence[float], variance: Sequence[float], settings: Settings
+) -> keras.Model:
+    """Returns the scorer of a run, ready to be trained.
+
+    Args:
+        loss: The loss.
+        mean: Mean of each feature after compression.
+        variance: Variance of each feature after compression.
+        settings: How to train.
+    """
+    keras.utils.set_random_seed(settings.seed)
+    model = models.ListScorer(mean, variance, settings.hidden_units, settings.dropout)
+    model.compile(
+        optimizer=keras.optimizers.Adam(
+            settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
+        ),
+        loss=loss,
+        metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
+        jit_compile=True,
+    )
+    return model
+
+
+def stopping(settings: Settings) -> list[keras.callbacks.Callback]:
+    """Returns what measures averaged weights, and keeps those of the best epoch."""
+    return [
+        keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+        keras.callbacks.EarlyStopping(
+            "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
+        ),
+    ]
+
+
 def _batches(
     spec: data.FeatureSpec, train_split: Split, validation_split: Split, settings: Settings
 ) -> tuple[tf.data.Dataset, tf.data.Dataset]:
     """Endless batches to learn from, and one pass to measure on, in the same few shapes."""
-    size = settings.batch_size
+    size, inputs = settings.batch_size, list(stored.inputs_spec(spec))
     sizes = validation_split.statistics.list_sizes
     edges = batching.bucket_edges(
         collections.Counter(train_split.statistics.list_sizes) + collections.Counter(sizes),
@@ -167,11 +187,14 @@ def _batches(
         spec,
         batch_size=size,
         bucket_edges=edges,
+        inputs=inputs,
         shuffle_buffer=SHUFFLE_BUFFER,
         seed=settings.seed,
         repeat=True,
     )
-    held_out = batching.batches(validation_split.shards, spec, batch_size=size, bucket_edges=edges)
+    held_out = batching.batches(
+        validation_split.shards, spec, batch_size=size, bucket_edges=edges, inputs=inputs
+    )
     # Told how many batches there are, Keras does not warn when they end.
     count = batching.num_batches(sizes, batch_size=size, bucket_edges=edges)
     return learned, held_out.apply(tf.data.experimental.assert_cardinality(count))

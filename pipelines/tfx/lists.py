@@ -86,6 +86,12 @@ class Layout:
         labels = tf.where(parsed["mask"], labels, tf.constant(float("nan")))
         return tf.stack(columns, axis=2), labels, parsed["size"]
 
+    def inputs(
+        self, features: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns what `models.ListScorer` takes of parsed lists, and the labels."""
+        return {self.spec.features: features, "mask": ~tf.math.is_nan(labels)}, labels
+
 
 def write(path: Path, lists: Iterable[data.ItemList]) -> None:
     """Writes lists as a TFRecord file of `SequenceExample`, whole or not at all.
@@ -152,8 +158,9 @@ def batches(
         bucket_edges: List sizes to pad to, increasing; no list may be longer than the last.
 
     Returns:
-        A dataset of `(features, labels)`, as `Layout.parse` gives them, of `list_size` an edge.
+        A dataset of `(inputs, labels)`, as `Layout.inputs` gives them, of `list_size` an edge.
     """
+
     lists = serialized.batch(PARSED_AT_ONCE).map(layout.parse, tf.data.AUTOTUNE).unbatch()
     lists = lists.map(lambda features, labels, size: (features[:size], labels[:size]))
     return (
@@ -165,6 +172,7 @@ def batches(
             padding_values=(0.0, float("nan")),
             pad_to_bucket_boundary=True,
         )
+        .map(layout.inputs)
         .prefetch(tf.data.AUTOTUNE)
     )
 

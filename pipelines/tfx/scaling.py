@@ -25,14 +25,12 @@ class Totals(NamedTuple):
     """What has been seen of the lists.
 
     Attributes:
-        moments: Of each feature, compressed as `models.Scorer` does: how many values there are of
-            the training split, their sum, and that of their squares, `[3, num_features]`.
-        highest_label: The highest label of the training split.
+        moments: Of each feature, compressed as `models.ListScorer` does: how many values of the
+            training split there are, their sum, and that of their squares, `[3, num_features]`.
         sizes: How many lists there are, by split and number of items; empty ones do not count.
     """
 
     moments: np.ndarray
-    highest_label: float
     sizes: collections.Counter[tuple[str, int]]
 
 
@@ -73,17 +71,13 @@ def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
     rows = features[~np.isnan(labels)].astype(np.float64)
     values = np.sign(rows) * np.log1p(np.abs(rows))
     moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
-    return Totals(moments, float(np.nanmax(labels, initial=-np.inf)), counted)
+    return Totals(moments, counted)
 
 
 def _sum(parts: Iterable[Totals], num_features: int) -> Totals:
-    total = Totals(np.zeros([3, num_features]), -np.inf, collections.Counter())
+    total = Totals(np.zeros([3, num_features]), collections.Counter())
     for part in parts:
-        total = Totals(
-            total.moments + part.moments,
-            max(total.highest_label, part.highest_label),
-            total.sizes + part.sizes,
-        )
+        total = Totals(total.moments + part.moments, total.sizes + part.sizes)
     return total
 
 
@@ -111,7 +105,6 @@ def described(totals: Totals, names: list[str]) -> str:
         "features": names,
         "mean": mean.tolist(),
         "variance": np.maximum(squares / count - np.square(mean), 0.0).tolist(),
-        "highest_label": totals.highest_label,
         "list_sizes": sizes,
     }
     return json.dumps(found)

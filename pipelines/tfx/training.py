@@ -14,8 +14,8 @@ from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
 from pipelines.tfx import lists
-from pipelines.training import SHUFFLE_BUFFER, Settings
-from tfrank_sel import export, links, losses, metrics, models
+from pipelines.training import SHUFFLE_BUFFER, Settings, compiled, stopping
+from tfrank_sel import export, losses
 from tfrank_sel.data import batching
 
 WARM_UP_LISTS = 4
@@ -35,15 +35,7 @@ def run_fn(fn_args: FnArgs) -> None:
     settings, known = Settings(**fn_args.custom_config), fn_args.hyperparameters
     layout = lists.Layout.load(os.path.dirname(fn_args.schema_path))
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
-    keras.utils.set_random_seed(settings.seed)
-    model = models.Scorer(known["mean"], known["variance"], settings.hidden_units, settings.dropout)
-    middle = 0.5 * known["highest_label"]
-    model.compile(
-        optimizer=keras.optimizers.Adam(settings.learning_rate),
-        loss=losses.SelectiveSoftmaxLoss(links.Sigmoid(scale=1.0, shift=middle)),
-        metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
-        jit_compile=True,
-    )
+    model = compiled(losses.RGCrossLoss(), known["mean"], known["variance"], settings)
     sizes = {
         split: {int(size): count for size, count in found.items()}
         for split, found in known["list_sizes"].items()
@@ -56,9 +48,7 @@ def run_fn(fn_args: FnArgs) -> None:
         validation_data=measured,
         callbacks=[
             keras.callbacks.TensorBoard(fn_args.model_run_dir),
-            keras.callbacks.EarlyStopping(
-                "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
-            ),
+            *stopping(settings),
             _Told(),
         ],
         shuffle=False,  # the data set shuffles

@@ -70,3 +70,24 @@ def test_wrong_arguments_are_refused(wrong):
 def test_another_number_of_features_is_refused():
     with pytest.raises(ValueError, match=r"list_size, 3\]. Received"):
         scorer()(features(1, 2, 4))
+
+
+def test_moments_standardise_the_items_and_leave_out_constants():
+    x = features(40, 6, 3)
+    x[..., 1], x[..., 2] = 0.1, 1e6
+    x[::2, :, 2] = np.nextafter(np.float32(1e6), np.float32(2e6))
+    mask = np.random.default_rng(1).random([40, 6]) < 0.7
+    x[~mask] = np.nan
+    mean, variance = models.moments(x, mask)
+    items = np.sign(x[mask]) * np.log1p(np.abs(x[mask].astype(np.float64)))
+    np.testing.assert_allclose(mean, items.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(variance, [items[:, 0].var(), 0.0, 0.0], rtol=1e-12)
+    assert models.moments(x[mask]) == models.moments(x, mask)
+
+
+@pytest.mark.parametrize(
+    ("x", "mask"), [([[1.0], [np.inf]], None), (np.zeros([0, 3]), None), ([[1.0]], [False])]
+)
+def test_moments_need_finite_items(x, mask):
+    with pytest.raises(ValueError, match="must hold an item, and be finite"):
+        models.moments(x, mask)

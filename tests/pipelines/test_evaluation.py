@@ -25,7 +25,7 @@ class Column(keras.Model):
         self.index = index
 
     def call(self, inputs, training=None):
-        return tf.cast(inputs[..., self.index], tf.float32)
+        return tf.cast(inputs["features"][..., self.index], tf.float32)
 
     def get_config(self):
         return {"index": self.index}

@@ -21,7 +21,7 @@ for name in sys.argv[1:]:
     names = [str(feature) for feature in range(spec.num_features)]
     inferred = schema.infer(found, spec, names, folder / "schema.pbtxt")
     schema.validate(shards, inferred, spec, folder)
-    model = models.Scorer([0.0] * spec.num_features, [1.0] * spec.num_features, [4])
+    model = models.ListScorer([0.0] * spec.num_features, [1.0] * spec.num_features, [4])
     model.build((None, None, spec.num_features))
     evaluation.evaluate(model, model, spec, shards, folder, seed=0)
     print(ingest_memory.peak())

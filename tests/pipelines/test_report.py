@@ -9,7 +9,7 @@ import pytest
 from pipelines import curves, ingest, readers, report, schema, sources, statistics
 from pipelines.training import Split, Trained
 from tests.references import metrics as references
-from tfrank_sel import data, links, losses, models
+from tfrank_sel import data, losses, models
 from tfrank_sel.data import letor, synthetic
 
 SPEC = data.FeatureSpec(num_features=4)
@@ -36,7 +36,7 @@ def shards(tmp_path_factory, lists):
 
 @pytest.fixture(scope="module")
 def scorers():
-    return {name: models.Scorer([0.0] * 4, [1.0] * 4, [4]) for name in ("baseline", "ours")}
+    return {name: models.ListScorer([0.0] * 4, [1.0] * 4, [4]) for name in ("baseline", "ours")}
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def page(tmp_path_factory, shards, scorers):
     found = [schema.Anomaly("third & last", "at most 1 as in training", 7)]
     (folder / "anomalies").mkdir()
     schema.write(found, folder / "anomalies" / "test.json")
-    loss = losses.SelectiveSoftmaxLoss(links.Sigmoid(shift=2.0))
+    candidates = {"baseline": losses.SoftmaxLoss(), "ours": losses.RGCrossLoss()}
     splits = dict.fromkeys(("train", "validation", "test"), split)
-    return report.write(folder, SPEC, NAMES, splits, trained, loss, seed=1)
+    return report.write(folder, SPEC, NAMES, splits, trained, candidates, seed=1)
 
 
 def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers):

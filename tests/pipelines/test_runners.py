@@ -63,7 +63,7 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
 
 
 def test_what_a_step_does_can_be_sent_to_a_worker():
-    model = models.Scorer([0.0] * 6, [1.0] * 6, [4])
+    model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
     low = np.zeros(7, np.float32)
     for step in (

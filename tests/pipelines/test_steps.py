@@ -111,7 +111,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
     found = statistics.summarise(shards, data.FeatureSpec(4), tmp_path / "statistics.json")
     assert found.features["compressed_variance"][:2] == [0.0, 0.0]
     assert min(found.features["compressed_variance"][2:]) > 0.0
-    model = models.Scorer(
+    model = models.ListScorer(
         found.features["compressed_mean"], found.features["compressed_variance"], [8]
     )
     scores = model(features.reshape(100, 3, 4))
@@ -136,7 +136,7 @@ def test_a_served_model_scales_raw_features_itself(tmp_path, lists, shards):
 
 
 def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
-    model, other = (models.Scorer([0.0] * 6, [1.0] * 6, [4]) for _ in range(2))
+    model, other = (models.ListScorer([0.0] * 6, [1.0] * 6, [4]) for _ in range(2))
     for scorer in (model, other):
         scorer.build((None, None, 6))
     export.export(model, SPEC, tmp_path / "model")

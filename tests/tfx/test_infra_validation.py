@@ -35,7 +35,7 @@ def test_late_answers_are_refused(server, asked, layout):
 
 def test_other_scores_are_refused(server, asked, layout, tmp_path):
     keras.utils.set_random_seed(1)
-    other = models.Scorer([0.0] * FEATURES, [1.0] * FEATURES, [4])
+    other = models.ListScorer([0.0] * FEATURES, [1.0] * FEATURES, [4])
     other.build((None, None, FEATURES))
     export.export(other, layout.spec, tmp_path / "other")
     wrong = infra_validation.Server(server.grpc, server.rest, str(tmp_path / "other"))

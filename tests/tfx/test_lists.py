@@ -68,9 +68,11 @@ def test_batches_have_the_sizes_of_the_buckets_and_leave_out_empty_lists(tmp_pat
     serialized = lists.records(str(tmp_path / "*.gz"))
     batches = list(lists.batches(serialized, LAYOUT, batch_size=2, bucket_edges=[2, 5]))
     assert sorted(labels.shape.as_list() for _, labels in batches) == [[1, 5], [2, 2], [2, 5]]
-    for features, labels in batches:
+    for inputs, labels in batches:
+        features, mask = inputs["features"], inputs["mask"].numpy()
         assert features.shape[:2] == labels.shape
-        assert not features.numpy()[np.isnan(labels)].any()
+        np.testing.assert_array_equal(mask, ~np.isnan(labels))
+        assert not features.numpy()[~mask].any()
     items = sum(int(np.sum(~np.isnan(labels))) for _, labels in batches)
     assert items == 15
 

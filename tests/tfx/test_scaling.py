@@ -12,7 +12,7 @@ SIZES = collections.Counter({("train", 2): 1, ("train", 3): 2, ("eval", 4): 1})
 def totals(values, sizes=SIZES):
     values = np.array(values)
     moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
-    return Totals(moments, 4.0, sizes)
+    return Totals(moments, sizes)
 
 
 def test_mean_and_variance_are_those_of_the_values():

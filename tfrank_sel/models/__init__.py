@@ -7,8 +7,16 @@ the extra `als`.
 from tfrank_sel.models.cosine_classifier import CosineClassifier
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.list_scorer import ListScorer
-from tfrank_sel.models.scorer import Scorer
+from tfrank_sel.models.scorer import Scorer, moments
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
 
-__all__ = ["CosineClassifier", "Ensemble", "ListScorer", "Scorer", "TwoTower", "WithinList"]
+__all__ = [
+    "CosineClassifier",
+    "Ensemble",
+    "ListScorer",
+    "Scorer",
+    "TwoTower",
+    "WithinList",
+    "moments",
+]

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from tfrank_sel.serialization import Configurable, register
@@ -99,6 +101,41 @@ def standardised(
     values = tf.cast(features, tf.float32)
     values = tf.sign(values) * tf.math.log1p(tf.abs(values)) - tf.constant(mean)
     return tf.math.divide_no_nan(values, tf.sqrt(tf.constant(variance)))
+
+
+def moments(
+    features: npt.ArrayLike, mask: npt.ArrayLike | None = None
+) -> tuple[list[float], list[float]]:
+    """Returns the mean and variance with which `Scorer` and `ListScorer` standardise features.
+
+    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
+    scorers leave the feature out, where float32 can hardly tell its values apart.
+
+    Args:
+        features: Features of items, `[..., num_features]`.
+        mask: True for an item, False for padding, `[...]`; None if there is no padding.
+
+    Raises:
+        ValueError: If there is no item, or a feature of one is not finite.
+
+    Example:
+        >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
+        >>> [f"{value:.4f}" for value in (*mean, *variance)]
+        ['0.3466', '1.3863', '0.1201', '0.0000']
+    """
+    values = np.asarray(features, np.float64)
+    rows = (
+        values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
+    )
+    if not rows.size or not np.isfinite(rows).all():
+        raise ValueError(
+            "`features` must hold an item, and be finite. "
+            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
+        )
+    compressed = np.sign(rows) * np.log1p(np.abs(rows))
+    mean, deviation = compressed.mean(axis=0), compressed.std(axis=0)
+    is_constant = deviation < 2.0**-20 * np.abs(mean)
+    return mean.tolist(), np.where(is_constant, 0.0, deviation**2).tolist()
 
 
 def check_moments(mean: Sequence[float], variance: Sequence[float]) -> None:

@@ -18,7 +18,7 @@ class WithinList(Configurable, keras.layers.Layer):
 
     ```
     z_i = (x_i - mean(x)) / deviation(x), clipped to [-4, 4]
-    r_i = 2 * (#{j: x_j < x_i} + #{j: x_j = x_i, j != i} / 2) / (n - 1) - 1
+    r_i = (#{j: x_j < x_i} - #{j: x_j > x_i}) / (n - 1)
     ```
 
     so that the largest of a list has `r` = 1 and the smallest -1. Both are 0 where all items are
@@ -69,13 +69,18 @@ def _mean(values: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Rank of each value in its list, from -1 to 1, the mean of the ranks of equal ones."""
-    columns = tf.transpose(tf.where(is_item, x, x.dtype.max), [0, 2, 1])
-    rows = tf.reshape(columns, [-1, tf.shape(x)[1]])
-    ordered = tf.sort(rows, axis=1)
-    below = tf.searchsorted(ordered, rows, side="left")
-    up_to = tf.searchsorted(ordered, rows, side="right")
-    doubled = tf.cast(below + up_to - 1, x.dtype)  # twice the rank from 0
-    ranks = tf.transpose(tf.reshape(doubled, tf.shape(columns)), [0, 2, 1])
-    centred = tf.math.divide_no_nan(ranks, size - 1.0) - 1.0
-    return tf.where(is_item & (size > 1.0), centred, 0.0)
+    """How many items are below, less how many are above, as a share of the others.
+
+    Counted item by item, which is faster than sorting up to some hundreds of items, and under XLA
+    for any number.
+    """
+    # padding stands above every item, where it can be taken off again
+    x = tf.stop_gradient(tf.where(is_item, x, x.dtype.max))
+    count = tf.shape(x)[1]
+
+    def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return j + 1, total + tf.sign(x - x[:, j, tf.newaxis])
+
+    _, total = tf.while_loop(lambda j, total: j < count, add, (0, tf.zeros_like(x)))
+    total += tf.cast(count, x.dtype) - size
+    return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)
