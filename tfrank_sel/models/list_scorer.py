@@ -27,7 +27,7 @@ class ListScorer(Configurable, keras.Model):
     The order of the items is irrelevant, and so is padding.
 
     Args:
-        mean: Mean of each feature after compression, `num_features` of them.
+        mean: Mean of each feature after compression, `num_features` of them; see `moments`.
         variance: Variance of each feature after compression.
         hidden_units: Widths of the hidden layers; at least one.
         dropout: Share of the hidden units dropped in training, in [0, 1).
