@@ -9,6 +9,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tfrank_sel import bounds, links, losses, metrics, plots
@@ -146,7 +147,7 @@ def padding() -> Figure:
     return figure
 
 
-def one_plot(xlabel: str, ylabel: str) -> tuple[Figure, object]:
+def one_plot(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(5.6, 3.0), layout="constrained")
     axes = figure.subplots()
     axes.set(xlabel=xlabel, ylabel=ylabel)
