@@ -1,8 +1,9 @@
-"""Lays out the pages of the site in build/docs: README, the guides, and the reference.
+"""Lays out the pages of the site in build/docs: README, the guides, the gallery, and the reference.
 
     python docs/site.py && zensical build
 
-The reference has a page for each public module, with what its docstrings say of each public name.
+The gallery gets the figures of `tfrank_sel.plots`. The reference has a page for each public module,
+with what its docstrings say of each public name.
 """
 
 import importlib
@@ -10,7 +11,10 @@ import inspect
 import pathlib
 import re
 import shutil
+from collections.abc import Iterator
 from types import ModuleType
+
+from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
@@ -47,10 +51,21 @@ def main() -> None:
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, PAGES)
     (PAGES / "index.md").write_text(re.sub(r"\]\(docs/", "](", (ROOT / "README.md").read_text()))
+    with open(PAGES / "gallery.md", "a") as gallery:
+        gallery.writelines(figures())
     (PAGES / "reference").mkdir()
     for name in MODULES:
         module = importlib.import_module(name)
         (PAGES / "reference" / f"{name}.md").write_text(page(module))
+
+
+def figures() -> Iterator[str]:
+    """Draws the figures, and tells of each."""
+    (PAGES / "figures").mkdir()
+    for name, figure in FIGURES.items():
+        print(f"Drawing figure {name}", flush=True)
+        figure.draw().savefig(PAGES / "figures" / f"{name}.png", dpi=100)
+        yield f"\n## Figure {name}\n\n{figure.caption}\n\n![{figure.caption}](figures/{name}.png)\n"
 
 
 def page(module: ModuleType) -> str:

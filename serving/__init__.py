@@ -7,14 +7,15 @@ _NEEDED = (
     "grpc_health",
     "httptools",
     "orjson",
+    "prometheus_client",
     "rich",
+    "simdjson",
     "tensorflow_serving",
     "typer",
+    "urllib3",
     "uvicorn",
     "uvloop",
 )
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 if _missing:
-    raise ImportError(
-        f"`serving` needs {', '.join(_missing)}: install it with `pip install tfrank_sel[serving]`"
-    )
+    raise ImportError(f"`serving` needs {', '.join(_missing)}: pip install 'tfrank_sel[serving]'")

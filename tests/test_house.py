@@ -1,6 +1,7 @@
 """The house stands as the design says: arrows, sizes, documentation."""
 
 import inspect
+import os
 import pathlib
 import re
 import runpy
@@ -87,10 +88,22 @@ def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) ->
 @pytest.mark.parametrize(
     "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
 )
-def test_the_code_of_a_page_runs(page: pathlib.Path) -> None:
-    blocks = re.findall(r"```python\n(.*?)```\s+```text\n(.*?)```", page.read_text(), re.DOTALL)
+def test_the_code_of_a_page_runs(page: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    output = r"(?:\s+```text\n(.*?)```)?"
+    blocks = re.findall(
+        r"^```python\n(.*?)^```" + output, page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for code, printed in blocks:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        if "import " not in code:
+            continue  # an excerpt
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == printed.split()
 

@@ -65,3 +65,18 @@ def test_each_item_may_have_more_than_a_number() -> None:
 def test_rows_without_items_make_no_list() -> None:
     [nothing] = split_segments([[-1, -1], [-1, -1]], LABELS[:, :2])
     assert nothing.nrows() == 0
+
+
+@pytest.mark.parametrize("splits", ["int32", "int64"])
+def test_ragged_labels_go_with_dense_and_with_ragged_scores_in_a_graph(splits: str) -> None:
+    labels = tf.ragged.constant([[1.0, 0.0], [0.0, 2.0, 1.0]], row_splits_dtype=splits)
+    scores = tf.constant([[0.3, 0.1, 9.0], [0.2, 0.5, 0.4]])
+    lengths = tf.constant([2, 3], tf.int64)
+    loss = losses.SoftmaxLoss()
+    value = tf.function(
+        lambda y, z: loss(y, z), input_signature=[labels._type_spec, tf.TensorSpec([None, None])]
+    )
+    expected = loss([[1.0, 0.0, -1.0], [0.0, 2.0, 1.0]], scores)
+    np.testing.assert_allclose(value(labels, scores), expected, rtol=1e-6)
+    ragged = tf.RaggedTensor.from_tensor(scores, lengths)
+    np.testing.assert_allclose(tf.function(loss)(labels, ragged), expected, rtol=1e-6)

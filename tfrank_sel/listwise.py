@@ -237,12 +237,12 @@ def _dense(
     labels, scores, _ = tensors
     if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
         tf.debugging.assert_equal(
-            labels.row_lengths(),
-            scores.row_lengths(),
+            tf.cast(labels.row_lengths(), tf.int64),
+            tf.cast(scores.row_lengths(), tf.int64),
             message="`y_true` and `y_pred` must have equal row lengths.",
         )
     dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
-    shape = [None, tf.shape(dense[0])[1] if dense else None]
+    shape = tf.stack([-1, tf.shape(dense[0])[1] if dense else -1])
     return tuple(
         x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
     )
@@ -259,9 +259,11 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:
     if scores.shape.rank != 2 or not labels.shape.is_compatible_with(scores.shape):
+        is_column = scores.shape.rank == 3 and scores.shape[2] == 1
+        advice = "; end the model with keras.layers.Reshape([-1])" if is_column else ""
         raise ValueError(
             "`y_true` and `y_pred` must both have shape [batch_size, list_size]. "
-            f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
+            f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}{advice}"
         )
     batch_size, list_size = scores.shape
     allowed: list[list[int | None]]

@@ -298,6 +298,8 @@ def test_a_keras_mask_is_honoured(case: Case) -> None:
 def test_a_wrong_shape_is_named(case: Case) -> None:
     with pytest.raises(ValueError, match=r"y_true.shape=\(2, 3\), y_pred.shape=\(2, 4\)"):
         case.make()(np.zeros([2, 3]), np.zeros([2, 4]))
+    with pytest.raises(ValueError, match=r"Reshape"):
+        case.make()(np.zeros([2, 3]), np.zeros([2, 3, 1]))
     with pytest.raises(ValueError, match=r"sample_weight.shape=\(3,\)"):
         case.make()(np.zeros([2, 4]), np.zeros([2, 4]), np.ones(3))
     with pytest.raises(tf.errors.InvalidArgumentError, match="row lengths"):

@@ -101,5 +101,5 @@ def test_what_a_schema_cannot_say_is_refused(text_format, kind, message):
 
 def test_the_extra_is_named_when_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_metadata.proto.v0", None)
-    with pytest.raises(ImportError, match=r"pip install tfrank_sel\[pipelines\]"):
+    with pytest.raises(ImportError, match=r"pip install 'tfrank_sel\[pipelines\]'"):
         schema.to_schema(FeatureSpec(1))

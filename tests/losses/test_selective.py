@@ -210,3 +210,21 @@ def test_a_gamma_that_is_no_temperature_is_refused(gamma: float) -> None:
     for loss in (losses.SelectiveSoftmaxLoss, losses.SelectiveSigmoidCrossEntropyLoss):
         with pytest.raises(ValueError, match="`gamma` must be positive and finite"):
             loss(links.Exp(), gamma)
+
+
+@pytest.mark.parametrize("wrong", [links.Exp, "exp", None])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        losses.MatchingLoss,
+        losses.ContrastiveMatchingLoss,
+        losses.FenchelYoungLoss,
+        losses.SelectiveSoftmaxLoss,
+        losses.SelectiveSigmoidLoss,
+    ],
+)
+def test_what_is_no_link_is_refused(loss: Any, wrong: Any) -> None:
+    with pytest.raises(TypeError, match="A link must be an object"):
+        loss(wrong)
+    with pytest.raises(TypeError, match="A link must be an object"):
+        loss(links.Identity(), label_map=links.labels.gain)

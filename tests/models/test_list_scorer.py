@@ -125,3 +125,17 @@ def test_other_features_are_refused():
         scorer()(np.zeros([1, 2, 3], np.float32))
     with pytest.raises(ValueError, match="must not be empty"):
         models.Ensemble([])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"features": np.zeros([1, 2, 2], np.float32)},
+        {**inputs(), "more": np.zeros([3, 5, 2], np.float32)},
+        tf.ragged.constant([[[1.0, 2.0]]], ragged_rank=1),
+    ],
+    ids=["no mask", "two features", "ragged"],
+)
+def test_inputs_that_are_no_features_with_their_mask_are_refused(wrong):
+    with pytest.raises(ValueError, match="mask"):
+        scorer()(wrong)

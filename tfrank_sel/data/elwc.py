@@ -80,10 +80,8 @@ def parse(
         A dict:
 
         * `spec.features`: float32 of shape `[batch_size, list_size, num_features]`, 0 at padding.
-        * `spec.label`: float32 of shape `[batch_size, list_size]`, NaN at padding and where an item
-          has no label.
-        * `spec.doc_id`: strings of shape `[batch_size, list_size]`, empty at padding and where an
-          item has no identifier.
+        * `spec.label`: float32 of shape `[batch_size, list_size]`, NaN where there is none.
+        * `spec.doc_id`: strings of shape `[batch_size, list_size]`, empty where there is none.
         * `"mask"`: bool of shape `[batch_size, list_size]`, True for an item, False for padding.
 
     Raises:

@@ -83,7 +83,7 @@ def read(path: str | pathlib.Path, **columns: Any) -> Iterator[ItemList]:
         import pyarrow
         from pyarrow import csv, parquet
     except ImportError as error:
-        raise ImportError("Reading tables needs pyarrow: pip install tfrank_sel[frames]") from error
+        raise ImportError("Tables need pyarrow: pip install 'tfrank_sel[frames]'") from error
     readers = {".parquet": parquet.read_table, ".csv": csv.read_csv, ".csv.gz": csv.read_csv}
     reader = next((readers[end] for end in readers if str(path).endswith(end)), None)
     if reader is None:

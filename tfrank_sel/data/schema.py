@@ -112,7 +112,7 @@ def _messages() -> Any:
     try:
         from tensorflow_metadata.proto.v0 import schema_pb2
     except ImportError as error:
-        needed = "A schema needs tensorflow-metadata: pip install tfrank_sel[pipelines]"
+        needed = "A schema needs tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
         raise ImportError(needed) from error
     return schema_pb2
 

@@ -63,8 +63,8 @@ class MatchingLoss(ScoreLoss):
         name: str = "matching_loss",
         **kwargs: Any,
     ) -> None:
-        _check_convex(link, allow_nonconvex)
         super().__init__(link, label_map, name, **kwargs)
+        _check_convex(link, allow_nonconvex)
         self.link = link
         self.allow_nonconvex = allow_nonconvex
 
@@ -124,8 +124,8 @@ class DecomposedMatchingLoss(ScoreLoss):
         name: str = "decomposed_matching_loss",
         **kwargs: Any,
     ) -> None:
-        _check_convex(link, allow_nonconvex)
         super().__init__(link, label_map, name, **kwargs)
+        _check_convex(link, allow_nonconvex)
         self.link = link
         self.allow_nonconvex = allow_nonconvex
 
@@ -185,12 +185,12 @@ class ContrastiveMatchingLoss(ScoreLoss):
         name: str = "contrastive_matching_loss",
         **kwargs: Any,
     ) -> None:
+        super().__init__(link, label_map, name, **kwargs)
         if not link.is_odd:
             raise ValueError(
                 "`link` must be odd, h(-s) = -h(s), so that the order of a pair is irrelevant. "
                 f"Received: link={link}"
             )
-        super().__init__(link, label_map, name, **kwargs)
         self.link = link
 
     def per_list(
@@ -261,8 +261,8 @@ class FenchelYoungLoss(ScoreLoss):
         name: str = "fenchel_young_loss",
         **kwargs: Any,
     ) -> None:
-        check_invertible("link", link)
         super().__init__(link, label_map, name, **kwargs)
+        check_invertible("link", link)
         self.link = link
 
     def per_list(

@@ -9,7 +9,7 @@ try:
     import typer
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"tfrank-sel-metrics needs {error.name}: install it with `pip install tfrank_sel[metrics]`"
+        f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
 from tfrank_sel.metrics import trec

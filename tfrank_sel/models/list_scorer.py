@@ -27,7 +27,7 @@ class ListScorer(Configurable, keras.Model):
     The order of the items is irrelevant, and so is padding.
 
     Args:
-        mean: Mean of each feature after compression, `num_features` of them.
+        mean: Mean of each feature after compression, `num_features` of them; see `moments`.
         variance: Variance of each feature after compression.
         hidden_units: Widths of the hidden layers; at least one.
         dropout: Share of the hidden units dropped in training, in [0, 1).
@@ -131,13 +131,25 @@ class ListScorer(Configurable, keras.Model):
 def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns features and mask of the inputs of a scorer of lists."""
     if isinstance(inputs, Mapping):
-        [features] = (value for name, value in inputs.items() if name != "mask")
-        return features, tf.cast(inputs["mask"], tf.bool)
+        return _features(inputs), tf.cast(inputs["mask"], tf.bool)
+    if isinstance(inputs, tf.RaggedTensor):
+        raise ValueError(
+            "Features must be dense: pad them and give a mask, {'features': x.to_tensor(), 'mask': "
+            f"tf.sequence_mask(x.row_lengths())}}. Received a ragged tensor: {inputs.shape}"
+        )
     return inputs, tf.ones(tf.shape(inputs)[:2], tf.bool)
 
 
 def features_shape(input_shape: Any) -> Any:
     """Returns the shape of the features, of the shapes of the inputs."""
-    if isinstance(input_shape, Mapping):
-        [input_shape] = (shape for name, shape in input_shape.items() if name != "mask")
-    return input_shape
+    return _features(input_shape) if isinstance(input_shape, Mapping) else input_shape
+
+
+def _features(inputs: Mapping[str, Any]) -> Any:
+    names = [name for name in inputs if name != "mask"]
+    if len(names) != 1 or len(inputs) != 2:
+        raise ValueError(
+            "Inputs must be the features alone, or a dict of the features and `mask`. "
+            f"Received: {sorted(inputs)}"
+        )
+    return inputs[names[0]]

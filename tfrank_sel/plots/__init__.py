@@ -10,5 +10,5 @@ try:
     from tfrank_sel.plots.gallery import save_figures as save_figures
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"`tfrank_sel.plots` needs {error.name}: install it with `pip install tfrank_sel[plots]`"
+        f"`tfrank_sel.plots` needs {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error

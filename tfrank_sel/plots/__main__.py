@@ -10,7 +10,7 @@ try:
     import typer
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"tfrank-sel-plots needs {error.name}: install it with `pip install tfrank_sel[plots]`"
+        f"tfrank-sel-plots needs {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
 from tfrank_sel.plots.catalogue import FIGURES

@@ -1,0 +1,181 @@
+"""The pictures of the guides that are of formulas, not of measurements.
+
+python -m benchmarks.pictures --output docs [--only metrics]
+"""
+
+import argparse
+import collections
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tfrank_sel import bounds, links, losses, metrics, plots
+from tfrank_sel.data import batching, synthetic
+from tfrank_sel.plots.panels import legend_below
+
+LINKS = {
+    "Exp(scale=0.5)": links.Exp(scale=0.5),
+    "AntiExp(scale=0.5)": links.AntiExp(scale=0.5),
+    "Sinh(scale=0.5)": links.Sinh(scale=0.5),
+    "Tanh()": links.Tanh(),
+    "Sigmoid(shift=3.0)": links.Sigmoid(shift=3.0),
+    "SmeLU(shift=2.0)": links.SmeLU(shift=2.0),
+}
+PULLS = {
+    "SoftmaxLoss": losses.SoftmaxLoss(),
+    "PairwiseLogisticLoss": losses.PairwiseLogisticLoss(),
+    "LambdaLoss": losses.LambdaLoss(),
+    "ApproxNDCGLoss": losses.ApproxNDCGLoss(),
+    "SmoothTopKLoss(5)": losses.SmoothTopKLoss(5),
+}
+WORTHS = {
+    "NDCG(10)": metrics.NDCG(10),
+    "MRR": metrics.MRR(),
+    "ERR": metrics.ERR(max_label=1.0),
+    "RBP(0.8)": metrics.RBP(0.8),
+    "Hits(10)": metrics.Hits(10),
+    "AUC": metrics.AUC(),
+}
+EXPANSIONS = {
+    "SoftmaxLoss": losses.SoftmaxLoss(),
+    "RGCrossLoss": losses.RGCrossLoss(),
+    "RG2Loss": losses.RG2Loss(),
+}
+
+
+def sensitivity() -> Figure:
+    """The loss of a list under four choices of `losses.design`."""
+    choices = ("high_score", "low_score", "high_norm", "low_norm")
+    figure = Figure(figsize=(7.2, 1.9), layout="constrained")
+    axes = figure.subplots(1, len(choices))
+    for place, choice in zip(axes, choices, strict=True):
+        plots.draw_loss(place, losses.design(choice).loss)
+        place.set(title=choice, xlabel="predicted score", ylabel="")
+        place.set_ylim(0.0, 2.0 if choice == "low_norm" else 5.0)
+    axes[0].set_ylabel("loss")
+    legend_below(figure, axes)
+    return figure
+
+
+def some_links() -> Figure:
+    """Links and their slopes."""
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    axes = figure.subplots(2, 3).ravel()
+    for place, (name, link) in zip(axes, LINKS.items(), strict=True):
+        plots.draw_link(place, link, (-5.0, 5.0))
+        place.set_title(name, fontsize=10)
+    legend_below(figure, axes)
+    return figure
+
+
+def softmax() -> Figure:
+    """What the softmax bounds, as the score of the one relevant item rises past nine others."""
+    others = np.linspace(-2.0, 2.0, 9)
+    s = np.linspace(-4.0, 8.0, 601)
+    scores = np.column_stack([s, np.tile(others, [len(s), 1])])
+    labels = np.eye(10)[np.zeros(len(s), int)]
+    values = bounds.softmax_bounds(labels, scores)
+    figure, axes = one_plot("score of the relevant item", "value of the list")
+    for name in ("ndcg", "rr"):
+        axes.plot(s, getattr(values, name), label=name.upper())
+    axes.plot(s, values.bound, color="black", label="exp(-loss)")
+    axes.plot(others, np.zeros(9), "k|", label="scores of the others")
+    axes.legend(frameon=False)
+    return figure
+
+
+def ranking_losses() -> Figure:
+    """How hard each loss pulls at the one relevant item, by its rank among twenty."""
+    figure, axes = one_plot("rank of the relevant item", "pull, of its largest")
+    ranks = np.arange(1, 21)
+    labels = tf.constant(np.eye(20), tf.float32)
+    scores = tf.tile(tf.linspace(5.0, -5.0, 20)[tf.newaxis], [20, 1])
+    for name, loss in PULLS.items():
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            value = loss(labels, scores)
+        pulls = -tf.linalg.diag_part(tape.gradient(value, scores)).numpy()
+        axes.plot(ranks, pulls / pulls.max(), marker=".", label=name)
+    axes.set_xticks([1, 5, 10, 15, 20])
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def factorisation() -> Figure:
+    """The losses of RG beside the softmax that they expand."""
+    figure, axes = one_plot("logit of the relevant item, the other nine at 0", "loss")
+    s = np.linspace(-4.0, 8.0, 241)
+    scores = np.column_stack([s, np.zeros([len(s), 9])])
+    labels = np.eye(10)[np.zeros(len(s), int)]
+    for name, loss in EXPANSIONS.items():
+        values = plots.axes.of_lists(
+            lambda z, *rest, f=loss: f.per_list(tf.constant(labels), z, *rest), scores
+        )
+        axes.plot(s, values, label=name, color="black" if name == "SoftmaxLoss" else None)
+    axes.legend(frameon=False)
+    return figure
+
+
+def worths() -> Figure:
+    """The value of each metric, by the rank of the one relevant item among twenty."""
+    figure, axes = one_plot("rank of the relevant item", "value of the list")
+    scores = np.tile(np.arange(20.0, 0.0, -1.0), [20, 1])
+    for name, metric in WORTHS.items():
+        values = metric.evaluate(np.eye(20), scores).values
+        axes.plot(np.arange(1, 21), values, marker=".", label=name)
+    axes.set_xticks([1, 5, 10, 15, 20])
+    axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def padding() -> Figure:
+    """How much of the batches is padding, by the number of buckets."""
+    figure, axes = one_plot("buckets", "padding, of all slots")
+    made = (len(x.labels) for x in synthetic.lists(5000, num_features=4, max_list_size=200))
+    sizes = collections.Counter(made)
+    counts = np.array(list(sizes.values()))
+    shares = []
+    for buckets in range(1, 11):
+        edges = np.array(batching.bucket_edges(sizes, buckets))
+        padded = edges[np.searchsorted(edges, list(sizes))]
+        shares.append(1.0 - counts @ np.array(list(sizes)) / (counts @ padded))
+    axes.bar(range(1, 11), shares)
+    axes.set_xticks(range(1, 11))
+    return figure
+
+
+def one_plot(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.6, 3.0), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    axes.grid(alpha=0.3)
+    return figure, axes
+
+
+PICTURES = {
+    "sensitivity": sensitivity,
+    "links": some_links,
+    "softmax": softmax,
+    "ranking_losses": ranking_losses,
+    "factorisation": factorisation,
+    "metrics": worths,
+    "padding": padding,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="the folder")
+    parser.add_argument("--only", choices=PICTURES, nargs="+", default=list(PICTURES))
+    options = parser.parse_args()
+    for name in options.only:
+        path = options.output / f"{name}.png"
+        PICTURES[name]().savefig(path, dpi=100)
+        print(path, flush=True)
+
+
+if __name__ == "__main__":
+    main()
