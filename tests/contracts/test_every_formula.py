@@ -302,6 +302,10 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
         case.make()(np.zeros([2, 4]), np.zeros([2, 4]), np.ones(3))
     with pytest.raises(tf.errors.InvalidArgumentError, match="row lengths"):
         case.make()(tf.ragged.constant([[1.0, 0.0]]), tf.ragged.constant([[1.0]]))
+    ragged, dense = tf.ragged.constant([[1.0, 0.0, 2.0], [1.0]]), np.zeros([2, 2])
+    for inputs in ((ragged, dense), (dense, ragged), (dense, dense, ragged)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must not be longer"):
+            case.make()(*inputs)
 
 
 @every_formula
