@@ -117,10 +117,11 @@ def test_the_manifest_tells_what_was_exported(tmp_path, model):
 def test_a_version_can_be_taken_back_and_old_ones_removed(path, tmp_path):
     for version in (1, 2, 3, 4):
         export.publish(path, tmp_path, version)
+    (tmp_path / "9").touch()  # no folder, hence no version
 
     assert export.roll_back(tmp_path) == 3
     assert export.remove_old(tmp_path, keep=2) == [1]
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["2", "3", "rolled-back-4"]
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["2", "3", "9", "rolled-back-4"]
     assert export.remove_old(tmp_path, keep=2) == []
     with pytest.raises(ValueError, match=r"`keep` must be positive\. Received: 0"):
         export.remove_old(tmp_path, keep=0)
