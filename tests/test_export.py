@@ -9,6 +9,7 @@ from tests import stock_server
 from tfrank_sel import export, models
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.export import claim
 
 SPEC = FeatureSpec(num_features=3)
 LOWEST = tf.float32.min
@@ -247,6 +248,13 @@ def test_a_version_is_published_once(tmp_path, path):
     with pytest.raises(FileNotFoundError, match=r"must hold saved_model\.pb"):
         export.publish(tmp_path, base, 8)
     assert sorted(p.name for p in base.iterdir()) == ["009", "7"]
+
+
+def test_what_a_system_without_locks_lacks_is_named(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(claim, "fcntl", None)
+    with pytest.raises(ImportError, match="takes the file locks of Linux or macOS"):
+        export.publish(path, tmp_path / "base", 1)
+    assert not (tmp_path / "base").exists()
 
 
 def test_a_model_that_looks_at_the_whole_list_gets_the_mask(tmp_path):
