@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.golden import tfr_counterparts, tfr_differences
 from tests.golden.test_tfr_losses import assert_equals_recorded, assert_equals_reference, loss_of
-from tests.golden.tfr_differences import Case
+from tests.golden.vectors import Case
 
 tfr = pytest.importorskip("tensorflow_ranking")
 
