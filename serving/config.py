@@ -17,7 +17,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from serving import model_config, monitoring as metrics, tls as certificates
 from serving.config_messages import BatchingParameters, MonitoringConfig, SSLConfig
-from serving.status import Code, ServingError
+from serving.status import invalid
 
 # What a server takes where a file of batching parameters is silent.
 MAX_BATCH_SIZE: Final = 1000
@@ -152,9 +152,9 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
         name = message.DESCRIPTOR.name
         wanted = f"must be {'an' if name[0] == 'S' else 'a'} {name} in text format"
-        raise ServingError(Code.INVALID_ARGUMENT, f"{path} {wanted}. Received: {error}") from error
+        raise invalid(f"{path} {wanted}. Received: {error}") from error
     for field, rule in faults(message):
-        raise ServingError(Code.INVALID_ARGUMENT, f"{path}: {field}: {rule}")
+        raise invalid(f"{path}: {field}: {rule}")
     return message
 
 
