@@ -12,7 +12,7 @@ from tensorflow.core.framework import types_pb2
 
 from serving.status import Code, ServingError, invalid
 
-_FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
+FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
 _INTEGERS: dict[int, type[np.integer[Any]]] = {
     types_pb2.DT_INT8: np.int8,
     types_pb2.DT_INT16: np.int16,
@@ -143,10 +143,10 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
 
 def _scalars(values: list[Any], dtype: int) -> np.ndarray:
     """Returns values that are no lists as a flat array of a type."""
-    if dtype in _FLOATS:
+    if dtype in FLOATS:
         _require(values, dtype, (float, int))
         with np.errstate(over="ignore"):
-            return np.array(values, np.float64).astype(_FLOATS[dtype])
+            return np.array(values, np.float64).astype(FLOATS[dtype])
     if dtype in _INTEGERS:
         _require(values, dtype, (int,))
         limits = np.iinfo(_INTEGERS[dtype])

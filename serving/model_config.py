@@ -4,10 +4,10 @@ import dataclasses
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.status import Code, ServingError, invalid
+from serving import text_messages
+from serving.status import ServingError, invalid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,16 +191,9 @@ def read(path: pathlib.Path) -> list[ModelConfig]:
         ServingError: NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is not one.
     """
     try:
-        text = path.read_text()
-    except OSError as error:
-        raise ServingError(Code.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise invalid(f"{path} must be text in UTF-8: {error}") from error
-    try:
-        proto = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
-        return of_proto(proto)
-    except (text_format.ParseError, ServingError) as error:
-        raise invalid(f"{path} must be a ModelServerConfig in text format: {error}") from error
+        return of_proto(text_messages.read(path, model_server_config_pb2.ModelServerConfig))
+    except ServingError as error:
+        raise ServingError(error.code, f"{path}: {error}") from error
 
 
 def _policy(entry: model_server_config_pb2.ModelConfig) -> Latest | AllVersions | Specific:

@@ -247,8 +247,11 @@ def test_grpc_may_be_encrypted(base, tmp_path):
 
 
 def test_a_bad_tls_configuration_is_told(tmp_path):
-    with pytest.raises(ServingError, match="must be an SSLConfig in text format"):
+    with pytest.raises(ServingError, match="none: cannot be read: No such file"):
         config.read(tmp_path / "none", SSLConfig)
+    (tmp_path / "ssl.config").write_text("x")
+    with pytest.raises(ServingError, match="must be an SSLConfig in text format"):
+        config.read(tmp_path / "ssl.config", SSLConfig)
     (tmp_path / "ssl.config").write_text("client_verify: true")
     with pytest.raises(ServingError, match="custom_ca: must hold the authority"):
         config.read(tmp_path / "ssl.config", SSLConfig)
