@@ -7,9 +7,12 @@ _NEEDED = (
     "grpc_health",
     "httptools",
     "orjson",
+    "prometheus_client",
     "rich",
+    "simdjson",
     "tensorflow_serving",
     "typer",
+    "urllib3",
     "uvicorn",
     "uvloop",
 )
