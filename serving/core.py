@@ -217,8 +217,8 @@ class ServerCore:
         try:
             configs = model_config.read(path)
             if configs != self._configs:
-                self._configs = configs
                 self.reload(configs)
+                self._configs = configs  # one that is refused is tried again
                 _log.info("serving what %s says", path)
         except ServingError as error:
             _log.warning("%s", error)
