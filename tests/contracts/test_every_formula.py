@@ -5,7 +5,6 @@ import inspect
 import json
 import math
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -31,6 +30,8 @@ from tests.cases import (
 from tfrank_sel import losses, metrics
 from tfrank_sel.serialization import Configurable
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 FORMULAS = LOSSES + HOLDING + METRICS
 
 every_formula = pytest.mark.parametrize("case", FORMULAS, ids=name_of)
@@ -42,14 +43,6 @@ every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
 
 LENGTHS = (5, 1, 4)
 WIDTH = 5
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs formulas without tracing or compiling, unless a test is about that."""
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
