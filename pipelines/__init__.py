@@ -2,18 +2,19 @@
 
 import importlib.util
 
-for _module in (
+_NEEDED = (
     "apache_beam",
-    "pyarrow",
-    "tensorflow_metadata",
-    "tensorflow_serving",
     "jinja2",
     "matplotlib",
-    "typer",
+    "pyarrow",
     "rich",
-):
-    if importlib.util.find_spec(_module) is None:
-        raise ImportError(
-            f"pipelines requires `{_module}`, which comes with the extra: "
-            "pip install 'tfrank_sel[pipelines]'"
-        )
+    "tensorflow_metadata",
+    "tensorflow_serving",
+    "typer",
+)
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise ImportError(
+        f"`pipelines` needs {', '.join(_missing)}: "
+        "install it with `pip install tfrank_sel[pipelines]`"
+    )

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pipelines import sources
 from pipelines.ingest import Inputs
-from pipelines.sources import Columns, Format
-
-SPLITS = ("train", "validation", "test")
+from pipelines.sources import SPLITS, Columns, Format
 
 
 def inputs(

@@ -154,7 +154,7 @@ def _lists(numbered: tuple[int, Source], columns: Columns, layout: Layout) -> It
     """A numbered source to `(split, place, list)`, and to what is left out."""
     index, source = numbered
     number = 0
-    for one in _told(source, readers.lists(source, columns, layout)):
+    for one in _told(readers.lists(source, columns, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
@@ -165,7 +165,7 @@ def _lists(numbered: tuple[int, Source], columns: Columns, layout: Layout) -> It
 def _rows(numbered: tuple[int, Source], columns: Columns, layout: Layout) -> Iterator[Any]:
     """A numbered source to rows by split and query, and to what is left out."""
     _, source = numbered
-    for one in _told(source, readers.rows(source, columns, layout)):
+    for one in _told(readers.rows(source, columns, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
@@ -210,7 +210,7 @@ class _Store(beam.DoFn):
             yield beam.pvalue.TaggedOutput("queries", keyed)
 
 
-def _told(source: Source, read: Iterator[Any]) -> Iterator[Any]:
+def _told(read: Iterator[Any]) -> Iterator[Any]:
     """Passes on what is read; a file that cannot be read further is told as rejected."""
     try:
         yield from read

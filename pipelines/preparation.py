@@ -8,7 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import drift, ingest, readers, schema, statistics
 from pipelines.console import Progress, Step
 from pipelines.ingest import Inputs
-from pipelines.sources import Format, Layout, Source
+from pipelines.sources import SPLITS, Format, Layout, Source
 from pipelines.training import Split
 from tfrank_sel import data
 from tfrank_sel.data import letor, synthetic
@@ -66,7 +66,7 @@ def ingested(
             step.tell(line)
     splits = {}
     with progress.step("statistics") as step:
-        for split in sorted(ingested.shards, key=list(SYNTHETIC_LISTS).index):
+        for split in sorted(ingested.shards, key=SPLITS.index):
             step.doing(split)
             path = folder / "statistics" / f"{split}.json"
             shards = ingested.shards[split]

@@ -59,8 +59,8 @@ def infer(
         The schema, of tensorflow-metadata.
     """
     schema = schema_pb2.Schema()
-    packed = schema.feature.add(name=spec.features, type=schema_pb2.FLOAT)
-    packed.shape.dim.add(size=spec.num_features)
+    features = schema.feature.add(name=spec.features, type=schema_pb2.FLOAT)
+    features.shape.dim.add(size=spec.num_features)
     highest = max(float(label) for label in statistics.labels)
     _ranged(schema, spec.label, 0.0, highest)
     for name in (spec.doc_id, spec.query_id):

@@ -1,11 +1,14 @@
 """What a run reads: files of lists, their formats, and what a list found in one is."""
 
+import collections
 import dataclasses
 import enum
 import glob
 from collections.abc import Iterable, Mapping
 
 from tfrank_sel import data
+
+SPLITS = ("train", "validation", "test")
 
 
 class Format(enum.Enum):
@@ -145,11 +148,9 @@ class Rejected:
         """Where it stands: `file:line`, or `file, row 7`."""
         if self.number is None:
             return self.file
-        return (
-            f"{self.file}:{self.number}"
-            if self.unit == "line"
-            else (f"{self.file}, {self.unit} {self.number}")
-        )
+        if self.unit == "line":
+            return f"{self.file}:{self.number}"
+        return f"{self.file}, {self.unit} {self.number}"
 
     @property
     def rule(self) -> str:
@@ -184,8 +185,8 @@ def expand(
         if not found:
             raise data.InputError(pattern, "expected a file. Received: a pattern of no file")
         paths += found
-    for path in paths:
-        if paths.count(path) > 1:
+    for path, count in collections.Counter(paths).items():
+        if count > 1:
             raise data.InputError(path, "expected each file once. Received: the same file again")
     return [Source(path, format or _format(path), split) for path in paths]
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from serving import config, config_messages
 from serving.model import Model, Signature
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 from serving.versions import Load
 
 FILE = "batching_params.pbtxt"
@@ -45,7 +45,7 @@ class BatchedModel(Model):
     def __init__(self, model: Model, parameters: Any) -> None:
         super().__init__(model.version, model.definitions, model.signatures)
         for field, rule in config.faults(parameters):
-            raise ServingError(Code.INVALID_ARGUMENT, f"{field} {rule}")
+            raise invalid(f"{field} {rule}")
         self._model = model
         self._max_batch_size = config.max_batch_size(parameters)
         self._largest = config.largest_batch(parameters)
@@ -74,8 +74,7 @@ class BatchedModel(Model):
             return self._model.run(signature, inputs, outputs, timeout)
         size = _size(inputs)
         if size > self._max_batch_size:
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Task size {size} is larger than maximum input batch size {self._max_batch_size}",
             )
         deadline = math.inf if timeout is None else time.monotonic() + timeout
@@ -251,14 +250,12 @@ def _has_types_of(signature: Signature, inputs: Mapping[str, np.ndarray]) -> boo
 def _size(inputs: Mapping[str, np.ndarray]) -> int:
     """Returns the number of rows, which all inputs share."""
     if any(array.ndim == 0 for array in inputs.values()):
-        raise ServingError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             "Batching session Run() input tensors must have at least one dimension.",
         )
     sizes = {len(array) for array in inputs.values()}
     if len(sizes) != 1:
-        raise ServingError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             "Batching session Run() input tensors must have equal 0th-dimension size.",
         )
     return sizes.pop()
@@ -268,8 +265,7 @@ def _padded(arrays: list[np.ndarray]) -> list[np.ndarray]:
     """Returns arrays of one inner shape: what is added is each one's first element."""
     ranks = {array.ndim for array in arrays}
     if max(ranks) > _MAX_PADDED_RANK or len(ranks) > 1:
-        raise ServingError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             f"Only tensors of one rank from 1 to 6 can be padded. Received: {sorted(ranks)}",
         )
     shapes = [array.shape[1:] for array in arrays]

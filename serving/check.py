@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from google.protobuf import message as protobuf, text_format
+from google.protobuf import message as protobuf
 from tensorflow.core.protobuf import config_pb2
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from serving import config, config_messages, model_config, versions, warmup
+from serving import config, config_messages, model_config, text_messages, versions, warmup
+from serving.batching import FILE as PER_MODEL
 from serving.status import ServingError
 from tfrank_sel import export
 
@@ -48,7 +50,7 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     """
     path = folder / "models.config"
     try:
-        models = model_config.read(path)
+        models = model_config.of_proto(text_messages.read(path, ModelServerConfig))
     except ServingError as error:
         yield Fault(path, "", str(error))
         models = []
@@ -84,8 +86,7 @@ def _model(
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
         yield from _version(found[version])
-        batching = found[version] / "batching_params.pbtxt"
-        if batching.exists():
+        if (batching := found[version] / PER_MODEL).exists():
             yield from _config(batching, config_messages.BatchingParameters)
 
 
@@ -103,12 +104,10 @@ def _version(folder: pathlib.Path) -> Iterator[Fault]:
 
 
 def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:
-    message = kind()
     try:
-        text_format.Parse(path.read_text(), message)
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        name = message.DESCRIPTOR.name
-        yield Fault(path, "", f"must be a {name} in text format. Received: {error}")
+        message = text_messages.read(path, kind)
+    except ServingError as error:
+        yield Fault(path, "", str(error))
         return
     for field, rule in config.faults(message):
         yield Fault(path, field, rule)

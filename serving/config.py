@@ -15,9 +15,9 @@ from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving import model_config, monitoring as metrics, tls as certificates
+from serving import model_config, monitoring as metrics, text_messages, tls as certificates
 from serving.config_messages import BatchingParameters, MonitoringConfig, SSLConfig
-from serving.status import Code, ServingError
+from serving.status import ServingError, invalid
 
 # What a server takes where a file of batching parameters is silent.
 MAX_BATCH_SIZE: Final = 1000
@@ -144,17 +144,15 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
         The message.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the file cannot be read, or breaks a rule.
+        ServingError: NOT_FOUND if the file cannot be read, INVALID_ARGUMENT if it holds no such
+            message, or one that breaks a rule.
     """
-    message = kind()
     try:
-        text_format.Parse(pathlib.Path(path).read_text(), message)
-    except (OSError, UnicodeDecodeError, text_format.ParseError) as error:
-        name = message.DESCRIPTOR.name
-        wanted = f"must be {'an' if name[0] == 'S' else 'a'} {name} in text format"
-        raise ServingError(Code.INVALID_ARGUMENT, f"{path} {wanted}. Received: {error}") from error
+        message = text_messages.read(path, kind)
+    except ServingError as error:
+        raise ServingError(error.code, f"{path}: {error}") from error
     for field, rule in faults(message):
-        raise ServingError(Code.INVALID_ARGUMENT, f"{path}: {field}: {rule}")
+        raise invalid(f"{path}: {field}: {rule}")
     return message
 
 

@@ -11,7 +11,7 @@ from serving import model_config
 from serving.model import LoadedModel, Model
 from serving.model_config import ModelConfig
 from serving.monitoring import Metrics
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 from serving.versions import Load, ModelVersions, VersionStatus, unknown_servable
 
 _log = logging.getLogger(__name__)
@@ -147,14 +147,12 @@ class ServerCore:
                 the label unknown.
         """
         if not name:
-            raise ServingError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
+            raise invalid("ModelSpec has no name specified.")
         versions = self._models.get(name)
         if label is not None:
             version = versions.config.labels.get(label) if versions else None
             if version is None:
-                raise ServingError(
-                    Code.INVALID_ARGUMENT, f"Unrecognized servable version label: {label}"
-                )
+                raise invalid(f"Unrecognized servable version label: {label}")
         if versions is None:
             raise unknown_servable(name, version)
         with versions.acquire(version) as model:
@@ -184,14 +182,12 @@ class ServerCore:
     def _check(self, config: ModelConfig) -> None:
         model = self._models.get(config.name)
         if model and model.config.platform != config.platform:
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Illegal to change a model's platform. For model {config.name} platform was "
                 f"{model.config.platform} and new platform requested is {config.platform}",
             )
         if config.platform != _PLATFORM:
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"model_platform of model {config.name} must be {_PLATFORM}. "
                 f"Received: {config.platform}",
             )
@@ -221,8 +217,8 @@ class ServerCore:
         try:
             configs = model_config.read(path)
             if configs != self._configs:
-                self._configs = configs
                 self.reload(configs)
+                self._configs = configs  # one that is refused is tried again
                 _log.info("serving what %s says", path)
         except ServingError as error:
             _log.warning("%s", error)

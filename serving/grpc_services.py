@@ -26,7 +26,7 @@ from serving.core import ServerCore
 from serving.limits import Limits
 from serving.model import DEFAULT_SIGNATURE, Model
 from serving.predict import predict, signature_of
-from serving.status import Code, ServingError
+from serving.status import ServingError, invalid
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
@@ -143,17 +143,14 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         """Tells a model's signatures."""
         with _errors(context):
             if not request.HasField("model_spec"):
-                raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+                raise invalid("Missing ModelSpec")
             if not request.metadata_field:
-                raise ServingError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     "GetModelMetadataRequest must specify at least one metadata_field",
                 )
             for field in request.metadata_field:
                 if field != "signature_def":
-                    raise ServingError(
-                        Code.INVALID_ARGUMENT, f"Metadata field {field} is not supported"
-                    )
+                    raise invalid(f"Metadata field {field} is not supported")
             with _acquired(self._core, request) as model:
                 response = get_model_metadata_pb2.GetModelMetadataResponse(
                     model_spec=_spec(request, model, "")
@@ -182,7 +179,7 @@ class Models(model_service_pb2_grpc.ModelServiceServicer):
         """Tells the states of a model's versions."""
         with _errors(context):
             if not request.HasField("model_spec"):
-                raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+                raise invalid("Missing ModelSpec")
             return status_response(self._core, request.model_spec.name, _version(request))
 
     def HandleReloadConfigRequest(  # noqa: N802
@@ -237,7 +234,7 @@ def _observed(
 
 def _acquired(core: ServerCore, request: Any) -> contextlib.AbstractContextManager[Model]:
     if not request.HasField("model_spec"):
-        raise ServingError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+        raise invalid("Missing ModelSpec")
     spec = request.model_spec
     label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
     return core.acquire(spec.name, _version(request), label)

@@ -16,7 +16,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.model import DEFAULT_SIGNATURE, Model, Signature
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
@@ -51,10 +51,10 @@ def _regress(
 ) -> regression_pb2.RegressionResult:
     signature = _signature(model, name, "regression")
     if _OUTPUT not in signature.fetches:
-        raise _invalid(f"No regression outputs found in SignatureDef: {signature.definition}")
+        raise invalid(f"No regression outputs found in SignatureDef: {signature.definition}")
     [values] = model.run(signature, {_INPUT: rows}, [_OUTPUT], timeout)
     if values.ndim not in (1, 2) or values.shape[1:] not in ((), (1,)):
-        raise _invalid(
+        raise invalid(
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
             f"{list(values.shape)}"
         )
@@ -92,20 +92,20 @@ def _classify(
     signature = _signature(model, name, "classification")
     outputs = [alias for alias in (_CLASSES, _SCORES) if alias in signature.fetches]
     if not outputs:
-        raise _invalid(
+        raise invalid(
             'Expected classification signature outputs to contain at least one of "classes" or '
             f'"scores". Signature was: {signature.definition}'
         )
     found = dict(zip(outputs, model.run(signature, {_INPUT: rows}, outputs, timeout), strict=True))
     for alias, values in found.items():
         if values.ndim != 2:
-            raise _invalid(
+            raise invalid(
                 f"Expected Tensor shape: [batch_size num_classes] but got {list(values.shape)}"
             )
         _check(alias, values, np.object_ if alias == _CLASSES else np.float32, len(rows))
     sizes = [values.shape[1] for values in found.values()]
     if len(set(sizes)) > 1:
-        raise _invalid(
+        raise invalid(
             f"Tensors class and score should match in dim_size(1). Got {sizes[0]} vs. {sizes[1]}"
         )
     result = classification_pb2.ClassificationResult()
@@ -142,7 +142,7 @@ def multi_inference(
     for task in request.tasks:
         name = task.model_spec.signature_name or DEFAULT_SIGNATURE
         if name in seen:
-            raise _invalid(f"Duplicate evaluation of signature: {name}")
+            raise invalid(f"Duplicate evaluation of signature: {name}")
         seen.add(name)
         result = inference_pb2.InferenceResult()
         if task.method_name == REGRESS:
@@ -165,17 +165,17 @@ def check_models(request: inference_pb2.MultiInferenceRequest) -> None:
     """
     names = [task.model_spec.name for task in request.tasks]
     if not names or not all(names):
-        raise _invalid("Found ModelSpec with an empty model name.")
+        raise invalid("Found ModelSpec with an empty model name.")
     if len(set(names)) > 1:
-        raise _invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
+        raise invalid("All ModelSpecs in a MultiInferenceRequest must access the same model name.")
 
 
 def _signature(model: Model, name: str, kind: str) -> Signature:
     signature = model.signatures.get(name or DEFAULT_SIGNATURE)
     if signature is None:
-        raise _invalid(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}")
+        raise invalid(f"No signature was found with the name: {name or DEFAULT_SIGNATURE}")
     if _INPUT not in signature.feeds:
-        raise _invalid(f"No {kind} inputs found in SignatureDef: {signature.definition}")
+        raise invalid(f"No {kind} inputs found in SignatureDef: {signature.definition}")
     return signature
 
 
@@ -188,7 +188,7 @@ def _serialized(examples: input_pb2.Input) -> np.ndarray:
         joined = examples.example_list_with_context.examples
         rows = [context + x.SerializeToString() for x in joined]
     if not rows:
-        raise _invalid("Input is empty.")
+        raise invalid("Input is empty.")
     array = np.empty(len(rows), np.object_)
     array[:] = rows
     return array
@@ -197,10 +197,6 @@ def _serialized(examples: input_pb2.Input) -> np.ndarray:
 def _check(alias: str, values: np.ndarray, dtype: type, size: int) -> None:
     if values.dtype != dtype:
         wanted = "DT_STRING" if dtype is np.object_ else "DT_FLOAT"
-        raise _invalid(f"Expected {alias} Tensor of {wanted}. Got: {values.dtype}")
+        raise invalid(f"Expected {alias} Tensor of {wanted}. Got: {values.dtype}")
     if len(values) != size:
-        raise _invalid(f"Expected {alias} batch size of {size}. Got: {len(values)}")
-
-
-def _invalid(message: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, message)
+        raise invalid(f"Expected {alias} batch size of {size}. Got: {len(values)}")

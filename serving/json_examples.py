@@ -9,7 +9,7 @@ from tensorflow_serving.apis import classification_pb2, input_pb2, regression_pb
 
 from serving.json_inputs import is_b64, shown, to_bytes
 from serving.json_outputs import to_text
-from serving.status import Code, ServingError
+from serving.status import invalid
 
 _KINDS = {bool: "int64", int: "int64", float: "float", str: "string", dict: "string"}
 _JSON_TYPES = {type(None): "Null", list: "Array", dict: "Object"}
@@ -41,14 +41,14 @@ def to_input(document: dict[str, Any]) -> input_pb2.Input:
         target = result.example_list_with_context
         _add_features(document["context"], target.context)
     if "examples" not in document:
-        raise _invalid(
+        raise invalid(
             "When method is classify or regress, key 'examples' is expected and was not found"
         )
     examples = document["examples"]
     if not isinstance(examples, list):
-        raise _invalid("Expecting 'examples' value to be a list/array")
+        raise invalid("Expecting 'examples' value to be a list/array")
     if not examples:
-        raise _invalid("'examples' value is an empty array")
+        raise invalid("'examples' value is an empty array")
     for example in examples:
         _add_features(example, target.examples.add())
     return result
@@ -91,19 +91,19 @@ def _results(text: bytes) -> bytes:
 
 def _add_features(features: Any, example: example_pb2.Example) -> None:
     if not isinstance(features, dict):
-        raise _invalid(f"Example must be JSON object but got: {shown(features)}")
+        raise invalid(f"Example must be JSON object but got: {shown(features)}")
     for name, value in features.items():
         values = value if isinstance(value, list) else [value]
         kind = None
         try:
             feature = example.features.feature[name]
         except UnicodeEncodeError as error:
-            raise _invalid(f"Feature: {shown(name)} is not Unicode") from error
+            raise invalid(f"Feature: {shown(name)} is not Unicode") from error
         for item in values:
             found = _kind(name, item)
             kind = kind or found
             if found != kind:
-                raise _invalid(f"feature: {name} expecting type: {kind}")
+                raise invalid(f"feature: {name} expecting type: {kind}")
             if kind == "int64":
                 _check_range(name, item)
                 feature.int64_list.value.append(item)
@@ -115,7 +115,7 @@ def _add_features(features: Any, example: example_pb2.Example) -> None:
 
 def _kind(name: str, value: Any) -> str:
     if type(value) not in _KINDS or (isinstance(value, dict) and not is_b64(value)):
-        raise _invalid(
+        raise invalid(
             f"Feature: {name} has element with unexpected JSON type: {_JSON_TYPES[type(value)]}"
         )
     return _KINDS[type(value)]
@@ -123,10 +123,6 @@ def _kind(name: str, value: Any) -> str:
 
 def _check_range(name: str, value: int) -> None:
     if not -(2**63) <= value < 2**63:
-        raise _invalid(
+        raise invalid(
             f"Feature: {name} has integral type number: uint64. Only int64_t is supported"
         )
-
-
-def _invalid(message: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, message)

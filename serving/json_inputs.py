@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import types_pb2
 
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
-_FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
+FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
 _INTEGERS: dict[int, type[np.integer[Any]]] = {
     types_pb2.DT_INT8: np.int8,
     types_pb2.DT_INT16: np.int16,
@@ -43,41 +43,41 @@ def to_inputs(document: dict[str, Any], types: Mapping[str, int]) -> dict[str, n
             a type that JSON cannot carry.
     """
     if "instances" in document and "inputs" in document:
-        raise _invalid("Not both of 'inputs' and 'instances' keys may be present.")
+        raise invalid("Not both of 'inputs' and 'instances' keys may be present.")
     if "instances" in document:
         return _rows(document["instances"], types)
     if "inputs" in document:
         return _columns(document["inputs"], types)
-    raise _invalid("Missing 'inputs' or 'instances' key")
+    raise invalid("Missing 'inputs' or 'instances' key")
 
 
 def _rows(instances: Any, types: Mapping[str, int]) -> dict[str, np.ndarray]:
     if not isinstance(instances, list):
-        raise _invalid("Expecting 'instances' to be an list/array")
+        raise invalid("Expecting 'instances' to be an list/array")
     if not instances:
-        raise _invalid("No values in 'instances' array")
+        raise invalid("No values in 'instances' array")
     if not _is_object(instances[0]):
         if len(types) != 1:
-            raise _invalid(
+            raise invalid(
                 "instances is a plain list, but expecting list of objects as multiple input "
                 "tensors required as per tensorinfo_map"
             )
         for item, value in enumerate(instances):
             if _is_object(value):
-                raise _invalid(f"Expecting value/list but got object at item {item} of input list")
+                raise invalid(f"Expecting value/list but got object at item {item} of input list")
         [name] = types
         return {name: _stack(instances, types[name])}
     for item, value in enumerate(instances):
         if not _is_object(value):
-            raise _invalid(f"Expecting object but got list at item {item} of input list")
+            raise invalid(f"Expecting object but got list at item {item} of input list")
         for name in value:
             if name not in types:
-                raise _invalid(
+                raise invalid(
                     f"Failed to process element: {item} of 'instances' list. "
                     f"JSON object: does not have named input: {name}"
                 )
         if value.keys() != types.keys():
-            raise _invalid(
+            raise invalid(
                 f"Failed to process element: {item} of 'instances' list. JSON object: "
                 f"{shown(value)} keys must be equal to: {','.join(sorted(types))}"
             )
@@ -89,14 +89,14 @@ def _rows(instances: Any, types: Mapping[str, int]) -> dict[str, np.ndarray]:
 def _columns(inputs: Any, types: Mapping[str, int]) -> dict[str, np.ndarray]:
     if not _is_object(inputs):
         if len(types) != 1:
-            raise _invalid(
+            raise invalid(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors "
                 "required as per tensorinfo_map"
             )
         inputs = dict.fromkeys(types, inputs)
     for name in types:
         if name not in inputs:
-            raise _invalid(f"Missing named input: {name} in 'inputs' object.")
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
     return {name: to_array(inputs[name], dtype) for name, dtype in types.items()}
 
 
@@ -108,8 +108,8 @@ def _stack(values: list[Any], dtype: int) -> np.ndarray:
         if shape != first:
             sizes = int(np.prod(first)), len(_leaves(value))
             if sizes[0] != sizes[1]:
-                raise _invalid(f"Expecting tensor size: {sizes[0]} but got: {sizes[1]}")
-            raise _invalid(f"Expecting shape {first} but got: {shape}")
+                raise invalid(f"Expecting tensor size: {sizes[0]} but got: {sizes[1]}")
+            raise invalid(f"Expecting shape {first} but got: {shape}")
     return to_array(values, dtype)
 
 
@@ -128,12 +128,12 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
     for level, size in enumerate(shape):
         for item in leaves:
             if not isinstance(item, list):
-                raise _invalid(
+                raise invalid(
                     f"JSON Value: {shown(item)} found at incorrect level: {level + 1} in the "
                     f"JSON DOM. Expected at level: {len(shape)}"
                 )
             if len(item) != size:
-                raise _invalid(
+                raise invalid(
                     f"Encountered list at unexpected size: {len(item)} at level: {level} "
                     f"expected size: {size}"
                 )
@@ -143,10 +143,10 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
 
 def _scalars(values: list[Any], dtype: int) -> np.ndarray:
     """Returns values that are no lists as a flat array of a type."""
-    if dtype in _FLOATS:
+    if dtype in FLOATS:
         _require(values, dtype, (float, int))
         with np.errstate(over="ignore"):
-            return np.array(values, np.float64).astype(_FLOATS[dtype])
+            return np.array(values, np.float64).astype(FLOATS[dtype])
     if dtype in _INTEGERS:
         _require(values, dtype, (int,))
         limits = np.iinfo(_INTEGERS[dtype])
@@ -184,7 +184,7 @@ def to_bytes(value: Any) -> bytes:
         try:
             return value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
-            raise _invalid(f"JSON Value: {shown(value)} is not Unicode") from error
+            raise invalid(f"JSON Value: {shown(value)} is not Unicode") from error
     if not is_b64(value):
         raise _mismatch(value, types_pb2.DT_STRING)
     if not isinstance(value["b64"], str):
@@ -192,7 +192,7 @@ def to_bytes(value: Any) -> bytes:
     try:
         return base64.b64decode(value["b64"], validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _invalid(f"Unable to base64 decode: {shown(value['b64'])}") from error
+        raise invalid(f"Unable to base64 decode: {shown(value['b64'])}") from error
 
 
 def _shape(value: Any) -> tuple[int, ...]:
@@ -202,7 +202,7 @@ def _shape(value: Any) -> tuple[int, ...]:
         shape.append(len(value))
         value = value[0] if value else None
         if len(shape) > _MAX_RANK:
-            raise _invalid(f"A tensor must have at most {_MAX_RANK} axes. Received: more")
+            raise invalid(f"A tensor must have at most {_MAX_RANK} axes. Received: more")
     return tuple(shape)
 
 
@@ -226,7 +226,7 @@ def _is_object(value: Any) -> bool:
 
 def _mismatch(value: Any, dtype: int) -> ServingError:
     kind = str(value) if isinstance(value, bool) else _JSON_TYPES[type(value)]
-    return _invalid(
+    return invalid(
         f"JSON Value: {shown(value)} Type: {kind} is not of expected type: {_type_name(dtype)}"
     )
 
@@ -242,7 +242,3 @@ def shown(value: Any) -> str:
     except RecursionError:
         return "nested too deeply to show"
     return text if len(text) <= 128 else text[:128] + "...TRUNCATED"
-
-
-def _invalid(message: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, message)

@@ -11,12 +11,9 @@ from typing import Any
 
 import numpy as np
 import simdjson
-from tensorflow.core.framework import types_pb2
 
 from serving import json_inputs, json_reader
 from serving.status import ServingError
-
-_FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
 
 
 class _IrregularError(Exception):
@@ -33,6 +30,7 @@ class Document:
         ServingError: INVALID_ARGUMENT if it is no JSON object.
 
     Example:
+        >>> from tensorflow.core.framework import types_pb2
         >>> document = Document(b'{"instances": [[1, 2.5]]}')
         >>> document.to_inputs({"x": types_pb2.DT_FLOAT})
         {'x': array([[1. , 2.5]], dtype=float32)}
@@ -122,7 +120,7 @@ class _Block:
         return {name: self._tensor(inputs[name], dtype) for name, dtype in types.items()}
 
     def _tensor(self, value: Any, dtype: int) -> np.ndarray:
-        if dtype not in _FLOATS or not isinstance(value, simdjson.Array):
+        if dtype not in json_inputs.FLOATS or not isinstance(value, simdjson.Array):
             return self._other(value, dtype)
         shape: list[int] = []
         level: list[Any] = [value]
@@ -142,7 +140,7 @@ class _Block:
         except (TypeError, ValueError) as error:  # not all are numbers, or some are lists of none
             raise _IrregularError from error
         with np.errstate(over="ignore"):
-            return values.astype(_FLOATS[dtype])
+            return values.astype(json_inputs.FLOATS[dtype])
 
     def _other(self, value: Any, dtype: int) -> np.ndarray:
         plain = value.as_list() if isinstance(value, simdjson.Array) else value

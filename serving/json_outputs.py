@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
 
 def to_body(outputs: Mapping[str, np.ndarray], *, rows: bool) -> bytes:
@@ -47,9 +47,9 @@ def _batch_size(outputs: Mapping[str, np.ndarray]) -> int:
     size = None
     for name, array in outputs.items():
         if array.ndim == 0:
-            raise _invalid(f"Tensor name: {name} has no shape information")
+            raise invalid(f"Tensor name: {name} has no shape information")
         if size is not None and len(array) != size:
-            raise _invalid(
+            raise invalid(
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}"
             )
         size = len(array)
@@ -86,7 +86,3 @@ def _one_or_object(texts: Mapping[str, bytes]) -> bytes:
         return next(iter(texts.values()))
     members = (json.dumps(name).encode() + b": " + text for name, text in texts.items())
     return b"{" + b", ".join(members) + b"}"
-
-
-def _invalid(message: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, message)

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from serving.status import Code, ServingError
+from serving.status import ServingError, invalid
 
 _STRINGS = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -62,7 +62,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """
     document = read(body)
     if not isinstance(document, dict):
-        raise ServingError(Code.INVALID_ARGUMENT, "Request body must be a JSON object")
+        raise invalid("Request body must be a JSON object")
     return document
 
 
@@ -173,6 +173,4 @@ class _Reader:
         return self._text[self._at : self._at + 1]
 
     def _error(self, reason: str) -> ServingError:
-        return ServingError(
-            Code.INVALID_ARGUMENT, f"JSON Parse error: {reason} at offset: {self._at}"
-        )
+        return invalid(f"JSON Parse error: {reason} at offset: {self._at}")

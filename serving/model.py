@@ -13,7 +13,7 @@ from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import loader_impl
 
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -147,7 +147,7 @@ class LoadedModel(Model):
             raise ServingError(Code(error.error_code), error.message) from error
         except UnicodeDecodeError as error:  # a message that quotes octets of the request
             text = error.object.decode("utf-8", "backslashreplace")
-            raise ServingError(Code.INVALID_ARGUMENT, text) from error
+            raise invalid(text) from error
         finally:
             if options is not None:
                 pywrap_tf_session.TF_DeleteBuffer(options)

@@ -4,10 +4,10 @@ import dataclasses
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.status import Code, ServingError
+from serving import text_messages
+from serving.status import ServingError, invalid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,18 +108,18 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             relative path, or named twice.
     """
     if proto.WhichOneof("config") != "model_config_list":
-        raise _invalid(
+        raise invalid(
             "Only ModelConfigList is currently supported. Received: "
             f"{proto.WhichOneof('config') or 'none'}"
         )
     models: dict[str, ModelConfig] = {}
     for entry in proto.model_config_list.config:
         if not entry.name:
-            raise _invalid(f"Expected a model to have a name. Received: {entry}")
+            raise invalid(f"Expected a model to have a name. Received: {entry}")
         if entry.name in models:
-            raise _invalid(f"Illegal to list model {entry.name} multiple times in config list")
+            raise invalid(f"Illegal to list model {entry.name} multiple times in config list")
         if not pathlib.Path(entry.base_path).is_absolute():
-            raise _invalid(
+            raise invalid(
                 f"Expected model {entry.name} to have an absolute path or URI; got base_path()="
                 f"{entry.base_path}"
             )
@@ -127,7 +127,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
         if entry.model_type == model_server_config_pb2.TENSORFLOW:  # what it was called before
             platform = "tensorflow"
         if not platform:
-            raise _invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
+            raise invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
         models[entry.name] = ModelConfig(
             entry.name,
             pathlib.Path(entry.base_path),
@@ -191,16 +191,9 @@ def read(path: pathlib.Path) -> list[ModelConfig]:
         ServingError: NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is not one.
     """
     try:
-        text = path.read_text()
-    except OSError as error:
-        raise ServingError(Code.NOT_FOUND, f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise _invalid(f"{path} must be text in UTF-8: {error}") from error
-    try:
-        proto = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
-        return of_proto(proto)
-    except (text_format.ParseError, ServingError) as error:
-        raise _invalid(f"{path} must be a ModelServerConfig in text format: {error}") from error
+        return of_proto(text_messages.read(path, model_server_config_pb2.ModelServerConfig))
+    except ServingError as error:
+        raise ServingError(error.code, f"{path}: {error}") from error
 
 
 def _policy(entry: model_server_config_pb2.ModelConfig) -> Latest | AllVersions | Specific:
@@ -213,8 +206,4 @@ def _policy(entry: model_server_config_pb2.ModelConfig) -> Latest | AllVersions 
             return Specific(policy.specific.versions)
         return Latest(policy.latest.num_versions or 1)
     except ValueError as error:
-        raise _invalid(f"model_version_policy of model {entry.name}: {error}") from error
-
-
-def _invalid(message: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, message)
+        raise invalid(f"model_version_policy of model {entry.name}: {error}") from error

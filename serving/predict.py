@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from serving.model import DEFAULT_SIGNATURE, Model, Signature
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
 
 def signature_of(model: Model, name: str) -> Signature:
@@ -28,8 +28,7 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
     """
     wanted = signature.feeds
     if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
-        raise ServingError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             f"input size does not match signature: {len(sent)}!={len(wanted)} "
             f"len({_set(sent)}) != len({_set(wanted)}). "
             f"Sent extra: {_set(set(sent) - set(wanted))}. "
@@ -39,8 +38,7 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
     for name in wanted:
         if name not in complete:
             feed = signature.definition.inputs[name].name
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Signature input alias: {name}(feed name: {feed}) not found in request and no "
                 f"default value provided. Inputs expected to be in the set {_set(wanted)}.",
             )
@@ -55,13 +53,12 @@ def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[s
     """
     for position, name in enumerate(output_filter):
         if name not in signature.fetches:
-            raise ServingError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"output tensor alias not found in signature: {name} "
                 f"Outputs expected to be in the set {_set(signature.fetches)}.",
             )
         if name in output_filter[:position]:
-            raise ServingError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {name}")
+            raise invalid(f"duplicate output tensor alias: {name}")
     return list(output_filter or signature.fetches)
 
 

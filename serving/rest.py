@@ -19,7 +19,7 @@ from serving.inference import classify, regress
 from serving.limits import Limits
 from serving.model import DEFAULT_SIGNATURE
 from serving.predict import predict
-from serving.status import Code, ServingError
+from serving.status import ServingError, invalid
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -158,7 +158,7 @@ class RestApi:
                     )
         elif method == "GET" and (match := _GET.fullmatch(path)):
             return self._metadata(match) if match["metadata"] else self._status(match)
-        raise ServingError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path}")
+        raise invalid(f"Malformed request: {method} {path}")
 
     def _post(self, verb: str, target: Target, body: bytes) -> bytes:
         document: json_numbers.Document | dict[str, Any]
@@ -168,9 +168,7 @@ class RestApi:
             document = json_reader.read_object(body)
         name = document.get("signature_name", DEFAULT_SIGNATURE)
         if not isinstance(name, str):
-            raise ServingError(
-                Code.INVALID_ARGUMENT, "'signature_name' key must be a string value."
-            )
+            raise invalid("'signature_name' key must be a string value.")
         if isinstance(document, json_numbers.Document):
             return self._predict(target, name, document)
         examples = json_examples.to_input(document)
@@ -183,8 +181,7 @@ class RestApi:
         with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:
-                raise ServingError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     f'Serving signature name: "{name}" not found in signature def',
                 )
             types = {alias: info.dtype for alias, info in signature.definition.inputs.items()}
@@ -243,23 +240,21 @@ def _inflated(headers: Mapping[bytes, bytes], body: bytes, limit: int) -> bytes:
     try:
         text = inflater.decompress(body, limit)
     except zlib.error as error:
-        raise ServingError(Code.INVALID_ARGUMENT, f"Body is not gzip: {error}") from error
+        raise invalid(f"Body is not gzip: {error}") from error
     if inflater.unconsumed_tail:
         raise _TooLongError(limit)
     if not inflater.eof:
-        raise ServingError(Code.INVALID_ARGUMENT, "Body must be whole gzip. Received: cut")
+        raise invalid("Body must be whole gzip. Received: cut")
     return text
 
 
 def _target(match: re.Match[str]) -> Target:
     """Returns name, version and label of the model that a path asks for."""
     if match["name"] is None:
-        raise ServingError(Code.INVALID_ARGUMENT, "Missing model name in request.")
+        raise invalid("Missing model name in request.")
     version = int(match["version"]) if match["version"] is not None else None
     if version is not None and version >= 2**63:
-        raise ServingError(
-            Code.INVALID_ARGUMENT, f"Failed to convert version: {match['version']} to numeric."
-        )
+        raise invalid(f"Failed to convert version: {match['version']} to numeric.")
     label = urllib.parse.unquote(match["label"]) if match["label"] is not None else None
     return urllib.parse.unquote(match["name"]), version, label
 

@@ -79,3 +79,8 @@ class ServingError(Exception):
             message = message[:_MESSAGE_LIMIT] + "...TRUNCATED"
         super().__init__(message)
         self.code = code
+
+
+def invalid(message: str) -> ServingError:
+    """Returns the error of a request, or of a file, that breaks a rule."""
+    return ServingError(Code.INVALID_ARGUMENT, message)

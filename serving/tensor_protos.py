@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
-from serving.status import Code, ServingError
+from serving.status import ServingError, invalid
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
 # these fields a hundred times slower; it stays for the types that are not named here.
@@ -83,4 +83,4 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
 
 
 def _unreadable(name: str) -> ServingError:
-    return ServingError(Code.INVALID_ARGUMENT, f"tensor parsing error: {name}")
+    return invalid(f"tensor parsing error: {name}")

@@ -182,10 +182,12 @@ class Rest(Transport):
             raise self.error(Code.DEADLINE_EXCEEDED, str(error)) from error
         except urllib3.exceptions.HTTPError as error:
             raise self.error(Code.UNAVAILABLE, str(error)) from error
-        answer: dict[str, Any] = json_reader.read(response.data)
         if response.status != Code.OK.http_status:
-            raise self.error(Code.of_http(response.status), str(answer["error"]))
-        return answer
+            raise self.error(Code.of_http(response.status), _reason(response.data))
+        try:
+            return json_reader.read_object(response.data)
+        except ServingError as error:
+            raise self.error(Code.INTERNAL, f"An answer must be JSON. Received: {error}") from error
 
 
 def connect(
@@ -194,6 +196,14 @@ def connect(
     """Returns the transport that an address asks for: REST for `http://...`, or else gRPC."""
     is_rest = address.startswith(("http://", "https://"))
     return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout, authority)
+
+
+def _reason(body: bytes) -> str:
+    """Returns what an error says: that of a model server in JSON, of a proxy in its own words."""
+    try:
+        return str(json_reader.read_object(body)["error"])
+    except (ServingError, KeyError):
+        return body.decode("utf-8", "replace").strip()
 
 
 def _plain(value: Any) -> Any:

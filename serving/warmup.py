@@ -13,7 +13,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from serving import inference, tensor_protos
 from serving.model import Model
 from serving.predict import predict, signature_of
-from serving.status import Code, ServingError
+from serving.status import Code, ServingError, invalid
 
 PATH = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
@@ -54,8 +54,7 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
     try:
         for count, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator(), 1):
             if count > _MAX_RECORDS:
-                raise ServingError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
                 )
             yield prediction_log_pb2.PredictionLog.FromString(record)

@@ -9,6 +9,7 @@ from tests import stock_server
 from tfrank_sel import export, models
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.export import claim
 
 SPEC = FeatureSpec(num_features=3)
 LOWEST = tf.float32.min
@@ -117,10 +118,11 @@ def test_the_manifest_tells_what_was_exported(tmp_path, model):
 def test_a_version_can_be_taken_back_and_old_ones_removed(path, tmp_path):
     for version in (1, 2, 3, 4):
         export.publish(path, tmp_path, version)
+    (tmp_path / "9").touch()  # no folder, hence no version
 
     assert export.roll_back(tmp_path) == 3
     assert export.remove_old(tmp_path, keep=2) == [1]
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["2", "3", "rolled-back-4"]
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["2", "3", "9", "rolled-back-4"]
     assert export.remove_old(tmp_path, keep=2) == []
     with pytest.raises(ValueError, match=r"`keep` must be positive\. Received: 0"):
         export.remove_old(tmp_path, keep=0)
@@ -246,6 +248,13 @@ def test_a_version_is_published_once(tmp_path, path):
     with pytest.raises(FileNotFoundError, match=r"must hold saved_model\.pb"):
         export.publish(tmp_path, base, 8)
     assert sorted(p.name for p in base.iterdir()) == ["009", "7"]
+
+
+def test_what_a_system_without_locks_lacks_is_named(tmp_path, path, monkeypatch):
+    monkeypatch.setattr(claim, "fcntl", None)
+    with pytest.raises(ImportError, match="takes the file locks of Linux or macOS"):
+        export.publish(path, tmp_path / "base", 1)
+    assert not (tmp_path / "base").exists()
 
 
 def test_a_model_that_looks_at_the_whole_list_gets_the_mask(tmp_path):

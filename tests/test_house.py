@@ -1,5 +1,7 @@
 """The house stands as the design says: arrows, sizes, documentation."""
 
+import ast
+import importlib
 import inspect
 import os
 import pathlib
@@ -44,6 +46,24 @@ def test_arrows_point_down() -> None:
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+# what comes with the package itself, or with what it needs
+AT_HAND = {"tfrank_sel", "pipelines", "serving", "tensorflow", "keras", "numpy", "google"}
+
+
+@pytest.mark.parametrize("name", ["pipelines", "serving", "tfrank_sel.models.als"])
+def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
+    package = importlib.import_module(name)
+    nodes = [
+        node
+        for path in pathlib.Path(str(package.__file__)).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+    ]
+    imported = {x.name for node in nodes if isinstance(node, ast.Import) for x in node.names}
+    imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    others = {x.partition(".")[0] for x in imported} - sys.stdlib_module_names - AT_HAND
+    assert others - {"markupsafe"} <= set(package._NEEDED)  # which is a part of jinja2
 
 
 def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat() -> None:

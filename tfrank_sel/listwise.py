@@ -52,7 +52,8 @@ class ListBatch(NamedTuple):
 
         Raises:
             ValueError: If the shapes do not fit.
-            tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths.
+            tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths, or a
+                ragged row is longer than the dense rows beside it.
         """
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)
@@ -242,10 +243,20 @@ def _dense(
             message="`y_true` and `y_pred` must have equal row lengths.",
         )
     dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
-    shape = tf.stack([-1, tf.shape(dense[0])[1] if dense else -1])
-    return tuple(
-        x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
-    )
+    width = tf.shape(dense[0])[1] if dense else None
+    return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
+
+
+def _padded(x: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
+    """Pads rows with NaN to a width, or that of the longest; a longer one would lose its end."""
+    if width is not None:
+        tf.debugging.assert_less_equal(
+            x.row_lengths(),
+            tf.cast(width, x.row_splits.dtype),
+            message="A ragged row must not be longer than the dense rows beside it.",
+        )
+    # a tensor in a list with None fails in graphs
+    return x.to_tensor(math.nan, shape=tf.stack([-1, -1 if width is None else width]))
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -13,16 +12,11 @@ import tensorflow as tf
 from tests.cases import DIVERSITY, Array, Case, name_of
 from tfrank_sel import metrics
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_metric = pytest.mark.parametrize("case", DIVERSITY, ids=name_of)
 
 LENGTHS = (4, 1, 3)
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:

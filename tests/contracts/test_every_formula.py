@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 import pathlib
-from collections.abc import Iterator
+import warnings
 from typing import Any
 
 import keras
@@ -31,6 +31,8 @@ from tests.cases import (
 from tfrank_sel import losses, metrics
 from tfrank_sel.serialization import Configurable
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 FORMULAS = LOSSES + HOLDING + METRICS
 
 every_formula = pytest.mark.parametrize("case", FORMULAS, ids=name_of)
@@ -42,14 +44,6 @@ every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
 
 LENGTHS = (5, 1, 4)
 WIDTH = 5
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs formulas without tracing or compiling, unless a test is about that."""
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
@@ -304,15 +298,21 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
         case.make()(np.zeros([2, 4]), np.zeros([2, 4]), np.ones(3))
     with pytest.raises(tf.errors.InvalidArgumentError, match="row lengths"):
         case.make()(tf.ragged.constant([[1.0, 0.0]]), tf.ragged.constant([[1.0]]))
+    ragged, dense = tf.ragged.constant([[1.0, 0.0, 2.0], [1.0]]), np.zeros([2, 2])
+    for inputs in ((ragged, dense), (dense, ragged), (dense, dense, ragged)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must not be longer"):
+            case.make()(*inputs)
 
 
 @every_formula
 def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
     ones = np.ones([3, 1])
     formula = case.make()
-    if formula.compares_items:
-        with pytest.warns(UserWarning, match="every list has one item"):
-            formula(ones, ones)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        formula(ones, ones)
+    found = [str(x.message) for x in told if "every list has one item" in str(x.message)]
+    assert len(found) == formula.compares_items
 
 
 @pytest.mark.compiled

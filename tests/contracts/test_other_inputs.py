@@ -3,7 +3,6 @@
 import json
 import math
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -14,19 +13,14 @@ import tensorflow as tf
 from tests.cases import IN_BATCH, N_WAY, Array, Case, name_of, one_per_class
 from tfrank_sel import losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_n_way = pytest.mark.parametrize("case", N_WAY, ids=name_of)
 every_in_batch = pytest.mark.parametrize("case", IN_BATCH, ids=name_of)
 every_loss = pytest.mark.parametrize("case", N_WAY + IN_BATCH, ids=name_of)
 one_of_each = pytest.mark.parametrize("case", one_per_class(N_WAY + IN_BATCH), ids=name_of)
 
 ROWS, CLASSES = (4, 1, 3), 3
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def entries(case: Case) -> tuple[list[Array], list[Array], list[Array]]:

@@ -3,7 +3,6 @@
 import json
 import math
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -15,15 +14,10 @@ from tests.cases import SAMPLED, Array, Case, name_of, one_per_class
 from tests.contracts.test_every_formula import batch, lists
 from tfrank_sel import losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_loss = pytest.mark.parametrize("case", SAMPLED, ids=name_of)
 one_of_each = pytest.mark.parametrize("case", one_per_class(SAMPLED), ids=name_of)
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def noise_of(case: Case, list_size: int) -> Array:

@@ -4,7 +4,6 @@ import functools
 import json
 import math
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -15,17 +14,12 @@ import tensorflow as tf
 from tests.cases import HOLDING_VECTORS, SCORE_VECTORS, Array, Case, name_of, one_per_class
 from tfrank_sel import losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 every_loss = pytest.mark.parametrize("case", SCORE_VECTORS, ids=name_of)
 one_of_each = pytest.mark.parametrize("case", one_per_class(SCORE_VECTORS), ids=name_of)
 
 LENGTHS = (4, 1, 3)
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def width(case: Case) -> int:

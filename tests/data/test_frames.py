@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pandas
 import polars
@@ -61,6 +63,9 @@ def test_files_are_read(tmp_path):
     ("changed", "message"),
     [
         ({"x": [0.5, float("nan"), 2.5, 3.5, 4.5]}, "column 'x', row 1: expected a finite number"),
+        ({"qid": ["b", None, "b", "a", "c"]}, "column 'qid', row 1: expected an identifier"),
+        ({"qid": [1.0, 2.0, math.nan, 1.0, 1.0]}, "column 'qid', row 2: expected an identifier"),
+        ({"qid": ["b", "a", "b", "", "c"]}, "column 'qid', row 3: expected an identifier"),
         ({"x": ["a"] * 5}, "column 'x': expected numbers. Received: could not convert"),
         ({"rel": [0, 1, -2, 0, 0]}, "column 'rel', row 2: expected a label that is not negative"),
         ({"x": [0.5, None, 2.5, 3.5, 4.5]}, "column 'x', row 1: expected a finite number"),

@@ -115,6 +115,15 @@ def test_an_identifier_that_would_not_read_back_is_not_written():
             letor.text(data.ItemList(query_id, np.zeros(1), features, (doc_id,)))
 
 
+def test_a_file_stays_as_it_was_if_a_list_cannot_be_written(tmp_path):
+    path = written(tmp_path, "1 qid:1 1:1\n")
+    lists = [data.ItemList(name, np.zeros(1), np.zeros([1, 1], "f"), ("d",)) for name in ("q", "")]
+    with pytest.raises(ValueError, match="one word"):
+        letor.write(path, lists)
+    assert path.read_text() == "1 qid:1 1:1\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_parts_of_a_list_must_agree():
     with pytest.raises(ValueError, match=r"same items. Received: 2 labels"):
         data.ItemList("q", np.zeros(2), np.zeros([1, 3]), ("a",))

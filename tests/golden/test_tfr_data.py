@@ -114,7 +114,7 @@ def asked(case: Case, found: dict[str, Any]) -> dict[str, Case]:
 
 def check(case: Case) -> None:
     """Whether we read a case as recorded, or as we mean to."""
-    differences, serialized = tfr_data_differences.of_case(case), tf.constant(records(case))
+    differences, serialized = tfr_data_differences.of(case), tf.constant(records(case))
     try:
         expected = by_reference(case)
     except ValueError:
@@ -172,10 +172,6 @@ def test_replay_in_a_dataset(case: Case, tmp_path: pathlib.Path) -> None:
 
 
 def test_every_difference_is_that_of_some_case() -> None:
-    met = {
-        id(d)
-        for case in (*CASES, *tfr_data_extra.CASES)
-        for d in tfr_data_differences.of_case(case)
-    }
+    met = {id(d) for case in (*CASES, *tfr_data_extra.CASES) for d in tfr_data_differences.of(case)}
     for difference in tfr_data_differences.DIFFERENCES:
         assert id(difference) in met, difference.scenario

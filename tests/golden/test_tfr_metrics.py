@@ -71,7 +71,7 @@ def expected_of(ours: tfr_metric_counterparts.Ours, case: Case) -> tuple[Array, 
     ):
         labels, scores, item_weights = counted_items(case, *row)
         weights[i] = expected_weight(ours, labels, item_weights)
-        if any(d.of_values for d in differences):
+        if not all(d.of for d in differences):
             assert ours.reference is not None
             relative = [w / weights[i] if w else 0.0 for w in item_weights]
             values[i] = ours.reference(labels, scores, relative) if labels else 0.0

@@ -1,15 +1,14 @@
 """Where our reading of lists means to differ from that of tensorflow-ranking, and why.
 
-`python -m tests.golden.tfr_data_differences` prints the table for the README.
+`python -m tests.golden.tfr_data_differences` prints the table of `docs/migration.md`.
 """
 
 import base64
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
+from tests.golden import differences
+from tests.golden.differences import Difference
+from tests.golden.vectors import Case
 from tests.references import parsing
-
-Case = dict[str, Any]
 
 NAMES = {
     "ELWC": "ELWC",
@@ -17,24 +16,6 @@ NAMES = {
     "SEQ": "SequenceExample",
     "TF_EXAMPLE": "tf.Example",
 }
-
-
-class Difference(NamedTuple):
-    """An intended difference.
-
-    Attributes:
-        formats: The formats that it is about.
-        scenario: Where they differ, in words.
-        reason: What tensorflow-ranking does there, and what we do.
-        where: Tells the cases of these formats that it is about.
-        of: The names of what differs; none for all that a case asks for.
-    """
-
-    formats: tuple[str, ...]
-    scenario: str
-    reason: str
-    where: Callable[[Case], bool]
-    of: tuple[str, ...] = ()
 
 
 def stored(case: Case) -> list[parsing.StoredList]:
@@ -196,18 +177,18 @@ DIFFERENCES = [
 ]
 
 
-def of_case(case: Case) -> list[Difference]:
+def of(case: Case) -> list[Difference]:
     """The intended differences of a case."""
-    return [d for d in DIFFERENCES if case["format"] in d.formats and d.where(case)]
+    return [d for d in DIFFERENCES if case["format"] in d.about and d.where(case)]
 
 
 def table() -> str:
     """The table of all differences in markdown."""
-    lines = ["| format | where | difference |", "|---|---|---|"]
-    for difference in DIFFERENCES:
-        names = ", ".join(NAMES[name] for name in difference.formats)
-        lines.append(f"| {names} | {difference.scenario} | {difference.reason} |")
-    return "\n".join(lines)
+
+    def named(formats: tuple[str, ...]) -> str:
+        return ", ".join(NAMES[name] for name in formats)
+
+    return differences.table("format", DIFFERENCES, named)
 
 
 if __name__ == "__main__":

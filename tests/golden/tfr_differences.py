@@ -1,12 +1,13 @@
 """Where our losses mean to differ from those of tensorflow-ranking, and why.
 
-`python -m tests.golden.tfr_differences` prints the table for the README.
+`python -m tests.golden.tfr_differences` prints the table of `docs/migration.md`.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-Case = dict[str, Any]
+from tests.golden import differences
+from tests.golden.differences import Difference
+from tests.golden.vectors import Case
 
 SOFTMAXES = (
     "SoftmaxLoss",
@@ -27,22 +28,6 @@ WITHOUT_LAMBDA_WEIGHTS = (
     "GumbelApproxNDCGLoss",
     "MixtureEMLoss",
 )
-
-
-class Difference(NamedTuple):
-    """An intended difference.
-
-    Attributes:
-        losses: The losses of tensorflow-ranking that it is about.
-        scenario: Where they differ, in words.
-        reason: What tensorflow-ranking does there, and what we do.
-        where: Tells the cases of these losses that it is about.
-    """
-
-    losses: tuple[str, ...]
-    scenario: str
-    reason: str
-    where: Callable[[Case], bool]
 
 
 def rows(case: Case) -> list[tuple[list[float], list[Any]]]:
@@ -176,18 +161,18 @@ USED_BY = {
 def of(case: Case) -> Difference | None:
     """The intended difference of a case, if there is one."""
     return next(
-        (d for d in [REFUSED, RAISED, *DIFFERENCES] if case["loss"] in d.losses and d.where(case)),
+        (d for d in [REFUSED, RAISED, *DIFFERENCES] if case["loss"] in d.about and d.where(case)),
         None,
     )
 
 
 def table() -> str:
     """The table of all differences in markdown."""
-    lines = ["| loss of tensorflow-ranking | where | difference |", "|---|---|---|"]
-    for difference in [*DIFFERENCES, REFUSED, RAISED]:
-        names = ", ".join(name.removeprefix("losses_impl.") for name in difference.losses)
-        lines.append(f"| {names} | {difference.scenario} | {difference.reason} |")
-    return "\n".join(lines)
+
+    def named(losses: tuple[str, ...]) -> str:
+        return ", ".join(name.removeprefix("losses_impl.") for name in losses)
+
+    return differences.table("loss of tensorflow-ranking", [*DIFFERENCES, REFUSED, RAISED], named)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Where our metrics mean to differ from those of tensorflow-ranking, and why.
 
-`python -m tests.golden.tfr_metric_differences` prints the table for the README.
+`python -m tests.golden.tfr_metric_differences` prints the table of `docs/migration.md`.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-Case = dict[str, Any]
+from tests.golden import differences
+from tests.golden.differences import Difference
+from tests.golden.vectors import Case
 
 OVER_LISTS = (
     "MRRMetric",
@@ -22,24 +23,6 @@ OVER_LISTS = (
     "metrics_impl.PWAMetric",
 )
 DIVERSITY = ("PrecisionIAMetric", "AlphaDCGMetric")
-
-
-class Difference(NamedTuple):
-    """An intended difference.
-
-    Attributes:
-        metrics: The metrics of tensorflow-ranking that it is about.
-        scenario: Where they differ, in words.
-        reason: What tensorflow-ranking does there, and what we do.
-        where: Tells the cases of these metrics that it is about.
-        of_values: Whether values of lists differ, and not their weights alone.
-    """
-
-    metrics: tuple[str, ...]
-    scenario: str
-    reason: str
-    where: Callable[[Case], bool]
-    of_values: bool = True
 
 
 def labels_of_lists(case: Case) -> list[list[Any]]:
@@ -64,7 +47,7 @@ DIFFERENCES = [
         "lists of padding only",
         "They are 0 and count in the mean. Here they do not count.",
         lambda case: any(all(is_padding(y) for y in row) for row in labels_of_lists(case)),
-        of_values=False,
+        of=("weights",),
     ),
     Difference(
         OVER_LISTS,
@@ -75,7 +58,7 @@ DIFFERENCES = [
             is_weighted(case)
             and any(not any(is_relevant(y) for y in row) for row in labels_of_lists(case))
         ),
-        of_values=False,
+        of=("weights",),
     ),
     Difference(
         ("AlphaDCGMetric",),
@@ -105,18 +88,18 @@ DIFFERENCES = [
 
 def of(case: Case) -> list[Difference]:
     """The intended differences of a case."""
-    return [d for d in DIFFERENCES if case["metric"] in d.metrics and d.where(case)]
+    return [d for d in DIFFERENCES if case["metric"] in d.about and d.where(case)]
 
 
 def table() -> str:
     """The table of all differences in markdown."""
-    lines = ["| metric of tensorflow-ranking | where | difference |", "|---|---|---|"]
-    for difference in DIFFERENCES:
-        names = ", ".join(name.removeprefix("metrics_impl.") for name in difference.metrics)
-        if difference.metrics == OVER_LISTS:
-            names = "all but ARP and OPA"
-        lines.append(f"| {names} | {difference.scenario} | {difference.reason} |")
-    return "\n".join(lines)
+
+    def named(metrics: tuple[str, ...]) -> str:
+        if metrics == OVER_LISTS:
+            return "all but ARP and OPA"
+        return ", ".join(name.removeprefix("metrics_impl.") for name in metrics)
+
+    return differences.table("metric of tensorflow-ranking", DIFFERENCES, named)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,13 @@ def test_steps_count_in_the_linear_sensitivity() -> None:
     assert links.llust(both, 2.0, (-2.0, 2.0)) == pytest.approx(4.0 / (16.0 / 3.0 + 2.0), rel=1e-12)
 
 
+def test_an_inverse_has_its_kinks_where_the_link_has_its_values() -> None:
+    link = links.Inverse(links.Capped(links.Power(exponent=2.0, shift=1.0), lower=-1.0))
+    assert link.kinks == (-4.0, 0.0)  # 9 at the score 4
+    # the slope is 1 / (2 * sqrt(w)): the integral of w**2 dh over [0, 9] is 9**2.5 / 5
+    assert links.llust(link, 9.0, (0.0, 9.0)) == pytest.approx(81.0 / 6.0 / (243.0 / 5.0), rel=1e-4)
+
+
 def test_the_table_holds_what_the_functions_return() -> None:
     link, interval = links.Exp(scale=0.5), (0.0, 8.0)
     [row] = links.sensitivity_table(link, [7.0], interval, step=1.0)

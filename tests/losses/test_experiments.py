@@ -9,18 +9,13 @@ import tensorflow as tf
 
 from tfrank_sel import links, losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 LOW = [(nuisance, s) for s in range(-10, 0) for nuisance in (1, 3)]
 HIGH = [(s, nuisance) for s in range(6, 11) for nuisance in (1, 3)]
 FEATURES = np.array(LOW + HIGH, np.float64)
 SCORES = np.array([s for _, s in LOW] + [s for s, _ in HIGH], np.float64)
 MIRRORED = -FEATURES[:, ::-1]
-
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Any:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def fit(link: links.Link, x: Any, s: Any) -> tuple[Any, float]:

@@ -14,12 +14,7 @@ from tests.references import listwise
 from tfrank_sel import links, losses, metrics
 from tfrank_sel.ops import label_order
 
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Any:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
 def of_one_order(labels: list[float], scores: list[float], order: tuple[int, ...]) -> float:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import keras
 import numpy as np
@@ -13,16 +13,11 @@ from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 from tfrank_sel.ops.pairs import Items
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RNG = np.random.default_rng(0)
 LABELS = np.array([[2.0, 0.0, 1.0, -1.0], [0.0, 1.0, 1.0, 3.0]])
 SCORES = RNG.normal(size=LABELS.shape)
-
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Iterator[None]:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from tfrank_sel import links, losses
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 SCALINGS = [
     links.Identity(),
     links.Constant(scale=2.0),
@@ -30,13 +32,6 @@ def many_lists(seed: int) -> Any:
     rng = np.random.default_rng(seed)
     tied = rng.choice([-3.0, 0.0, 2.0], [300, 3])
     return np.where(rng.random([300, 1]) < 0.5, tied, rng.uniform(-4.0, 4.0, [300, 3]))
-
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Any:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def selective_losses(scaling: links.Link) -> list[Any]:

@@ -1,6 +1,5 @@
 """Lambda weights beside those of tensorflow-ranking in one process: the stack of `[tfr]`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,8 @@ import tensorflow as tf
 from tests.golden import tfr_counterparts
 from tests.golden.test_tfr_losses import assert_equals_recorded
 from tests.losses.test_tfr_parity import random_case
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 tfr = pytest.importorskip("tensorflow_ranking")
 
@@ -28,13 +29,6 @@ PAIRWISE = (
     "PairwiseSoftZeroOneLoss",
 )
 OF_ITEMS = ("DCGLambdaWeight", "NDCGLambdaWeight")  # which a softmax takes, too
-
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Iterator[None]:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def theirs(case: dict[str, Any]) -> Any:

@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from tests.golden import tfr_counterparts, tfr_differences
 from tests.golden.test_tfr_losses import assert_equals_recorded, assert_equals_reference, loss_of
-from tests.golden.tfr_differences import Case
+from tests.golden.vectors import Case
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 tfr = pytest.importorskip("tensorflow_ranking")
 
@@ -55,13 +57,6 @@ CASES = [
     for kwargs in several
     for seed in range(2)
 ]
-
-
-@pytest.fixture(autouse=True)
-def _eagerly() -> Any:
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def random_case(name: str, kwargs: dict[str, Any], seed: int) -> Case:

@@ -2,7 +2,6 @@
 
 import math
 import warnings
-from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -12,15 +11,9 @@ import tensorflow as tf
 from tfrank_sel import losses
 from tfrank_sel.callbacks import AnnealTau
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def _eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs losses without compiling them, unless a test is about that."""
-    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def loss_and_gradient(loss, labels, scores, dtype: str = "float32") -> tuple:

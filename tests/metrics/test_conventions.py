@@ -7,11 +7,12 @@ import math
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.references import metrics as reference
 from tfrank_sel import metrics
 from tfrank_sel.metrics import averaging, ties
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 LABELS = [0.0, 1.0, 3.0, 1.0, 0.0, 2.0]
 SCORES = [2.0, 1.0, 2.0, 2.0, 1.0, 1.0]
@@ -27,13 +28,6 @@ AVERAGED = [
     (metrics.MRR, reference.reciprocal_rank),
     (metrics.Hits, reference.hits),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _eagerly():
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 @pytest.mark.parametrize("k", [None, 1, 2, 4])

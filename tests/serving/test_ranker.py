@@ -200,32 +200,42 @@ def test_a_server_that_cannot_answer_is_status_2(tmp_path, endpoint, arguments, 
     assert message in result.stderr
 
 
-class Busy(http.server.BaseHTTPRequestHandler):
-    """Says UNAVAILABLE twice, then another error."""
+class Scripted(http.server.BaseHTTPRequestHandler):
+    """Gives answers, one after the other."""
 
-    codes: ClassVar[list[int]] = []
+    answers: ClassVar[list[tuple[int, bytes]]] = []
 
     def do_GET(self):
-        self.codes.append(503 if len(self.codes) < 2 else 400)
-        self.send_response(self.codes[-1])
+        status, body = self.answers.pop(0)
+        self.send_response(status)
         self.end_headers()
-        self.wfile.write(b'{"error": "words"}')
+        self.wfile.write(body)
 
     def log_message(self, *arguments):
         pass
 
 
-def test_only_an_unavailable_server_is_asked_again():
-    server = http.server.HTTPServer(("127.0.0.1", 0), Busy)
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        # only an unavailable server is asked again
+        ([(503, b"{}"), (503, b"busy"), (400, b'{"error": "words"}')], "INVALID_ARGUMENT: words"),
+        ([(401, b"Jwt is missing\n")], "UNAUTHENTICATED: Jwt is missing$"),
+        ([(200, b"<html>")], "INTERNAL: An answer must be JSON. .*Invalid value"),
+    ],
+)
+def test_errors_of_a_server_and_of_a_proxy_are_told(answers, message):
+    Scripted.answers[:] = answers
+    server = http.server.HTTPServer(("127.0.0.1", 0), Scripted)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with (
         Ranker(f"http://127.0.0.1:{server.server_port}") as ranker,
-        pytest.raises(ServingError, match="INVALID_ARGUMENT: words"),
+        pytest.raises(ServingError, match=message),
     ):
         ranker.num_features()
     server.shutdown()
 
-    assert Busy.codes == [503, 503, 400]
+    assert Scripted.answers == []
 
 
 def test_grpc_may_be_encrypted(base, tmp_path):
@@ -247,8 +257,11 @@ def test_grpc_may_be_encrypted(base, tmp_path):
 
 
 def test_a_bad_tls_configuration_is_told(tmp_path):
-    with pytest.raises(ServingError, match="must be an SSLConfig in text format"):
+    with pytest.raises(ServingError, match="none: cannot be read: No such file"):
         config.read(tmp_path / "none", SSLConfig)
+    (tmp_path / "ssl.config").write_text("x")
+    with pytest.raises(ServingError, match="must be an SSLConfig in text format"):
+        config.read(tmp_path / "ssl.config", SSLConfig)
     (tmp_path / "ssl.config").write_text("client_verify: true")
     with pytest.raises(ServingError, match="custom_ca: must hold the authority"):
         config.read(tmp_path / "ssl.config", SSLConfig)

@@ -1,3 +1,4 @@
+import contextlib
 import pathlib
 import shutil
 import time
@@ -29,6 +30,17 @@ def core(half):
 def served(core, **which):
     with core.acquire("half", **which) as model:
         return model.version
+
+
+def soon(look):
+    """What a look finds, once it finds something and does not fail, within 20 seconds."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with contextlib.suppress(ServingError):
+            if found := look():
+                return found
+        time.sleep(0.02)
+    return look()
 
 
 def labelled(half, **labels):
@@ -120,18 +132,18 @@ def test_a_server_reloads_on_request_and_asks_by_label(half):
             models.HandleReloadConfigRequest(request)
 
 
+def write(path, base, rest):
+    aside = path.with_name("aside")
+    aside.write_text(
+        f"""model_config_list {{ config {{
+        name: "half" base_path: "{base}" model_platform: "tensorflow" {rest} }} }}"""
+    )
+    aside.rename(path)
+
+
 def test_a_configuration_file_is_followed(half, tmp_path):
     path = tmp_path / "models.config"
-
-    def write(policy):
-        aside = tmp_path / "aside"
-        aside.write_text(
-            f"""model_config_list {{ config {{ name: "half" base_path: "{half}"
-            model_platform: "tensorflow" model_version_policy {{ {policy} }} }} }}"""
-        )
-        aside.rename(path)
-
-    write("specific { versions: 1 }")
+    write(path, half, "model_version_policy { specific { versions: 1 } }")
     core = ServerCore(read(path), poll_seconds=0.02, config_file=path, config_poll_seconds=0.02)
     core.start()
     try:
@@ -139,11 +151,24 @@ def test_a_configuration_file_is_followed(half, tmp_path):
         path.write_text("not a configuration")
         time.sleep(0.2)
         assert served(core) == 1
-        write("latest { num_versions: 1 }")
-        deadline = time.monotonic() + 20
-        while served(core) != 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert served(core) == 2
+        write(path, half, "model_version_policy { latest { num_versions: 1 } }")
+        assert soon(lambda: served(core) == 2)
+    finally:
+        core.stop()
+
+
+def test_a_configuration_that_is_refused_is_tried_again(half, tmp_path):
+    path, base = tmp_path / "models.config", tmp_path / "base"
+    shutil.copytree(half / "1", base / "1")
+    shutil.copytree(half / "2", tmp_path / "2")
+    write(path, base, "")
+    core = ServerCore(read(path), poll_seconds=0.02, config_file=path, config_poll_seconds=0.02)
+    core.start()
+    try:
+        write(path, base, 'version_labels { key: "canary" value: 2 }')
+        time.sleep(0.2)  # the version is not there yet
+        (tmp_path / "2").rename(base / "2")
+        assert soon(lambda: served(core, label="canary")) == 2
     finally:
         core.stop()
 

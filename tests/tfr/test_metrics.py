@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.golden import tfr_metric_counterparts
 from tfrank_sel import metrics
+
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 tfr = pytest.importorskip("tensorflow_ranking")
 
@@ -31,13 +32,6 @@ SHARED: list[tuple[str, dict[str, Any]]] = [
     ("ARPMetric", {}),
     ("OPAMetric", {}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _eagerly():
-    tf.config.run_functions_eagerly(True)
-    yield
-    tf.config.run_functions_eagerly(False)
 
 
 def random_batches(rng: np.random.Generator, kind: str, subtopics: int | None) -> list[Any]:

@@ -209,9 +209,8 @@ def _cuts(
     within = upto[None, 1:] - upto[:, None]  # within[i, j]: lists above candidate i, up to j
     shape = within.shape
     allowed = (within >= min(min_lists, upto[-1])) & ~np.tri(shape[0], shape[1], -1, dtype=bool)
-    cost = np.where(
-        upto > 0, np.inf, 0.0
-    )  # slots of the first j candidates, one bucket more a turn
+    # slots of the first j candidates, which get one bucket more a turn
+    cost = np.where(upto > 0, np.inf, 0.0)
     cuts = []
     for _ in range(max_buckets):
         slots = np.where(allowed, cost[:, None] + within * sizes, np.inf)

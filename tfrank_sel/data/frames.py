@@ -22,7 +22,8 @@ def lists(
     Args:
         frame: A pandas or polars DataFrame, an Arrow table, or a mapping of names to arrays of one
             length.
-        query: Column of the query's identifier. The rows of a query need not stand together.
+        query: Column of the query's identifier, which every row has. The rows of a query need not
+            stand together.
         label: Column of the relevance, finite and not negative.
         features: Columns of the features, finite numbers; by default all columns but the others
             named here, in the order of the table.
@@ -55,6 +56,9 @@ def lists(
         raise _bad(label, negative[0], "a label that is not negative", labels[negative[0]])
     matrix = np.stack([_numbers(frame, name) for name in features], axis=1)
     queries = _column(frame, query)
+    if queries.dtype.kind not in "iu" and any(bad := [_is_missing(name) for name in queries]):
+        row = bad.index(True)
+        raise _bad(query, row, "an identifier", queries[row])
     _, first, group = np.unique(queries.astype(str), return_index=True, return_inverse=True)
     rows = np.argsort(first[group], kind="stable")
     ids = None if doc_id is None else _column(frame, doc_id).astype(str)
@@ -118,6 +122,13 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
     if (bad := np.flatnonzero(~np.isfinite(numbers))).size:
         raise _bad(name, bad[0], "a finite number", column[bad[0]])
     return numbers
+
+
+def _is_missing(identifier: object) -> bool:
+    """Whether nothing is there, or what stands for nothing in some kind of frame."""
+    if isinstance(identifier, (str, bytes)):
+        return not identifier
+    return str(identifier) in ("None", "nan", "NaT", "<NA>")
 
 
 def _bad(name: str, row: int, wanted: str, received: object) -> InputError:

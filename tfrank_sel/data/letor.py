@@ -5,6 +5,7 @@ import gzip
 import math
 import pathlib
 import re
+import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -104,6 +105,8 @@ def num_features(path: str | pathlib.Path) -> int:
 def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
     """Writes lists as LETOR 4.0 text that `read` reads back to the same values.
 
+    The file is written whole or not at all.
+
     Args:
         path: The file; compressed if its name ends in `.gz`.
         lists: The lists. All features are written, zeros too.
@@ -112,9 +115,12 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         ValueError: If an identifier is empty or holds white space, or a query's holds `#`.
     """
     path = pathlib.Path(path)
-    with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
-        for item_list in lists:
-            file.write(text(item_list).encode())
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside:
+        written = pathlib.Path(aside, path.name)
+        with gzip.open(written, "wb") if path.suffix == ".gz" else written.open("wb") as file:
+            for item_list in lists:
+                file.write(text(item_list).encode())
+        written.replace(path)
 
 
 def text(item_list: ItemList) -> str:

@@ -30,18 +30,17 @@ def serialize(
     """Writes one list in the packed layout.
 
     Args:
-        features: Features of the items, of shape `[list_size, spec.num_features]`; `list_size` may
-            be 0.
+        features: As in `tfrank_sel.data.elwc.serialize`, as all others.
         spec: Names of the parts and number of features.
-        labels: Relevance labels, of shape `[list_size]`, or None to leave them out.
-        doc_ids: Identifiers of the items, `list_size` of them, or None to leave them out.
+        labels: Relevance labels.
+        doc_ids: Identifiers of the items.
         query_id: Identifier of the query.
 
     Returns:
         The bytes of the `tf.train.Example`, the same for the same list.
 
     Raises:
-        ValueError: If `features`, `labels` or `doc_ids` do not have the sizes above.
+        ValueError: If `features`, `labels` or `doc_ids` do not have the sizes there.
 
     Example:
         >>> spec = FeatureSpec(num_features=2)
@@ -65,16 +64,13 @@ def parse(
 ) -> dict[str, tf.Tensor]:
     """Reads a batch of lists in the packed layout into dense tensors.
 
-    Runs eagerly, in a `tf.function` and in `tf.data`, with operations of stock TensorFlow alone.
-
     Args:
-        serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
+        serialized: As in `tfrank_sel.data.elwc.parse`, as all others.
         spec: Names of the parts and number of features.
-        list_size: Number of items to truncate and pad every list to; None for the length of the
-            longest list of the batch. A longer list keeps its first items.
+        list_size: Number of items to truncate and pad every list to.
 
     Returns:
-        What `tfrank_sel.data.elwc.parse` does.
+        What `tfrank_sel.data.elwc.parse` does, with operations of the same kind.
 
     Raises:
         tf.errors.InvalidArgumentError: If an element is no such message, has no `spec.features`, or

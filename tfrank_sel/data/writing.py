@@ -129,10 +129,8 @@ def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Featur
 
 
 def _checked(name: str, value: Any, feature: Any) -> tf.train.Feature:
-    if getattr(feature, "partitions", ()) or getattr(feature, "value_key", None) not in (
-        None,
-        name,
-    ):
+    is_own = getattr(feature, "value_key", None) in (None, name)
+    if getattr(feature, "partitions", ()) or not is_own:
         raise ValueError(f"{name!r} must be stored whole, under its name. Received: {feature}")
     try:
         found = _feature(value, feature.dtype)

@@ -1,12 +1,17 @@
 """A folder to write to aside, for one process alone, whoever was killed there before."""
 
 import contextlib
-import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+try:
+    import fcntl
+except ModuleNotFoundError:  # not a system with such locks: to import this must not fail
+    fcntl = None  # type: ignore[assignment]
 
 _LOCK = "lock"
 
@@ -26,6 +31,7 @@ def claimed(folder: Path) -> Iterator[Path]:
 
     Raises:
         FileExistsError: If a process that lives has claimed the folder.
+        ImportError: If the system has no such locks as Linux and macOS have.
         OSError: If the folder cannot be made.
 
     Example:
@@ -37,6 +43,9 @@ def claimed(folder: Path) -> Iterator[Path]:
         ...     os.listdir(base)
         ['out']
     """
+    if fcntl is None:
+        wanted = "To write a folder whole or not at all takes the file locks of Linux or macOS"
+        raise ImportError(f"{wanted}. Received: {sys.platform}")
     made = [parent for parent in folder.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

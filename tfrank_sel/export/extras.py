@@ -25,6 +25,7 @@ max_enqueued_batches { value: 64 }
 pad_variable_length_inputs: false
 """
 WARM_UP = f"{FOLDER}/tf_serving_warmup_requests"
+_CHUNK = 1 << 24  # bytes
 
 
 def write_manifest(
@@ -38,8 +39,10 @@ def write_manifest(
         metadata: What else to tell.
     """
     digest = hashlib.sha256()
-    for file in sorted((saved_model / "variables").glob("variables.data-*")):
-        digest.update(file.read_bytes())
+    for path in sorted((saved_model / "variables").glob("variables.data-*")):
+        with path.open("rb") as file:
+            while octets := file.read(_CHUNK):  # at once they may be more than fits
+                digest.update(octets)
     manifest = {
         "features": features,
         "weights_sha256": digest.hexdigest(),

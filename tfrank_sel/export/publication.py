@@ -109,7 +109,11 @@ def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
 
 def _versions(base: Path) -> dict[int, Path]:
     """Returns the folders that a server takes for versions, `007` too."""
-    return {int(child.name): child for child in base.iterdir() if child.name.isdecimal()}
+    return {
+        int(child.name): child
+        for child in base.iterdir()
+        if child.name.isascii() and child.name.isdecimal() and child.is_dir()
+    }
 
 
 def _flush(path: str | os.PathLike[str]) -> None:

@@ -206,6 +206,12 @@ class Inverse(Link):
         return self.link.domain
 
     @property
+    def kinks(self) -> tuple[float, ...]:
+        low, high = self.domain
+        kinks = (float(self.link(tf.constant(s, tf.float64))) for s in self.link.kinks)
+        return tuple(y for y in kinks if low < y < high)
+
+    @property
     def mirror(self) -> float | None:
         return 0.0 if self.link.is_odd else None
 

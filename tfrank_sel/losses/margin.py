@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses import class_labels
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import Configurable, register
@@ -154,11 +155,9 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and makes labels of indices."""
-        if not isinstance(y_true, tf.RaggedTensor) and not isinstance(y_pred, tf.RaggedTensor):
-            y_true, y_pred = (tf.convert_to_tensor(x) for x in (y_true, y_pred))
-            if y_true.shape.rank == 1 or (y_true.shape[-1] == 1 and y_pred.shape[-1] != 1):
-                indices = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
-                y_true = tf.one_hot(indices, tf.shape(y_pred)[-1], dtype=dtype)
+        classes = class_labels.indices(y_true, y_pred)
+        if classes is not None:
+            y_true = class_labels.one_hot(classes, y_pred)
         return super().batch_of(y_true, y_pred, sample_weight, dtype)
 
     def per_list(

@@ -116,11 +116,7 @@ class PrecisionIA(DiversityMetric):
         """Divides the subtopics that the items on top cover by those they could."""
         covered = self.covered(labels, mask)
         found = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
-        count = ranks.counts()
-        if self.k is not None:
-            k = tf.cast(self.k, count.dtype)
-            count = tf.minimum(count, k) if self.clip_k else k
-        return tf.math.divide_no_nan(found, count * _subtopics(covered))
+        return tf.math.divide_no_nan(found, ranks.depths(self.clip_k) * _subtopics(covered))
 
 
 @register

@@ -45,6 +45,8 @@ class LogitNorm(ListwiseMetric):
         https://arxiv.org/abs/2506.09454).
     """
 
+    compares_items = False
+
     def __init__(self, centered: bool = False, name: str = "logit_norm", **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.centered = centered

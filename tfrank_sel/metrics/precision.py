@@ -65,10 +65,7 @@ class Precision(BinaryMetric):
     ) -> tf.Tensor:
         """Divides the weight of the relevant items on top by the number of ranks."""
         found = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
-        if self.k is not None and not self.clip_k:
-            return found / float(self.k)
-        size = ranks.counts()
-        return tf.math.divide_no_nan(found, size if self.k is None else tf.minimum(size, self.k))
+        return tf.math.divide_no_nan(found, ranks.depths(self.clip_k))
 
 
 @register

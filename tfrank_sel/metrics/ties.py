@@ -233,6 +233,18 @@ class Ranks:
         held = retrieved(self.scores, self.mask)
         return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
 
+    def depths(self, clip: bool) -> tf.Tensor:
+        """Counts the ranks of each list that are looked at, `[batch_size]`: to the cut-off, if any.
+
+        Args:
+            clip: Whether a list of fewer items is looked at no further than these.
+        """
+        counts = self.counts()
+        if self.k is None:
+            return counts
+        k = tf.constant(self.k, counts.dtype)
+        return tf.minimum(counts, k) if clip else tf.broadcast_to(k, tf.shape(counts))
+
     def _held(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, int | None]:
         held = retrieved(self.scores, self.mask)
         x = tf.cast(x, self.scores.dtype)

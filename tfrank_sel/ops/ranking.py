@@ -40,11 +40,6 @@ def positions(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.range(1, tf.shape(x)[-1] + 1), x.dtype)
 
 
-def relevant_weights(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns the weight of each relevant item, one of positive label, and 0 for any other."""
-    return tf.where(mask & (labels > 0.0), weights, 0.0)
-
-
 def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Averages the weights of each list, an item counting by its label; 0 if all labels are 0."""
     labels = tf.where(mask, labels, 0.0)

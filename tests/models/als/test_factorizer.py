@@ -136,6 +136,8 @@ def test_recommendations_are_the_best_unseen_in_order():
     assert np.all(scores[ids == -1] == -np.inf)
     everything, _ = model.recommend([1], k=5, filter_seen=False)
     assert sorted(everything[0]) == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="`k` must be positive"):
+        model.recommend([1], k=0)
 
 
 def test_similar_items_are_close_in_direction_and_others():

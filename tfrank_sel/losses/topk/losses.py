@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses import class_labels
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
 from tfrank_sel.ops import masking
@@ -37,16 +38,17 @@ class _TopKLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads labels of items, as any loss does, or the label of a class, as `of_class` wants."""
-        classes = _classes(y_true, y_pred)
+        classes = class_labels.indices(y_true, y_pred)
         if classes is None:
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         elif _tells_classes_apart(y_pred, sample_weight):
-            y_true = tf.one_hot(tf.cast(classes[:, 0], tf.int32), tf.shape(y_pred)[1])
+            y_true = class_labels.one_hot(classes, y_pred)
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         else:
-            valid, scores = tf.zeros_like(classes, dtype), tf.cast(y_pred, dtype)
+            labels, scores = classes[:, tf.newaxis], tf.cast(y_pred, dtype)
+            valid = tf.zeros_like(labels, dtype)
             batch = ListBatch.of(valid, scores[:, :1], sample_weight, min_label=0.0, dtype=dtype)
-            batch = batch._replace(labels=classes, scores=scores)
+            batch = batch._replace(labels=labels, scores=scores)
         size = batch.scores.shape[1]
         if size is not None and self.k >= size:
             warnings.warn(
@@ -204,19 +206,6 @@ class TopKHingeLoss(_TopKLoss):
     def selection(self) -> Selection:
         """The `k` items of the largest scores."""
         return HardSelection(self.k)
-
-
-def _classes(y_true: Any, y_pred: Any) -> tf.Tensor | None:
-    """The labels of classes as a column; `None` if `y_true` holds the labels of items."""
-    if isinstance(y_true, tf.RaggedTensor) or isinstance(y_pred, tf.RaggedTensor):
-        return None
-    y_true, shape = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred).shape
-    column = y_true.shape.rank == 2 and y_true.shape[1] == 1 and shape[1:] != [1]
-    if shape.rank != 2 or not (y_true.shape.rank == 1 or column):
-        return None
-    if not y_true.shape[:1].is_compatible_with(shape[:1]):
-        return None
-    return tf.reshape(y_true, [-1, 1])
 
 
 def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:

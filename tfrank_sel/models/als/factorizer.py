@@ -223,8 +223,11 @@ class RGFactorizer(Configurable):
 
         Args:
             users: Which users.
-            k: How many items.
+            k: How many items; positive.
             filter_seen: Whether to leave out the items that a user was fitted to.
+
+        Raises:
+            ValueError: If `k` is not positive.
         """
         users = np.asarray(users)
         seen = self.seen_[users] if filter_seen else None

@@ -26,10 +26,15 @@ def best(
     Args:
         users: Factors of the users that ask, `[count, num_factors]`.
         items: Factors of all items.
-        k: How many items to return.
+        k: How many items to return; positive.
         seen: CSR matrix `[count, num_items]` of items to leave out, if any.
         num_threads: Number of threads.
+
+    Raises:
+        ValueError: If `k` is not positive.
     """
+    if k < 1:
+        raise ValueError(f"`k` must be positive. Received: k={k}")
     ids = np.full((len(users), k), -1, np.int32)
     scores = np.full((len(users), k), -np.inf, items.dtype)
     chunk = max(1, _CHUNK_BYTES // (items.itemsize * max(1, len(items))))

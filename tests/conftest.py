@@ -1,0 +1,25 @@
+"""What tests of any folder may use."""
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+with contextlib.suppress(ModuleNotFoundError):  # the tests of TFX have none
+    import hypothesis
+
+    # no test is about time, and a machine may be busy
+    hypothesis.settings.register_profile(
+        "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("busy")
+
+
+@pytest.fixture
+def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs functions without tracing or compiling them, unless a test is about that."""
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
+    yield
+    tf.config.run_functions_eagerly(False)
