@@ -40,9 +40,8 @@ def timings(
     A turn is two calls, the second of which counts: the first finds caches and heap as another
     function left them, which can double its time.
     """
-    first, calls = {}, {name: [] for name in functions}
-    for name, function in functions.items():
-        first[name] = _seconds(function, clock)
+    first = {name: _seconds(function, clock) for name, function in functions.items()}
+    calls: dict[Name, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
         for name, function in functions.items():
             function()

@@ -35,10 +35,10 @@ SETS = {"MovieLens-1M": "movielens/ml-1m.npz", "Gowalla": "gowalla.npz"}
 K = 64
 # ours, its steps of conjugate gradients, and whether implicit takes three of them
 SWEEPS = (
-    ("RG2 exact, beside exact", als.RG2(0.1), None, False),
-    ("RGCross exact, beside exact", als.RGCross(0.1), None, False),
-    ("RG2 exact, beside CG(3)", als.RG2(0.1), None, True),
-    ("RG2 CG(3), beside CG(3)", als.RG2(0.1), 3, True),
+    ("RG2 exact, implicit exact", als.RG2(0.1), None, False),
+    ("RGCross exact, implicit exact", als.RGCross(0.1), None, False),
+    ("RG2 exact, implicit CG(3)", als.RG2(0.1), None, True),
+    ("RG2 CG(3), implicit CG(3)", als.RG2(0.1), 3, True),
 )
 
 

@@ -122,6 +122,8 @@ def compare(
         per: How many of them a call does.
         clock: Tells seconds.
     """
+    if not theirs:
+        return
     found = timings({**ours, **theirs}, rounds, clock)
     scale = _IN_A_SECOND[unit.split()[0]] / per
     for case in ours:

@@ -23,6 +23,7 @@ from typing import IO
 from benchmarks import rows, speed_plot
 from benchmarks.rows import LeftOut, Row
 
+TFR = "tensorflow-ranking"  # the peer, and the stack that it needs
 PEER_LOSSES = (
     "SoftmaxLoss MeanSquaredLoss MultiClassLoss ListMLELoss UniqueSoftmaxLoss ApproxNDCGLoss"
     " NeuralSortNDCGLoss CircleLoss PairwiseLogisticLoss LambdaLoss"
@@ -47,11 +48,11 @@ class Run:
 RUNS = (
     Run("losses", "losses --rounds 20"),
     Run("losses", "peer_losses --rounds 10"),
-    Run("losses", f"peer_losses --rounds 10 --only {PEER_LOSSES}", "second"),
+    Run("losses", f"peer_losses --rounds 10 --only {PEER_LOSSES}", TFR),
     Run("metrics", "metrics --rounds 10"),
-    Run("metrics", "metrics --rounds 10", "second"),
+    Run("metrics", "metrics --rounds 10", TFR),
     Run("data", "data --only writers texts steps"),
-    Run("data", "data --only readers", "second"),
+    Run("data", "data --only readers", TFR),
     Run("als", "rg speed --threads 1 --rounds 5"),
     Run("topk", "topk --grid 1000,5 1000,50 100000,5 --seconds 2"),
     Run("serving", "serving --rounds 3"),
@@ -125,7 +126,16 @@ class Report:
             aside.replace(folder / name)
 
 
-def collect(report: Report, run: Run, command: Sequence[str], log: IO[str]) -> None:
+def command_of(run: Run, options: argparse.Namespace) -> list[str]:
+    """What runs the benchmark."""
+    python = sys.executable if run.stack == "default" else options.tensorflow_ranking
+    module, *given = run.options.split()
+    if run.area == "topk" and options.authors:
+        given += ["--authors", options.authors, "--torch-python", options.torch_python]
+    return [python, "-m", f"benchmarks.{module}", *given, "--json"]
+
+
+def collect(report: Report, run: Run, command: Sequence[str], log: IO[str] | None) -> None:
     """Runs a benchmark, and adds what it prints as it comes; says so if there is no such Python."""
     try:
         lines = printed(command, log)
@@ -135,14 +145,15 @@ def collect(report: Report, run: Run, command: Sequence[str], log: IO[str]) -> N
         for line in lines:
             found = rows.from_json(line)
             report.add(run.area, found)
-            print(f"  {found}", flush=True)
+            if isinstance(found, Row):
+                print(f"  {found}", flush=True)
     except FileNotFoundError as error:
-        report.add(run.area, LeftOut(f"the {run.stack} stack", f"there is no {error.filename}"))
-    except (subprocess.CalledProcessError, StopIteration) as error:
+        report.add(run.area, LeftOut(run.stack, f"there is no {error.filename}"))
+    except subprocess.CalledProcessError as error:
         report.failed.append(f"{run.options}: {error}")
 
 
-def printed(command: Sequence[str], log: IO[str]) -> Iterator[str]:
+def printed(command: Sequence[str], log: IO[str] | None) -> Iterator[str]:
     """The lines of JSON that a command prints."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as process:
         assert process.stdout is not None
@@ -164,12 +175,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=pathlib.Path, required=True, help="folder to write to")
     parser.add_argument("--only", nargs="+", choices=AREAS, default=AREAS, help="areas to run")
-    parser.add_argument("--second", default=".venv-tfr/bin/python", help="Python of that stack")
+    parser.add_argument(f"--{TFR}", default=".venv-tfr/bin/python", help="a Python that has it")
     parser.add_argument("--authors", help="a checkout of github.com/oval-group/smooth-topk")
-    parser.add_argument("--torch-python", help="which has PyTorch")
+    parser.add_argument("--torch-python", default=sys.executable, help="a Python with PyTorch")
     options = parser.parse_args()
-    pythons = {"default": sys.executable, "second": options.second}
-    more = {"topk": ["--authors", options.authors, "--torch-python", options.torch_python]}
     runs = [run for run in RUNS if run.area in options.only]
     report, began = Report(), time.monotonic()
     options.output.mkdir(parents=True, exist_ok=True)
@@ -177,13 +186,10 @@ def main() -> None:
         for number, run in enumerate(runs, start=1):
             minutes = (time.monotonic() - began) / 60.0
             print(f"{number} of {len(runs)}, after {minutes:.1f} min: {run.options}", flush=True)
-            module, *given = run.options.split()
-            if options.authors:
-                given += more.get(run.area, [])
-            command = [pythons[run.stack], "-m", f"benchmarks.{module}", *given, "--json"]
-            collect(report, run, command, log)
+            collect(report, run, command_of(run, options), log)
             report.write(options.output)
-    print(*(f"{area}: {x}" for area, x in report.left_out()), sep="\n")
+    for area, x in report.left_out():
+        print(f"{area}: {x}")
     print(f"The table, the numbers and the plot are in {options.output}.")
     if report.failed:
         sys.exit("\n".join(["Failed, as speed.log tells:", *report.failed]))
