@@ -103,14 +103,11 @@ def found(rounds: int) -> Iterator[rows.Found]:
     yield from rows.compare(whole, floor | arrays, rounds)
     batched = {"NDCG@10, 20 batches of 500": in_batches(metrics.NDCG(10), y_true, y_pred)}
     yield from rows.compare(batched, floor | batches, rounds)
+    names = "NDCG@1,5,10, MRR, MAP, P@10, ERR"
     others = {
         "NDCG@10 inside XLA": lambda: one_inside(y_true, y_pred)[0].numpy(),
-        "NDCG@1,5,10, MRR, MAP, P@10, ERR": lambda: [
-            x.values.numpy() for x in several(y_true, y_pred).values()
-        ],
-        "NDCG@1,5,10, MRR, MAP, P@10, ERR inside XLA": lambda: [
-            x.numpy() for x in several_inside(y_true, y_pred)
-        ],
+        names: lambda: [x.values.numpy() for x in several(y_true, y_pred).values()],
+        f"{names} inside XLA": lambda: [x.numpy() for x in several_inside(y_true, y_pred)],
     }
     yield from rows.compare(others, floor, rounds)
 
