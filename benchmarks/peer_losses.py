@@ -125,7 +125,7 @@ def found(rounds: int, only: Sequence[str] | None) -> Iterator[rows.Found]:
     yield from left_out
     for peer, their_losses in peers.items():
         for name in their_losses if only is None else filter(their_losses.get, only):
-            yield from compare(name, our_losses[name], peer, their_losses[name], rounds)
+            yield from compare(name, our_losses[name], {peer: their_losses[name]}, rounds)
 
 
 def compare(

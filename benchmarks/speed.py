@@ -150,7 +150,8 @@ def collect(report: Report, run: Run, command: Sequence[str], log: IO[str] | Non
     except FileNotFoundError as error:
         report.add(run.area, LeftOut(run.stack, f"there is no {error.filename}"))
     except subprocess.CalledProcessError as error:
-        report.failed.append(f"{run.options}: {error}")
+        report.failed.append(f"{run.options}: status {error.returncode}")
+        print(f"  failed with status {error.returncode}", flush=True)
 
 
 def printed(command: Sequence[str], log: IO[str] | None) -> Iterator[str]:
