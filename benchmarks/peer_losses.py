@@ -125,7 +125,7 @@ def found(rounds: int, only: Sequence[str] | None) -> Iterator[rows.Found]:
     yield from left_out
     for peer, their_losses in peers.items():
         for name in their_losses if only is None else filter(their_losses.get, only):
-            yield from compare(name, our_losses[name], {peer: their_losses[name]}, rounds)
+            yield from compare(name, our_losses[name], peer, their_losses[name], rounds)
 
 
 def compare(
@@ -136,9 +136,8 @@ def compare(
     y_true = tf.constant(np.random.default_rng(0).integers(0, 5, SHAPE), tf.float32)
     y_pred = tf.constant(np.random.default_rng(1).normal(1.0, 1.0, shape), tf.float32)
     for case, jit_compile in ((name, False), (f"{name}, XLA", True)):
-        mine = {case: step_of(ours, y_true, y_pred, jit_compile)}
-        other = {x: step_of(loss, y_true, y_pred, jit_compile) for x, loss in theirs.items()}
-        yield from rows.compare(mine, other, rounds)
+        mine, other = (step_of(loss, y_true, y_pred, jit_compile) for loss in (ours, theirs))
+        yield from rows.compare({case: mine}, {peer: other}, rounds)
 
 
 def main() -> None:
