@@ -54,7 +54,7 @@ RUNS = (
     Run("data", "data --only writers texts steps --rounds 3"),
     Run("data", "data --only readers --rounds 3", TFR),
     Run("als", "rg speed --threads 1 --rounds 5"),
-    Run("topk", "topk --grid 1000,5 1000,50 100000,5 --seconds 2"),
+    Run("topk", "topk --grid 1000,5 1000,50 100000,5"),
     Run("serving", "serving --rounds 3"),
 )
 AREAS = tuple(dict.fromkeys(run.area for run in RUNS))

@@ -1,29 +1,27 @@
 """Speed, memory and error of the smooth top-k loss against softmax cross-entropy and others.
 
-Every case runs in a process of its own, on one thread. The competitors take turns there; a time is
-the median processor time of the turns after the first, which compiles. Memory is what XLA assigns
-to scores, results and all between, as a multiple of the scores. With a checkout of
+Every case runs in a process of its own, on one thread, where the competitors take turns. Memory is
+what XLA assigns to scores, results and all between, as a multiple of the scores. With a checkout of
 https://github.com/oval-group/smooth-topk, its code runs beside, by an interpreter that has PyTorch.
 
     python -m benchmarks.topk --table topk.md --plot docs/topk.png
 """
 
 import argparse
+import functools
 import itertools
 import json
 import os
 import pathlib
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import rows
-from benchmarks.interleaved import machine
+from benchmarks.interleaved import machine, timings
 
 BATCH_SIZE = 128
 GRID = [
@@ -104,7 +102,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--grid", type=pair, nargs="+", default=GRID, metavar="N,K", help="classes and k"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="for the turns of a case")
+    parser.add_argument("--rounds", type=int, default=30, help="calls of each")
     parser.add_argument("--authors", type=pathlib.Path, help="a checkout of smooth-topk")
     parser.add_argument("--torch-python", default=sys.executable, help="which has PyTorch")
     parser.add_argument("--json", action="store_true", help="print lines of JSON, of times alone")
@@ -138,26 +136,23 @@ def run_case(n: float, k: float, tau: float, options: argparse.Namespace) -> dic
     if n * k <= PLAIN_LIMIT:
         calls["log"] = competitors.log_space(k, tau)
         calls["linear"] = competitors.linear_space(k, tau)
-    run: dict[str, Callable[[], Any]] = {
-        name: lambda f=f: f(scores, labels) for name, f in calls.items()
-    }
-    row: dict[str, Any] = {"n": n, "k": k, "tau": tau}
-    row["compile_s"] = seconds(run["this"])
+    run = {name: functools.partial(call, scores, labels) for name, call in calls.items()}
     if options.dump:
-        return row
-    for call in run.values():
-        call()
+        run["this"]()
+        return {}
     slow = {name: run.pop(name) for name in ("log", "linear") if name in run}
-    times = take_turns(run, options.seconds) | take_turns(slow, 0.0)
-    row |= {"ms": 1e3 * times["this"], "softmax_ms": 1e3 * times["softmax"]}
-    row["x_softmax"] = times["this"] / times["softmax"]
+    times = timings(run, options.rounds) | timings(slow, rounds=3)
+    this, softmax = times["this"], times["softmax"]
+    row: dict[str, Any] = {"n": n, "k": k, "tau": tau, "compile_s": this.first}
+    row |= {"ms": 1e3 * this.seconds, "softmax_ms": 1e3 * softmax.seconds}
+    row["x_softmax"] = this.seconds / softmax.seconds
     for name in slow:
-        row[f"{name}_ratio"] = times[name] / times["this"]
+        row[f"{name}_ratio"] = times[name].seconds / this.seconds
     row |= competitors.errors(calls["this"], scores, labels, k, tau)
     if options.authors and n <= 10_000:
         theirs = of_authors(options, n, k, tau)
         row["authors_version"] = f"on PyTorch {theirs['version']}"
-        row["authors_ratio"] = theirs["seconds"] / times["this"]
+        row["authors_ratio"] = theirs["seconds"] / this.seconds
     return row
 
 
@@ -168,23 +163,6 @@ def set_up_xla(dump: str | None) -> None:
     if dump:
         flags += [f"--xla_dump_to={dump}", "--xla_dump_hlo_as_text"]
     os.environ["XLA_FLAGS"] = " ".join(flags)
-
-
-def take_turns(run: dict[str, Callable[[], Any]], budget: float) -> dict[str, float]:
-    """The median seconds of each competitor, each called in turn until time is up."""
-    times: dict[str, list[float]] = {name: [] for name in run}
-    end = time.perf_counter() + budget
-    while time.perf_counter() < end or min(map(len, times.values()), default=5) < 5:
-        for name, call in run.items():
-            times[name].append(seconds(call))
-    return {name: statistics.median(x) for name, x in times.items()}
-
-
-def seconds(call: Callable[[], Any]) -> float:
-    """The time that this process computes, which others that share its processor do not change."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 def memory_of(n: int, k: int, tau: float) -> float:
