@@ -1,6 +1,7 @@
-# `make demo` runs the main job from end to end, `make test` both test suites; `make demo-tfx` and
-# `make test-tfx` do so for the TFX pipeline. Each sets up all it needs. PYTHON names the
-# interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and for TFX.
+# `make demo` runs the main job from end to end, `make test` both test suites, `make benchmark` all
+# beside its peers; `make demo-tfx` and `make test-tfx` are for the TFX pipeline. Each sets up all it
+# needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and
+# for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -9,12 +10,14 @@ DEMO = runs/demo
 TFX_DEMO = runs/demo-tfx
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
 DATA =
+# options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
+BENCHMARK =
 # the second stack's tests but its contracts. These run apart on both: TensorFlow never frees what a
 # process has compiled, and all in one pair of processes hold 12 GiB
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: demo demo-tfx test test-tfx lint docs clean
+.PHONY: demo demo-tfx test test-tfx benchmark lint docs clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -51,6 +54,11 @@ test-tfx: .venv-tfx/installed
 	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml tests/tfx pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
+# goes on without a peer that cannot be installed, and names it
+benchmark: .venv/installed
+	-$(MAKE) --keep-going .venv/benchmarks .venv-tfr/installed
+	.venv/bin/python -m benchmarks.speed --output build/benchmark $(BENCHMARK)
+
 docs: .venv/installed
 	.venv/bin/python docs/site.py
 	.venv/bin/zensical build --strict
@@ -66,6 +74,10 @@ lint: .venv/installed
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --upgrade pip
 	.venv/bin/pip install --quiet --editable '.[pipelines,serving,plots,als,test,lint,docs]'
+	touch $@
+
+.venv/benchmarks: .venv/installed
+	.venv/bin/pip install --quiet --editable '.[benchmarks]'
 	touch $@
 
 .venv-tfr/installed: setup.cfg pyproject.toml

@@ -1,46 +1,47 @@
 """Speed of lists on their way to a model: read, written, parsed from text, and in training.
 
-    python -m benchmarks.data
+    python -m benchmarks.data [--only readers writers texts steps]
     python -m benchmarks.data --wall
 
-Makes 608 lists of 40 to 200 items with 136 features each (drawn at random) and prints Markdown
-tables: lists (or MB of text) per CPU second on one core of this machine, from passes in turn.
+Makes 608 lists of 40 to 200 items with 136 features each (drawn at random); times are of one core
+of this machine, from passes in turn.
 
-* Reading: in batches of 32 lists, padded to 200 items, from TFRecords with a feature a number, as
+* Readers: in batches of 32 lists, padded to 200 items, from TFRecords with a feature a number, as
   users of tensorflow-ranking have them, as `ExampleListWithContext` of packed floats, and in the
-  packed layout of training records. `data.batches` is the whole pipeline.
-* Writing: the packed layout, beside joining the same bytes.
-* LETOR text.
-* Training: a step of an MLP on batches of the pipeline, beside the same step on tensors at hand.
+  packed layout of training records, beside reading the bytes alone. `data.batches` is the whole
+  pipeline.
+* Writers: the packed layout, beside joining the same bytes.
+* Texts: LETOR, beside scikit-learn and XGBoost.
+* Steps of training an MLP on batches of the pipeline, beside the same step on tensors at hand.
 
-With `--wall`, only training, by the clock on the wall and on all cores it may use.
-
-What is not installed (tensorflow-ranking, scikit-learn, XGBoost) is left out, and said so.
+With `--wall`, only training, by the clock on the wall and on all cores it may use. What is not
+installed is left out, and said so; tensorflow-ranking is there with the extra `tfr`.
 """
 
-import argparse
 import itertools
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.interleaved import machine, timings, use_one_core
+from benchmarks import rows
+from benchmarks.interleaved import Call, use_one_core
+from benchmarks.rows import Peer
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import FeatureSpec, ListFeatures, elwc, letor, packed, parsing, wire
 
 BATCH, WIDTH, NUM_FEATURES = 32, 200, 136
-LONGER = 10  # starting a dataset takes time, so that whole pipelines read more lists
+LONGER = 4  # starting a dataset takes time, so that whole pipelines read more lists
 SPEC = FeatureSpec(num_features=NUM_FEATURES)
 NAMES = [f"feature_{i}" for i in range(1, NUM_FEATURES + 1)]
+A_LIST = "µs a list"
 LABEL = {"relevance": tf.io.FixedLenFeature([1], tf.float32, [-1.0])}
 ITEMS = LABEL | {name: tf.io.FixedLenFeature([1], tf.float32, [0.0]) for name in NAMES}
-Call = Callable[[], object]
 
 
 def made(count: int) -> list[data.ItemList]:
@@ -91,44 +92,44 @@ def passes(path: str, lists: int, read: Callable[[tf.Tensor], Any]) -> Call:
     return call
 
 
-def whole(path: str, lists: int, edges: list[int]) -> Call:
+def pipeline(path: str, lists: int, edges: list[int]) -> Call:
     dataset = data.batches([path], SPEC, batch_size=BATCH, bucket_edges=edges, repeat=True)
-    return lambda: [0 for _ in dataset.take(LONGER * lists // BATCH)]
+    return lambda: [0 for _ in dataset.take(lists // BATCH)]
 
 
-def readers(paths: tuple[str, str, str], lists: int) -> dict[str, tuple[Call, float]]:
-    scalar, in_elwc, records = paths
-    features = ListFeatures(ITEMS)
-    found = {
-        "ELWC, 136 scalar features": passes(
-            scalar, lists, lambda x: parsing.parse_elwc(x, features, list_size=WIDTH)
-        ),
-        "ELWC, 136 scalar features, read and not parsed": passes(scalar, lists, lambda x: x),
-        "ELWC, packed": passes(in_elwc, lists, lambda x: elwc.parse(x, SPEC, list_size=WIDTH)),
-        "ELWC, packed, read and not parsed": passes(in_elwc, lists, lambda x: x),
-        "training records": passes(
-            records, lists, lambda x: packed.parse(x, SPEC, list_size=WIDTH)
-        ),
-        "training records, read and not parsed": passes(records, lists, lambda x: x),
-    }
-    try:
+def readers(folder: pathlib.Path, lists: list[data.ItemList], rounds: int) -> Iterator[rows.Found]:
+    scalar, in_elwc, records = write(folder, lists)
+    features, count = ListFeatures(ITEMS), len(lists)
+
+    def tensorflow_ranking() -> Callable[[tf.Tensor], Any]:
         import tensorflow_ranking as tfr
-    except ImportError:
-        print("Left out: tensorflow-ranking is not installed (extra `tfr`).\n")
-    else:
-        theirs = tfr.data.make_parsing_fn(tfr.data.ELWC, WIDTH, None, ITEMS)
-        ours, name = found, "tensorflow-ranking, ELWC, 136 scalar features"
-        found = {name: passes(scalar, lists, theirs), **ours}
-    return {name: (call, lists) for name, call in found.items()} | {
-        f"training records, `data.batches` in {len(edges)} bucket{'s' * (len(edges) > 1)}": (
-            whole(records, lists, edges),
-            LONGER * lists,
-        )
-        for edges in ([WIDTH], [80, 120, 160, WIDTH])
+
+        return tfr.data.make_parsing_fn(tfr.data.ELWC, WIDTH, None, ITEMS)
+
+    parsers, left_out = rows.installed({"tensorflow-ranking": tensorflow_ranking})
+    yield from left_out
+    peers = {peer: passes(scalar, count, parse) for peer, parse in parsers.items()}
+    ours = {
+        "ELWC, 136 scalar features": (
+            scalar,
+            lambda x: parsing.parse_elwc(x, features, list_size=WIDTH),
+        ),
+        "ELWC, packed": (in_elwc, lambda x: elwc.parse(x, SPEC, list_size=WIDTH)),
+        "training records": (records, lambda x: packed.parse(x, SPEC, list_size=WIDTH)),
     }
+    for case, (path, parse) in ours.items():
+        floor = {Peer("reading the bytes"): passes(path, count, lambda x: x)}
+        call = passes(path, count, parse)
+        yield from rows.compare({case: call}, peers | floor, rounds, A_LIST, count)
+    wholes = {
+        "`data.batches` in one bucket": pipeline(records, LONGER * count, [WIDTH]),
+        "`data.batches` in four": pipeline(records, LONGER * count, [80, 120, 160, WIDTH]),
+    }
+    peers = {peer: passes(scalar, LONGER * count, parse) for peer, parse in parsers.items()}
+    yield from rows.compare(wholes, peers, rounds, A_LIST, LONGER * count)
 
 
-def writers(lists: list[data.ItemList]) -> dict[str, tuple[Call, float]]:
+def writers(_: pathlib.Path, lists: list[data.ItemList], rounds: int) -> Iterator[rows.Found]:
     ids = [[x.encode() for x in one.doc_ids] for one in lists]
 
     def joined() -> None:
@@ -148,14 +149,14 @@ def writers(lists: list[data.ItemList]) -> dict[str, tuple[Call, float]]:
 
         return call
 
-    return {
-        "bytes joined": (joined, len(lists)),
-        "training records": (written(False), len(lists)),
-        "training records with doc ids": (written(True), len(lists)),
+    ours = {
+        "writing training records": written(False),
+        "writing training records with doc ids": written(True),
     }
+    yield from rows.compare(ours, {Peer("joining the bytes"): joined}, rounds, A_LIST, len(lists))
 
 
-def texts(folder: pathlib.Path, lists: list[data.ItemList]) -> dict[str, tuple[Call, float]]:
+def texts(folder: pathlib.Path, lists: list[data.ItemList], rounds: int) -> Iterator[rows.Found]:
     """Readers of text like that of MSLR: no comments, numbers of up to seven digits."""
     path = folder / "lists.txt"
     with path.open("w") as file:
@@ -163,86 +164,79 @@ def texts(folder: pathlib.Path, lists: list[data.ItemList]) -> dict[str, tuple[C
             for label, row in zip(one.labels, one.features.tolist(), strict=True):
                 words = " ".join(f"{i}:{x:g}" for i, x in enumerate(row, start=1))
                 file.write(f"{label:g} qid:{query} {words} \n")
-    found: dict[str, Call] = {"`letor.read`": lambda: [0 for _ in letor.read(path, NUM_FEATURES)]}
-    try:
+
+    def scikit_learn() -> Call:
         from sklearn.datasets import load_svmlight_file
-    except ImportError:
-        print("Left out: scikit-learn is not installed.\n")
-    else:
-        found["scikit-learn"] = lambda: load_svmlight_file(str(path), query_id=True)[0].toarray()
-    try:
-        import xgboost
-    except ImportError:
-        print("Left out: XGBoost is not installed.\n")
-    else:
-        found["XGBoost"] = lambda: xgboost.DMatrix(f"{path}?format=libsvm", nthread=1)
-    megabytes = path.stat().st_size / 1e6
-    return {name: (call, megabytes) for name, call in found.items()}
+
+        return lambda: load_svmlight_file(str(path), query_id=True)[0].toarray()
+
+    def xgboost() -> Call:
+        from xgboost import DMatrix
+
+        return lambda: DMatrix(f"{path}?format=libsvm", nthread=1)
+
+    peers, left_out = rows.installed({"scikit-learn": scikit_learn, "xgboost": xgboost})
+    yield from left_out
+    ours = {"LETOR text, `letor.read`": lambda: [0 for _ in letor.read(path, NUM_FEATURES)]}
+    yield from rows.compare(ours, peers, rounds, "ms a MB", path.stat().st_size / 1e6)
 
 
-def steps(records: str, hidden_units: list[int], count: int = 40) -> dict[str, tuple[Call, float]]:
-    """Steps of training, with all lists padded to one size."""
-    model = models.Scorer([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES, hidden_units)
-    loss, optimizer = losses.SoftmaxLoss(), keras.optimizers.Adam()
-
-    @tf.function
-    def step(features: tf.Tensor, labels: tf.Tensor) -> None:
-        with tf.GradientTape() as tape:
-            value = loss(labels, model(features, training=True))
-        weights = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(value, weights), weights, strict=True))
-
-    dataset = data.batches([records], SPEC, batch_size=BATCH, bucket_edges=[WIDTH], repeat=True)
-    at_hand = list(dataset.take(8))
-
-    def trained(batches: Callable[[], Any]) -> tuple[Call, float]:
-        return lambda: [step(*batch) for batch in batches()], count * BATCH
-
-    return {
-        "tensors at hand": trained(lambda: itertools.islice(itertools.cycle(at_hand), count)),
-        "`data.batches`": trained(lambda: dataset.take(count)),
-    }
-
-
-def table(
-    head: str,
-    unit: str,
-    functions: dict[str, tuple[Call, float]],
+def steps(
+    folder: pathlib.Path,
+    lists: list[data.ItemList],
     rounds: int,
     clock: Callable[[], float] = time.process_time,
-) -> None:
-    """Prints how many units each handles in a second, and the ratio to the first."""
-    found = timings({name: call for name, (call, _) in functions.items()}, rounds, clock)
-    rates = {name: functions[name][1] / timing.seconds for name, timing in found.items()}
-    first = next(iter(rates))
-    second = "CPU second" if clock is time.process_time else "second"
-    print(f"| {head} | {unit} per {second} | x {first} |", "|---|---|---|", sep="\n")
-    for name, rate in rates.items():
-        print(f"| {name} | {rate:,.0f} | {rate / rates[first]:.2f} |")
-    print(flush=True)
+) -> Iterator[rows.Found]:
+    """Steps of training, with all lists padded to one size."""
+    *_, records = write(folder, lists)
+    dataset = data.batches([records], SPEC, batch_size=BATCH, bucket_edges=[WIDTH], repeat=True)
+    at_hand, loss, count = list(dataset.take(8)), losses.SoftmaxLoss(), 40
+
+    def training(hidden_units: Sequence[int]) -> Callable[[Callable[[], Any]], Call]:
+        model = models.Scorer([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES, hidden_units)
+        optimizer = keras.optimizers.Adam()
+
+        @tf.function
+        def step(features: tf.Tensor, labels: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                value = loss(labels, model(features, training=True))
+            weights = model.trainable_variables
+            optimizer.apply_gradients(zip(tape.gradient(value, weights), weights, strict=True))
+
+        return lambda batches: lambda: [step(*batch) for batch in batches()]
+
+    for hidden_units in ([128, 64, 32], [512, 256, 128]):
+        trained = training(hidden_units)
+        ours = trained(lambda: dataset.take(count))
+        floor = trained(lambda: itertools.islice(itertools.cycle(at_hand), count))
+        yield from rows.compare(
+            {f"training on `data.batches`, hidden units {hidden_units}": ours},
+            {Peer("tensors at hand"): floor},
+            rounds,
+            A_LIST,
+            count * BATCH,
+            clock,
+        )
+
+
+PARTS = {part.__name__: part for part in (readers, writers, texts, steps)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = rows.parser(__doc__, rounds=5)
     parser.add_argument("--lists", type=int, default=608)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--wall", action="store_true", help="only training, on all cores")
     arguments = parser.parse_args()
-    if not arguments.wall:
-        use_one_core()
-        print(machine(), end="\n\n")
-    lists = made(arguments.lists - arguments.lists % BATCH)
+    lists, rounds = made(arguments.lists - arguments.lists % BATCH), arguments.rounds
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        paths = write(folder, lists)
-        if not arguments.wall:
-            table("reader", "lists", readers(paths, len(lists)), arguments.rounds)
-            table("writer", "lists", writers(lists), arguments.rounds)
-            table("reader of text", "MB", texts(folder, lists), arguments.rounds)
-        clock = time.perf_counter if arguments.wall else time.process_time
-        for hidden_units in ([128, 64, 32], [512, 256, 128]):
-            head = f"training step, hidden units {hidden_units}"
-            table(head, "lists", steps(paths[2], hidden_units), arguments.rounds, clock)
+        if arguments.wall:
+            rows.show(steps(folder, lists, rounds, time.perf_counter), arguments.json)
+            return
+        use_one_core()
+        parts = (PARTS[part](folder, lists, rounds) for part in arguments.only)
+        rows.show(itertools.chain.from_iterable(parts), arguments.json)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--table", type=pathlib.Path, help="Markdown file to write")
     parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
     options = parser.parse_args()
-    lines = [f"{machine().removesuffix(', one core')}; mean and deviation of five seeds, in %", ""]
+    lines = [f"{machine()}; mean and deviation of five seeds, in %", ""]
     lines += ["| set | top | loss |" + "".join(f" p = {noise} |" for noise in NOISES)]
     lines += ["|---|---|---|" + "---|" * len(NOISES)]
     figure, axes = plt.subplots(1, len(SETS), figsize=(9, 3.4), layout="constrained")

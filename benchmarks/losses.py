@@ -2,21 +2,24 @@
 
     python -m benchmarks.losses
 
-Prints a Markdown table: CPU milliseconds and compile seconds on one core of this machine, and the
-ratios that the README quotes, all from calls in turn.
+The floors are what one would write by hand, without masks, weights or stable digits. CPU
+milliseconds on one core of this machine, from calls in turn.
 """
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.interleaved import machine, timings, use_one_core
+from benchmarks import rows
+from benchmarks.interleaved import Call, use_one_core
+from benchmarks.rows import Peer
 from tfrank_sel import links, losses
 
+tf.get_logger().setLevel("ERROR")  # which warns of many functions of one name
 SHAPES = ((256, 200), (4096, 50))
+Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def fused_softmax(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -41,26 +44,30 @@ def plain_selective_softmax(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(rise - tf.reduce_sum(step, axis=-1))
 
 
-LOSSES: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
-    "fused softmax cross-entropy": fused_softmax,
+EXP = {"SelectiveSoftmaxLoss(Exp)": losses.SelectiveSoftmaxLoss(links.Exp(scale=0.5))}
+SOFTMAXES: dict[str, Loss] = {
     "SoftmaxLoss": losses.SoftmaxLoss(),
-    "equation 29 as it stands (Exp)": plain_selective_softmax,
-    "SelectiveSoftmaxLoss(Exp)": losses.SelectiveSoftmaxLoss(links.Exp(scale=0.5)),
+    **EXP,
     "SelectiveSoftmaxLoss(Sinh)": losses.SelectiveSoftmaxLoss(links.Sinh(scale=0.5)),
     "SelectiveSoftmaxLoss(Sigmoid)": losses.SelectiveSoftmaxLoss(links.Sigmoid()),
-    "keras MeanSquaredError": keras.losses.MeanSquaredError(),
+}
+MATCHING: dict[str, Loss] = {
     "MatchingLoss(Identity)": losses.MatchingLoss(links.Identity()),
     "MatchingLoss(Exp)": losses.MatchingLoss(links.Exp(scale=0.5)),
     "MatchingLoss(Sinh)": losses.MatchingLoss(links.Sinh(scale=0.5)),
     "MatchingLoss(Sigmoid)": losses.MatchingLoss(links.Sigmoid()),
 }
-PEERS = ("SoftmaxLoss", "fused softmax cross-entropy", "keras MeanSquaredError")
+GROUPS: tuple[tuple[dict[str, Loss], Peer, Loss], ...] = (
+    (SOFTMAXES, Peer("fused softmax cross-entropy"), fused_softmax),
+    (EXP, Peer("its formula as it stands"), plain_selective_softmax),
+    (MATCHING, Peer("keras.losses.MeanSquaredError"), keras.losses.MeanSquaredError()),
+)
 
 
-def step_of(
-    loss: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], y_true: tf.Tensor, y_pred: tf.Tensor
-) -> Callable[[], object]:
-    @tf.function(jit_compile=True, autograph=False)
+def step_of(loss: Loss, y_true: tf.Tensor, y_pred: tf.Tensor, jit_compile: bool = True) -> Call:
+    """A call of the loss and its gradient."""
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(y_pred)
@@ -70,22 +77,20 @@ def step_of(
     return lambda: step(y_true, y_pred)[1].numpy()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=50, help="calls of each loss")
-    rounds = parser.parse_args().rounds
-    use_one_core()
-    print(machine())
+def found(rounds: int) -> Iterator[rows.Found]:
     for shape in SHAPES:
         rng = np.random.default_rng(0)
         y_true = tf.constant(rng.integers(0, 5, shape), tf.float32)
         y_pred = tf.constant(rng.normal(1.0, 1.0, shape), tf.float32)
-        found = timings({n: step_of(f, y_true, y_pred) for n, f in LOSSES.items()}, rounds)
-        print(f"\n| {list(shape)} | ms | x SoftmaxLoss | x fused | x MSE | compile s |")
-        print("|---|---|---|---|---|---|")
-        for name, timing in found.items():
-            ratios = " | ".join(f"{timing.seconds / found[peer].seconds:.2f}" for peer in PEERS)
-            print(f"| {name} | {1e3 * timing.seconds:.3f} | {ratios} | {timing.first:.1f} |")
+        for ours, floor, plain in GROUPS:
+            calls = {f"{n}, {list(shape)}": step_of(f, y_true, y_pred) for n, f in ours.items()}
+            yield from rows.compare(calls, {floor: step_of(plain, y_true, y_pred)}, rounds)
+
+
+def main() -> None:
+    arguments = rows.parser(__doc__, rounds=50).parse_args()
+    use_one_core()
+    rows.show(found(arguments.rounds), arguments.json)
 
 
 if __name__ == "__main__":

@@ -3,23 +3,23 @@
     python -m benchmarks.metrics
 
 Peers that are not installed are left out: scikit-learn, keras-rs, and on the second stack
-tensorflow-ranking. Prints a Markdown table: CPU milliseconds on one core of this machine, from
-calls in turn, and ratios to NDCG@10 as one would write it in plain TensorFlow under XLA.
+tensorflow-ranking. The floor is NDCG@10 as one would write it in plain TensorFlow under XLA. CPU
+milliseconds on one core of this machine, from calls in turn.
 """
 
-import argparse
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.interleaved import machine, timings, use_one_core
+from benchmarks import rows
+from benchmarks.interleaved import Call, use_one_core
+from benchmarks.rows import Peer
 from tfrank_sel import metrics
 
 LISTS, ITEMS, BATCH = 10_000, 100, 500
-PLAIN = "plain XLA, top_k"
+PLAIN = Peer("NDCG@10 in plain XLA, without masks")
 
 
 @tf.function(jit_compile=True, autograph=False)
@@ -45,7 +45,7 @@ def in_graph(evaluator: metrics.Evaluator) -> Callable[[tf.Tensor, tf.Tensor], A
     )
 
 
-def in_batches(metric: Any, y_true: tf.Tensor, y_pred: tf.Tensor) -> Callable[[], Any]:
+def in_batches(metric: Any, y_true: tf.Tensor, y_pred: tf.Tensor) -> Call:
     """Updates a Keras metric batch by batch in a graph, as `Model.evaluate` does."""
 
     @tf.function
@@ -65,63 +65,57 @@ def in_batches(metric: Any, y_true: tf.Tensor, y_pred: tf.Tensor) -> Callable[[]
     return call
 
 
-def peers(y_true: tf.Tensor, y_pred: tf.Tensor) -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {}
-    labels, scores = y_true.numpy(), y_pred.numpy()
-    if sklearn := imported("sklearn.metrics"):
-        gains = 2.0**labels - 1.0
-        found["scikit-learn ndcg_score"] = lambda: sklearn.ndcg_score(
-            gains, scores, k=10, ignore_ties=True
-        )
-    if keras_rs := imported("keras_rs"):
-        metric = keras_rs.metrics.NDCG(k=10)
-        found["keras-rs NDCG, 20 x 500"] = in_batches(metric, y_true, y_pred)
-    if tfr := imported("tensorflow_ranking"):
-        metric = tfr.keras.metrics.NDCGMetric(topn=10)
-        found["tensorflow-ranking NDCGMetric, 20 x 500"] = in_batches(metric, y_true, y_pred)
-    return found
+def in_scikit_learn(y_true: tf.Tensor, y_pred: tf.Tensor) -> Call:
+    from sklearn.metrics import ndcg_score
+
+    gains, scores = 2.0 ** y_true.numpy() - 1.0, y_pred.numpy()
+    return lambda: ndcg_score(gains, scores, k=10, ignore_ties=True)
 
 
-def imported(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        return None
+def in_keras_rs(y_true: tf.Tensor, y_pred: tf.Tensor) -> Call:
+    import keras_rs
+
+    return in_batches(keras_rs.metrics.NDCG(k=10), y_true, y_pred)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="calls of each")
-    rounds = parser.parse_args().rounds
-    use_one_core()
+def in_tensorflow_ranking(y_true: tf.Tensor, y_pred: tf.Tensor) -> Call:
+    import tensorflow_ranking as tfr
+
+    return in_batches(tfr.keras.metrics.NDCGMetric(topn=10), y_true, y_pred)
+
+
+def found(rounds: int) -> Iterator[rows.Found]:
     rng = np.random.default_rng(0)
     y_true = tf.constant(rng.integers(0, 5, (LISTS, ITEMS)), tf.float32)
     y_pred = tf.constant(rng.normal(size=(LISTS, ITEMS)), tf.float32)
-    one = metrics.Evaluator([metrics.NDCG(10)])
-    many = metrics.Evaluator(seven())
-    one_inside, many_inside = (
-        in_graph(metrics.Evaluator([metrics.NDCG(10)])),
-        in_graph(metrics.Evaluator(seven())),
+    one, several = metrics.Evaluator([metrics.NDCG(10)]), metrics.Evaluator(seven())
+    one_inside, several_inside = in_graph(one), in_graph(several)
+    arrays, left_out = rows.installed({"scikit-learn": lambda: in_scikit_learn(y_true, y_pred)})
+    batches, missing = rows.installed(
+        {
+            "keras-rs": lambda: in_keras_rs(y_true, y_pred),
+            "tensorflow-ranking": lambda: in_tensorflow_ranking(y_true, y_pred),
+        }
     )
-    functions = {
-        PLAIN: lambda: plain(y_true, y_pred).numpy(),
-        "ours, NDCG": lambda: one(y_true, y_pred)["ndcg"].mean().numpy(),
-        "ours, NDCG inside XLA": lambda: one_inside(y_true, y_pred)[0].numpy(),
-        "ours, NDCG, 20 x 500": in_batches(metrics.NDCG(10), y_true, y_pred),
-        "ours, NDCG@1,5,10, MRR, MAP, P@10, ERR": lambda: [
-            x.values.numpy() for x in many(y_true, y_pred).values()
-        ],
-        "ours, these inside XLA": lambda: [x.numpy() for x in many_inside(y_true, y_pred)],
-        **peers(y_true, y_pred),
+    yield from (*left_out, *missing)
+    floor = {PLAIN: lambda: plain(y_true, y_pred).numpy()}
+    whole = {"NDCG@10": lambda: one(y_true, y_pred)["ndcg"].mean().numpy()}
+    yield from rows.compare(whole, floor | arrays, rounds)
+    batched = {"NDCG@10, 20 batches of 500": in_batches(metrics.NDCG(10), y_true, y_pred)}
+    yield from rows.compare(batched, floor | batches, rounds)
+    names = "NDCG@1,5,10, MRR, MAP, P@10, ERR"
+    others = {
+        "NDCG@10 inside XLA": lambda: one_inside(y_true, y_pred)[0].numpy(),
+        names: lambda: [x.values.numpy() for x in several(y_true, y_pred).values()],
+        f"{names} inside XLA": lambda: [x.numpy() for x in several_inside(y_true, y_pred)],
     }
-    found = timings(functions, rounds)
-    print(machine())
-    print(
-        "\n| NDCG@10, 10,000 lists x 100 items | ms | x plain | first call s |\n|---|---|---|---|"
-    )
-    for name, timing in found.items():
-        ratio = timing.seconds / found[PLAIN].seconds
-        print(f"| {name} | {1e3 * timing.seconds:.1f} | {ratio:.2f} | {timing.first:.1f} |")
+    yield from rows.compare(others, floor, rounds)
+
+
+def main() -> None:
+    arguments = rows.parser(__doc__, rounds=20).parse_args()
+    use_one_core()
+    rows.show(found(arguments.rounds), arguments.json)
 
 
 if __name__ == "__main__":

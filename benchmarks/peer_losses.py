@@ -1,27 +1,25 @@
 """Speed of losses, forward and backward, beside those of tensorflow-ranking and keras-rs.
 
-    python -m benchmarks.peer_losses [--rounds 20] [--only ListMLE ...]
+    python -m benchmarks.peer_losses [--rounds 20] [--only ListMLELoss ...]
 
-Prints a Markdown table: CPU milliseconds on one core of this machine for lists of graded labels, of
-our loss and of the peer's that stands for the same, in a `tf.function` as Keras makes it on a CPU,
-and the same under XLA, all from calls in turn. A peer that is not installed is left out:
-tensorflow-ranking is there with the extra `tfr`, keras-rs 0.4 after `pip install keras-rs`.
+CPU milliseconds on one core of this machine for lists of graded labels, of our loss and of the
+peer's that stands for the same, in a `tf.function` as Keras makes it on a CPU, and the same under
+XLA, all from calls in turn. A peer that is not installed is left out: tensorflow-ranking is there
+with the extra `tfr`, keras-rs with `benchmarks`.
 """
 
-import argparse
-import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.interleaved import machine, timings, use_one_core
+from benchmarks import rows
+from benchmarks.interleaved import use_one_core
+from benchmarks.losses import Loss, step_of
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas
 
 SHAPE = (256, 200)
-Loss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-
 NDCG = lambdas.NDCGLambdaWeight()
 
 
@@ -118,62 +116,36 @@ def keras_rs() -> dict[str, Loss]:
     }
 
 
-PEERS = {"tensorflow_ranking": tensorflow_ranking, "keras_rs": keras_rs}
+PEERS = {"tensorflow-ranking": tensorflow_ranking, "keras-rs": keras_rs}
 
 
-def step_of(loss: Loss, y_pred: tf.Tensor, jit_compile: bool) -> Callable[[], object]:
-    labels = np.random.default_rng(0).integers(0, 5, SHAPE)
-
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def step(y_true: tf.Tensor, y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(y_pred)
-            value = loss(y_true, y_pred)
-        return value, tape.gradient(value, y_pred)
-
-    y_true = tf.constant(labels, tf.float32)
-    return lambda: step(y_true, y_pred)[1].numpy()
+def found(rounds: int, only: Sequence[str] | None) -> Iterator[rows.Found]:
+    our_losses = ours()
+    peers, left_out = rows.installed(PEERS)
+    yield from left_out
+    for peer, their_losses in peers.items():
+        for name in their_losses if only is None else filter(their_losses.get, only):
+            yield from compare(name, our_losses[name], peer, their_losses[name], rounds)
 
 
-def compare(name: str, ours: Loss, theirs: Loss, rounds: int) -> None:
-    """Prints the row of one loss."""
+def compare(
+    name: str, ours: Loss, peer: rows.Peer, theirs: Loss, rounds: int
+) -> Iterator[rows.Row]:
+    """The rows of one loss, without XLA and with it."""
     shape = (*SHAPE, SCORES[name]) if name in SCORES else SHAPE
+    y_true = tf.constant(np.random.default_rng(0).integers(0, 5, SHAPE), tf.float32)
     y_pred = tf.constant(np.random.default_rng(1).normal(1.0, 1.0, shape), tf.float32)
-    sides: Mapping[str, Loss] = {"ours": ours, "theirs": theirs}
-    found = timings(
-        {
-            f"{side} {jit_compile}": step_of(loss, y_pred, jit_compile)
-            for jit_compile in (False, True)
-            for side, loss in sides.items()
-        },
-        rounds,
-    )
-    cells = []
-    for jit_compile in (False, True):
-        mine, peers = (found[f"{side} {jit_compile}"].seconds for side in sides)
-        cells.append(f"{1e3 * mine:.2f} | {1e3 * peers:.2f} | {peers / mine:.2f}")
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    for case, jit_compile in ((name, False), (f"{name}, XLA", True)):
+        mine, other = (step_of(loss, y_true, y_pred, jit_compile) for loss in (ours, theirs))
+        yield from rows.compare({case: mine}, {peer: other}, rounds)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="calls of each loss")
+    parser = rows.parser(__doc__, rounds=20)
     parser.add_argument("--only", nargs="*", help="names of losses; all of them if not given")
     arguments = parser.parse_args()
     use_one_core()
-    print(machine())
-    our_losses = ours()
-    for peer, make in PEERS.items():
-        if importlib.util.find_spec(peer) is None:
-            print(f"\n{peer} is not installed")
-            continue
-        print(
-            f"\n| {peer}, {list(SHAPE)} | ours | theirs | ratio | ours, XLA | theirs, XLA | ratio |"
-        )
-        print("|---|---|---|---|---|---|---|")
-        for name, theirs in make().items():
-            if arguments.only is None or name in arguments.only:
-                compare(name, our_losses[name], theirs, arguments.rounds)
+    rows.show(found(arguments.rounds, arguments.only), arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,21 @@
 """RG factorisation beside implicit: time, growth, memory and descent.
 
-    python -m benchmarks.rg speed --data DIR      # a sweep of each, interleaved
+    python -m benchmarks.rg speed [--data DIR]    # a sweep of each, interleaved
     python -m benchmarks.rg growth                # time and memory by interactions
     python -m benchmarks.rg descent               # objective of each half-sweep, low rank
 
-DIR holds `movielens/ml-1m.npz` and `gowalla.npz`, each with arrays `user` and `item`. It needs the
-extra `als`, and `implicit` for `speed`. How good the factors are: `benchmarks/rg_quality.py`.
+DIR holds `movielens/ml-1m.npz` and `gowalla.npz`, each with arrays `user` and `item`; without it,
+`speed` takes a million made interactions. It needs the extra `als`, and `implicit` for `speed`. How
+good the factors are: `benchmarks/rg_quality.py`.
 """
 
 import argparse
+import functools
+import itertools
 import multiprocessing
 import os
 import pathlib
 import resource
-import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,11 +27,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks import rows
 from tfrank_sel.models import als
 from tfrank_sel.models.als.solver import Solver
 
 SETS = {"MovieLens-1M": "movielens/ml-1m.npz", "Gowalla": "gowalla.npz"}
 K = 64
+# ours, its steps of conjugate gradients, and whether implicit takes three of them
+SWEEPS = (
+    ("RG2 exact, implicit exact", als.RG2(0.1), None, False),
+    ("RGCross exact, implicit exact", als.RGCross(0.1), None, False),
+    ("RG2 exact, implicit CG(3)", als.RG2(0.1), None, True),
+    ("RG2 CG(3), implicit CG(3)", als.RG2(0.1), 3, True),
+)
 
 
 def read(data: pathlib.Path, name: str) -> tuple[Any, Any, Any]:
@@ -74,48 +83,22 @@ def implicit_sweep(train: Any, cg: bool, threads: int) -> Callable[[], None]:
     return sweep
 
 
-def speed(data: pathlib.Path, repeats: int = 9) -> Iterator[str]:
-    yield (
-        "| set | threads | "
-        + " | ".join(
-            (
-                "implicit CG(3)",
-                "implicit exact",
-                "RG^2",
-                "RG^x",
-                "RG^2 CG(3)",
-                "RG^2 CG(2)",
-                "alpha = 0",
+def speed(arguments: argparse.Namespace) -> Iterator[rows.Found]:
+    """Sweeps by the CPU's clock on one thread, by the clock on the wall on more."""
+    if arguments.data:
+        sets = {name: read(arguments.data, name)[0] for name in SETS}
+    else:
+        sets = {"a million interactions": random_interactions(10**6)}
+    for (name, train), threads in itertools.product(sets.items(), arguments.threads):
+        where = f"{name}, {threads} thread{'s' * (threads > 1)}"
+        clock = time.process_time if threads == 1 else time.perf_counter
+        for case, objective, steps, cg in SWEEPS:
+            theirs, left_out = rows.installed(
+                {"implicit": functools.partial(implicit_sweep, train, cg, threads)}
             )
-        )
-        + " | exact: / CG(3), x faster than exact | CG(3), CG(2): x faster |"
-    )
-    for name in SETS:
-        train = read(data, name)[0]
-        for threads in (1, 2):
-            sweeps = [implicit_sweep(train, cg, threads) for cg in (True, False)]
-            for objective, cg in (
-                (als.RG2(0.1), None),
-                (als.RGCross(0.1), None),
-                (als.RG2(0.1), 3),
-                (als.RG2(0.1), 2),
-                (als.RG2(0.0), None),
-            ):
-                sweeps.append(our_sweep(train, objective, cg, threads))
-            seconds: list[list[float]] = [[] for _ in sweeps]
-            for repeat in range(repeats + 2):
-                for sweep, taken in zip(sweeps, seconds, strict=True):
-                    begin = time.perf_counter()
-                    sweep()
-                    if repeat >= 2:  # warm by then
-                        taken.append(time.perf_counter() - begin)
-            medians = [statistics.median(taken) for taken in seconds]
-            cg, exact, rg2, _, rg2_cg, rg2_cg2, _ = medians
-            yield (
-                f"| {name} | {threads} | "
-                + " | ".join(f"{s:.3f}" for s in medians)
-                + f" | {rg2 / cg:.2f}, {exact / rg2:.2f} | {cg / rg2_cg:.2f}, {cg / rg2_cg2:.2f} |"
-            )
+            yield from left_out
+            ours = {f"{case}: {where}": our_sweep(train, objective, steps, threads)}
+            yield from rows.compare(ours, theirs, arguments.rounds, "ms a sweep", clock=clock)
 
 
 def random_interactions(count: int) -> Any:
@@ -146,7 +129,7 @@ def _grown(count: int, results: Any) -> None:
     results.put((train.shape, train.nnz, min(seconds), peak - base, factors, train.nnz * 8))
 
 
-def growth() -> Iterator[str]:
+def growth(_: argparse.Namespace) -> Iterator[str]:
     yield (
         "| interactions | users x items | s/sweep | us/interaction "
         "| peak MB | factors + interactions MB | ratio |"
@@ -165,7 +148,7 @@ def growth() -> Iterator[str]:
         )
 
 
-def descent() -> Iterator[str]:
+def descent(_: argparse.Namespace) -> Iterator[str]:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(500, 5)) @ rng.normal(size=(5, 300))
     train = sp.csr_matrix((scores > np.quantile(scores, 0.9)).astype(float))
@@ -188,18 +171,19 @@ def descent() -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    runs: dict[str, Callable[..., Iterator[str]]]
     runs = {f.__name__: f for f in (speed, growth, descent)}
+    parser = rows.parser(__doc__, rounds=9)
     parser.add_argument("run", choices=runs)
-    parser.add_argument("--data", type=pathlib.Path)
+    parser.add_argument("--data", type=pathlib.Path, help="interactions; made, if not given")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
-    needs_data = arguments.run == "speed"
-    if needs_data and arguments.data is None:
-        parser.error(f"{arguments.run} needs --data")
-    for line in runs[arguments.run](*([arguments.data] if needs_data else [])):
+    lines = runs[arguments.run](arguments)
+    if arguments.run == "speed":
+        rows.show(lines, arguments.json)
+        return
+    for line in lines:
         print(line, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

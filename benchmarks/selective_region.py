@@ -119,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--table", type=pathlib.Path, help="Markdown file to write")
     options = parser.parse_args()
-    lines = [f"{machine().removesuffix(', one core')}; mean and deviation of eight seeds", ""]
+    lines = [f"{machine()}; mean and deviation of eight seeds", ""]
     lines += ["| loss | error in the region | NDCG@10 | precision@10 |", "|---|---|---|---|"]
     for name in objectives(1.0):
         steepnesses = STEEPNESSES if name != "square loss" else STEEPNESSES[:1]

@@ -3,14 +3,14 @@
     python -m benchmarks.serving
 
 Exports a ranker, serves it in a process of its own, and asks it in turns by gRPC (lists as bytes of
-`ExampleListWithContext`), by REST with the same in base64, and by REST with dense JSON. Prints a
-Markdown table: CPU milliseconds of the server for each request, and the ratio to the floor, the
-signature run by the session in this process.
+`ExampleListWithContext`), by REST with the same in base64, and by REST with dense JSON: lists
+of 100 items of 136 features. Times are CPU milliseconds of the server for each request, beside the
+same signature run by the session in this process.
 """
 
-import argparse
 import base64
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -27,7 +27,8 @@ import numpy as np
 import urllib3
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from benchmarks.interleaved import machine, use_one_core
+from benchmarks import rows
+from benchmarks.interleaved import use_one_core
 from serving import tensor_protos
 from serving.model import LoadedModel
 from tfrank_sel import export, models
@@ -37,6 +38,7 @@ NUM_FEATURES, LIST_SIZE = 136, 100
 SPEC = FeatureSpec(NUM_FEATURES)
 TICK = os.sysconf("SC_CLK_TCK")
 
+IN_PROCESS = rows.Peer("the session in the process")
 Ask = Callable[[], object]
 
 
@@ -121,51 +123,52 @@ def together(asks: Sequence[Ask], requests: int) -> None:
         thread.join()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=400, help="requests of each turn")
-    parser.add_argument("--turns", type=int, default=5, help="turns of each way to ask")
-    settings = parser.parse_args()
-    use_one_core()
+def floors(version: pathlib.Path, features: np.ndarray) -> dict[str, Ask]:
+    """The signatures that requests run, run by the session in this process."""
+    model = LoadedModel(version, 1)
+    inputs: dict[str, dict[str, np.ndarray]] = {
+        "serving_default": {"examples": np.array([elwc.serialize(features, SPEC)], np.object_)},
+        "predict": {"features": features[None], "mask": np.array([[True]])},
+    }
+    return {
+        name: functools.partial(model.run, model.signatures[name], given, ["scores", "mask"])
+        for name, given in inputs.items()
+    }
+
+
+def found(requests: int, rounds: int) -> Iterator[rows.Found]:
     features = np.random.default_rng(0).normal(size=[LIST_SIZE, NUM_FEATURES]).astype(np.float32)
     with tempfile.TemporaryDirectory() as name:
         version = published(pathlib.Path(name))
-        model = LoadedModel(version, 1)
-        signatures = model.signatures
-        lists = np.array([elwc.serialize(features, SPEC)], np.object_)
-        floors: dict[str, Ask] = {
-            "serving_default": lambda: model.run(
-                signatures["serving_default"], {"examples": lists}, ["scores", "mask"]
-            ),
-            "predict": lambda: model.run(
-                signatures["predict"],
-                {"features": features[None], "mask": np.array([[True]])},
-                ["scores", "mask"],
-            ),
-        }
-        with served(version) as (server, grpc_port, rest_port):
-            makers = clients(grpc_port, rest_port, features)
+        in_process = floors(version, features)
+        with served(version) as (server, *ports):
             asks = {
-                (way, n): [make() for _ in range(n)] for way, make in makers.items() for n in (1, 8)
+                (way, n): [make() for _ in range(n)]
+                for way, make in clients(*ports, features).items()
+                for n in (1, 8)
             }
             spent: dict[object, list[float]] = {}
-            for _ in range(settings.turns + 1):  # the first warms up
-                for floor, run in floors.items():
-                    start = cpu_seconds(os.getpid())
-                    together([run], settings.requests)
-                    spent.setdefault(floor, []).append(cpu_seconds(os.getpid()) - start)
-                for key, several in asks.items():
-                    start = cpu_seconds(server)
-                    together(several, settings.requests)
-                    spent.setdefault(key, []).append(cpu_seconds(server) - start)
-    cost = {k: 1e3 * statistics.median(v[1:]) / settings.requests for k, v in spent.items()}
-    print(f"{machine()}; lists of {LIST_SIZE} items, {NUM_FEATURES} features\n")
-    print("| | in the process, ms | 1 client, ms | ratio | 8 clients, ms | ratio |")
-    print("|---|---|---|---|---|---|")
-    for way in makers:
+            for _ in range(rounds + 1):  # the first warms up
+                for key, pid, several in (
+                    *((floor, os.getpid(), [run]) for floor, run in in_process.items()),
+                    *((key, server, several) for key, several in asks.items()),
+                ):
+                    start = cpu_seconds(pid)
+                    together(several, requests)
+                    spent.setdefault(key, []).append(cpu_seconds(pid) - start)
+    cost = {key: 1e3 * statistics.median(x[1:]) / requests for key, x in spent.items()}
+    for way, n in asks:
         floor = cost["predict" if "dense" in way else "serving_default"]
-        row = (f"{cost[way, n]:.2f} | {cost[way, n] / floor:.1f}" for n in (1, 8))
-        print(f"| {way} | {floor:.2f} | {' | '.join(row)} |")
+        case = f"{way}, {n} client{'s' * (n > 1)}"
+        yield rows.Row(case, IN_PROCESS, cost[way, n], floor, "ms a request")
+
+
+def main() -> None:
+    parser = rows.parser(__doc__, rounds=5)
+    parser.add_argument("--requests", type=int, default=400, help="requests of each turn")
+    arguments = parser.parse_args()
+    use_one_core()
+    rows.show(found(arguments.requests, arguments.rounds), arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,27 @@
 """Speed, memory and error of the smooth top-k loss against softmax cross-entropy and others.
 
-Every case runs in a process of its own, on one thread. The competitors take turns there; a time is
-the median processor time of the turns after the first, which compiles. Memory is what XLA assigns
-to scores, results and all between, as a multiple of the scores. With a checkout of
+Every case runs in a process of its own, on one thread, where the competitors take turns. Memory is
+what XLA assigns to scores, results and all between, as a multiple of the scores. With a checkout of
 https://github.com/oval-group/smooth-topk, its code runs beside, by an interpreter that has PyTorch.
 
     python -m benchmarks.topk --table topk.md --plot docs/topk.png
 """
 
 import argparse
+import functools
+import itertools
 import json
 import os
 import pathlib
-import platform
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
+
+from benchmarks import rows
+from benchmarks.interleaved import machine, timings
 
 BATCH_SIZE = 128
 GRID = [
@@ -52,19 +53,38 @@ def main() -> None:
     if options.case:
         print(json.dumps(run_case(*map(float, options.case), options)))
         return
-    rows = []
+    if options.json:
+        rows.show(found(options), as_json=True)
+        return
+    measured = []
     for n, k in options.grid:
         for tau in options.tau:
-            rows.append(in_new_process(n, k, tau) | {"memory": memory_of(n, k, tau)})
-            print(row_of(rows[-1]), file=sys.stderr)
-    table = table_of(rows)
+            measured.append(in_new_process(n, k, tau) | {"memory": memory_of(n, k, tau)})
+            print(row_of(measured[-1]), file=sys.stderr)
+    table = table_of(measured)
     print(table)
     if options.table:
         options.table.write_text(table + "\n")
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
     if options.plot:
-        plot(rows, options.plot)
+        plot(measured, options.plot)
+
+
+def found(options: argparse.Namespace) -> Iterator[rows.Found]:
+    """The times, in the form that benchmarks share."""
+    if not options.authors:
+        yield rows.LeftOut("smooth-topk", "its code is given by --authors")
+    for (n, k), tau in itertools.product(options.grid, options.tau):
+        x = in_new_process(n, k, tau)
+        peers = {
+            rows.Peer("softmax cross-entropy"): 1.0 / x["x_softmax"],
+            rows.Peer("the recurrence as it stands"): x.get("linear_ratio"),
+            rows.Peer("the recurrence in logarithms"): x.get("log_ratio"),
+            rows.Peer("smooth-topk", x.get("authors_version")): x.get("authors_ratio"),
+        }
+        for peer, ratio in peers.items():
+            if ratio is not None:
+                case = f"SmoothTopKLoss({k}, {tau:g}), {n:,} classes"
+                yield rows.Row(case, peer, x["ms"], x["ms"] * ratio, first=x["compile_s"])
 
 
 def in_new_process(n: int, k: int, tau: float, *more: str) -> dict[str, Any]:
@@ -82,10 +102,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--grid", type=pair, nargs="+", default=GRID, metavar="N,K", help="classes and k"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="for the turns of a case")
+    parser.add_argument("--rounds", type=int, default=30, help="calls of each")
     parser.add_argument("--authors", type=pathlib.Path, help="a checkout of smooth-topk")
     parser.add_argument("--torch-python", default=sys.executable, help="which has PyTorch")
-    parser.add_argument("--json", type=pathlib.Path, help="where to write the numbers")
+    parser.add_argument("--json", action="store_true", help="print lines of JSON, of times alone")
     parser.add_argument("--table", type=pathlib.Path, help="where to write the table")
     parser.add_argument("--plot", type=pathlib.Path, help="where to draw them")
     parser.add_argument("--dump", help=argparse.SUPPRESS)
@@ -116,24 +136,23 @@ def run_case(n: float, k: float, tau: float, options: argparse.Namespace) -> dic
     if n * k <= PLAIN_LIMIT:
         calls["log"] = competitors.log_space(k, tau)
         calls["linear"] = competitors.linear_space(k, tau)
-    run: dict[str, Callable[[], Any]] = {
-        name: lambda f=f: f(scores, labels) for name, f in calls.items()
-    }
-    row: dict[str, Any] = {"n": n, "k": k, "tau": tau}
-    row["compile_s"] = seconds(run["this"])
+    run = {name: functools.partial(call, scores, labels) for name, call in calls.items()}
     if options.dump:
-        return row
-    for call in run.values():
-        call()
+        run["this"]()
+        return {}
     slow = {name: run.pop(name) for name in ("log", "linear") if name in run}
-    times = take_turns(run, options.seconds) | take_turns(slow, 0.0)
-    row |= {"ms": 1e3 * times["this"], "softmax_ms": 1e3 * times["softmax"]}
-    row["x_softmax"] = times["this"] / times["softmax"]
+    times = timings(run, options.rounds) | timings(slow, rounds=3)
+    this, softmax = times["this"], times["softmax"]
+    row: dict[str, Any] = {"n": n, "k": k, "tau": tau, "compile_s": this.first}
+    row |= {"ms": 1e3 * this.seconds, "softmax_ms": 1e3 * softmax.seconds}
+    row["x_softmax"] = this.seconds / softmax.seconds
     for name in slow:
-        row[f"{name}_ratio"] = times[name] / times["this"]
+        row[f"{name}_ratio"] = times[name].seconds / this.seconds
     row |= competitors.errors(calls["this"], scores, labels, k, tau)
     if options.authors and n <= 10_000:
-        row["authors_ratio"] = authors_seconds(options, n, k, tau) / times["this"]
+        theirs = of_authors(options, n, k, tau)
+        row["authors_version"] = f"on PyTorch {theirs['version']}"
+        row["authors_ratio"] = theirs["seconds"] / this.seconds
     return row
 
 
@@ -146,23 +165,6 @@ def set_up_xla(dump: str | None) -> None:
     os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
-def take_turns(run: dict[str, Callable[[], Any]], budget: float) -> dict[str, float]:
-    """The median seconds of each competitor, each called in turn until time is up."""
-    times: dict[str, list[float]] = {name: [] for name in run}
-    end = time.perf_counter() + budget
-    while time.perf_counter() < end or min(map(len, times.values()), default=5) < 5:
-        for name, call in run.items():
-            times[name].append(seconds(call))
-    return {name: statistics.median(x) for name, x in times.items()}
-
-
-def seconds(call: Callable[[], Any]) -> float:
-    """The time that this process computes, which others that share its processor do not change."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
 def memory_of(n: int, k: int, tau: float) -> float:
     """The bytes that XLA assigns to scores, results and all between, over those of the scores."""
     with tempfile.TemporaryDirectory() as folder:
@@ -172,12 +174,12 @@ def memory_of(n: int, k: int, tau: float) -> float:
         return max(int(total) for totals in used for total in totals) / (BATCH_SIZE * n * 4)
 
 
-def authors_seconds(options: argparse.Namespace, n: int, k: int, tau: float) -> float:
-    """The median seconds of the authors' code, in a process that has PyTorch."""
+def of_authors(options: argparse.Namespace, n: int, k: int, tau: float) -> dict[str, Any]:
+    """The median seconds of the authors' code in a process that has PyTorch, and its version."""
     command = [options.torch_python, str(pathlib.Path(__file__).with_name("topk_authors.py"))]
     command += [str(options.authors), *map(str, (BATCH_SIZE, n, k, tau))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+    return json.loads(done.stdout)
 
 
 def row_of(row: dict[str, Any]) -> str:
@@ -192,37 +194,28 @@ def number(x: float | None) -> str:
     return f"{x:.0e}" if abs(x) < 1e-3 else f"{x:,.0f}" if abs(x) >= 20 else f"{x:.2f}"
 
 
-def table_of(rows: list[dict[str, Any]]) -> str:
-    used = [title for title, key in COLUMNS.items() if any(key in row for row in rows)]
+def table_of(measured: list[dict[str, Any]]) -> str:
+    used = [title for title, key in COLUMNS.items() if any(key in row for row in measured)]
     lines = ["| " + " | ".join(used) + " |", "|" + " --- |" * len(used)]
-    for row in rows:
+    for row in measured:
         lines.append("| " + " | ".join(number(row.get(COLUMNS[t])) for t in used) + " |")
-    return "\n".join([f"Batch {BATCH_SIZE}, forward and backward. {machine()}", "", *lines])
+    return "\n".join([f"Batch {BATCH_SIZE}, forward and backward. {machine()}.", "", *lines])
 
 
-def machine() -> str:
-    import keras
-    import tensorflow as tf
-
-    cpu = pathlib.Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
-    versions = f"TensorFlow {tf.__version__}, Keras {keras.__version__}"
-    return f"{cpu}, Python {platform.python_version()}, {versions}."
-
-
-def plot(rows: list[dict[str, Any]], path: pathlib.Path) -> None:
+def plot(measured: list[dict[str, Any]], path: pathlib.Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    for k in sorted({row["k"] for row in rows}):
-        of_k = [row for row in rows if row["k"] == k]
+    for k in sorted({row["k"] for row in measured}):
+        of_k = [row for row in measured if row["k"] == k]
         if len(of_k) > 1:
             axes[0].plot([r["n"] for r in of_k], [r["ms"] for r in of_k], "o-", ms=3, label=f"{k=}")
-    softmax = {row["n"]: row["softmax_ms"] for row in rows}
+    softmax = {row["n"]: row["softmax_ms"] for row in measured}
     axes[0].plot(list(softmax), list(softmax.values()), "k--", label="softmax")
     axes[0].set(xscale="log", yscale="log", xlabel="classes", ylabel="ms")
     axes[0].legend(fontsize=8)
-    for n in sorted({row["n"] for row in rows}):
-        of_n = [row for row in rows if row["n"] == n]
+    for n in sorted({row["n"] for row in measured}):
+        of_n = [row for row in measured if row["n"] == n]
         if len(of_n) > 1:
             ratios = [r["x_softmax"] for r in of_n]
             axes[1].plot([r["k"] for r in of_n], ratios, "o-", ms=3, label=f"{n:,} classes")

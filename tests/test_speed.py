@@ -1,0 +1,104 @@
+"""The driver of the benchmarks of speed, and the form of their rows."""
+
+import importlib.util
+import itertools
+import json
+import sys
+
+import pytest
+
+from benchmarks import rows, speed
+from benchmarks.rows import LeftOut, Peer, Row
+
+
+def test_a_row_tells_medians_in_its_unit_and_how_many_times_faster_ours_is():
+    times = {"ours": iter([5.0, 9.0, 2.0, 9.0, 1.0, 9.0, 3.0]), "theirs": itertools.repeat(8.0)}
+    now = [0.0]
+
+    def taking(name):
+        return lambda: now.__setitem__(0, now[0] + next(times[name]))
+
+    (row,) = rows.compare(
+        {"a case": taking("ours")},
+        {Peer("peer", "1.0"): taking("theirs")},
+        rounds=3,
+        unit="ms a list",
+        per=4.0,
+        clock=lambda: now[0],
+    )
+
+    assert row == Row("a case", Peer("peer", "1.0"), 500.0, 2000.0, "ms a list", first=5.0)
+    assert row.ratio == 4.0
+    assert str(row) == "| a case | 500 ms a list | peer 1.0 | 2,000 | 4 | 5.0 s |"
+
+
+def test_who_is_not_installed_is_named():
+    made, left_out = rows.installed(
+        {"numpy": lambda: 1, "no-peer": lambda: importlib.import_module("no_peer")}
+    )
+
+    assert list(made.values()) == [1]
+    assert left_out == [LeftOut("no-peer", "No module named 'no_peer'")]
+
+
+@pytest.mark.parametrize("found", [Row("case", Peer("by hand"), 1.0, 2.0), LeftOut("peer", "why")])
+def test_what_is_shown_is_read_back(found, capsys):
+    rows.show([found], as_json=True)
+
+    head, line = capsys.readouterr().out.splitlines()
+    assert json.loads(head)["versions"]["NumPy"]
+    assert rows.from_json(line) == found
+
+
+def collected(report, run, printed, code=""):
+    """Collects from a program that prints rows among other lines, and then runs the code."""
+    program = (
+        "from benchmarks import rows; from benchmarks.rows import LeftOut, Peer, Row;"
+        f"print('news'); rows.show({printed!r}, as_json=True); {code}"
+    )
+    speed.collect(report, run, [sys.executable, "-c", program], None)
+
+
+def test_a_report_has_what_ran_once_and_names_the_rest(tmp_path):
+    report = speed.Report()
+    fast, slow, late = (
+        Row("fast", Peer("here", "1"), 1.0, 4.0),
+        Row("slow `x`", Peer("by hand"), 2.0, 1.0),
+        Row("before the end", Peer("here", "1"), 1.0, 1.0),
+    )
+
+    collected(report, speed.Run("data", "1"), [fast, slow, LeftOut("there", "not found")])
+    collected(report, speed.Run("data", "2", speed.TFR), [slow, LeftOut("here", "not found")])
+    collected(report, speed.Run("als", "3"), [late], "raise SystemExit(3)")
+    speed.collect(report, speed.Run("topk", "4", speed.TFR), ["no/python"], None)
+    report.write(tmp_path)
+
+    written = json.loads((tmp_path / "speed.json").read_text())
+    assert [x["case"] for x in written["rows"]] == ["fast", "slow `x`", "before the end"]
+    assert [x["ratio"] for x in written["rows"]] == [4.0, 0.5, 1.0]
+    assert [x["name"] for x in written["left_out"]] == ["there", speed.TFR]
+    (failed,) = written["failed"]
+    assert "status 3" in failed
+    table = (tmp_path / "speed.md").read_text()
+    assert str(fast) in table
+    assert "Left out: there (not found)" in table
+    assert "Left out: here" not in table
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["speed.json", "speed.md", "speed.png"]
+
+
+def test_a_benchmark_goes_on_without_its_peers():
+    report = speed.Report()
+    run = speed.Run("data", "data --only writers texts --lists 32 --rounds 1 --json")
+    command = [sys.executable, "-m", *f"benchmarks.{run.options}".split()]
+
+    speed.collect(report, run, command, None)
+
+    assert report.failed == []
+    peers = {x.name for _, x in report.left_out()} | {x.peer.name for x in report.rows["data"]}
+    assert peers == {"joining the bytes", "scikit-learn", "xgboost"}
+
+
+def test_every_run_is_of_a_benchmark():
+    modules = {run.options.split()[0] for run in speed.RUNS}
+
+    assert [x for x in modules if importlib.util.find_spec(f"benchmarks.{x}") is None] == []
