@@ -225,6 +225,15 @@ def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
     ]
 
 
+def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
+    """Raises unless the rows of two ragged tensors have the same lengths."""
+    message = "`y_true` and `y_pred` must have equal row lengths."
+    if not y_true.shape[:1].is_compatible_with(y_pred.shape[:1]):
+        received = f"y_true.shape={y_true.shape}, y_pred.shape={y_pred.shape}"
+        raise ValueError(f"{message} Received: {received}")
+    tf.debugging.assert_equal(y_true.row_lengths(), y_pred.row_lengths(), message=message)
+
+
 def _dense(
     y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -235,14 +244,18 @@ def _dense(
         for x in (y_true, y_pred, weights)
     ]
     labels, scores, _ = tensors
-    if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
-        tf.debugging.assert_equal(
-            labels.row_lengths(),
-            scores.row_lengths(),
-            message="`y_true` and `y_pred` must have equal row lengths.",
-        )
-    dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
-    shape = [None, tf.shape(dense[0])[1] if dense else None]
+    _check_shapes(*tensors)
+    ragged = [x for x in (labels, scores) if isinstance(x, tf.RaggedTensor)]
+    width = None
+    if len(ragged) == 2:
+        check_row_lengths(labels, scores)
+    else:
+        dense = labels if isinstance(labels, tf.Tensor) else scores
+        width = tf.shape(dense)[1]
+        for x in ragged:
+            message = "A ragged row must not be longer than the dense ones beside it."
+            tf.debugging.assert_less_equal(tf.cast(x.row_lengths(), tf.int32), width, message)
+    shape = [None, width]
     return tuple(
         x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
     )
@@ -254,7 +267,8 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
     per_list = tf.equal(tf.shape(weights)[1], 1)
     item_weights = tf.where(per_list, tf.ones_like(weights), weights)
-    return item_weights, tf.where(per_list, weights[:, 0], tf.ones_like(weights[:, 0]))
+    first = tf.reduce_sum(weights[:, :1], axis=1)  # of lists without items, too
+    return item_weights, tf.where(per_list, first, tf.ones_like(first))
 
 
 def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import math
+import os
 import pathlib
 import re
 import warnings
@@ -103,17 +104,25 @@ def num_features(path: str | pathlib.Path) -> int:
 def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
     """Writes lists as LETOR 4.0 text that `read` reads back to the same values.
 
+    The file is written aside and renamed: at `path` is what was there, or all of the new one.
+
     Args:
         path: The file; compressed if its name ends in `.gz`.
         lists: The lists. All features are written, zeros too.
 
     Raises:
         ValueError: If an identifier is empty or holds white space, or a query's holds `#`.
+        OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
-    with gzip.open(path, "wb") if path.suffix == ".gz" else path.open("wb") as file:
-        for item_list in lists:
-            file.write(text(item_list).encode())
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file:
+            for item_list in lists:
+                file.write(text(item_list).encode())
+        aside.rename(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def text(item_list: ItemList) -> str:

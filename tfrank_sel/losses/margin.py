@@ -156,7 +156,8 @@ class MarginSoftmaxLoss(ListwiseLoss):
         """Reads the arguments of Keras, and makes labels of indices."""
         if not isinstance(y_true, tf.RaggedTensor) and not isinstance(y_pred, tf.RaggedTensor):
             y_true, y_pred = (tf.convert_to_tensor(x) for x in (y_true, y_pred))
-            if y_true.shape.rank == 1 or (y_true.shape[-1] == 1 and y_pred.shape[-1] != 1):
+            is_column = y_true.shape.rank == 2 and y_true.shape[1] == 1 and y_pred.shape[1:] != [1]
+            if y_pred.shape.rank == 2 and (y_true.shape.rank == 1 or is_column):
                 indices = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
                 y_true = tf.one_hot(indices, tf.shape(y_pred)[-1], dtype=dtype)
         return super().batch_of(y_true, y_pred, sample_weight, dtype)
