@@ -57,7 +57,6 @@ class ListBatch(NamedTuple):
         """
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)
-        _check_shapes(labels, scores, weights)
         mask = labels >= min_label
         if keras_mask is not None:
             mask &= tf.cast(keras_mask, tf.bool)
@@ -226,6 +225,16 @@ def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
     ]
 
 
+def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
+    """Raises unless the rows of two ragged tensors have the same lengths."""
+    message = "`y_true` and `y_pred` must have equal row lengths."
+    if not y_true.shape[:1].is_compatible_with(y_pred.shape[:1]):
+        received = f"y_true.shape={y_true.shape}, y_pred.shape={y_pred.shape}"
+        raise ValueError(f"{message} Received: {received}")
+    lengths = (tf.cast(x.row_lengths(), tf.int64) for x in (y_true, y_pred))
+    tf.debugging.assert_equal(*lengths, message=message)
+
+
 def _dense(
     y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -236,27 +245,21 @@ def _dense(
         for x in (y_true, y_pred, weights)
     ]
     labels, scores, _ = tensors
-    if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
-        tf.debugging.assert_equal(
-            tf.cast(labels.row_lengths(), tf.int64),
-            tf.cast(scores.row_lengths(), tf.int64),
-            message="`y_true` and `y_pred` must have equal row lengths.",
-        )
-    dense = [x for x in (labels, scores) if isinstance(x, tf.Tensor) and x.shape.rank == 2]
-    width = tf.shape(dense[0])[1] if dense else None
-    return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
-
-
-def _padded(x: tf.RaggedTensor, width: tf.Tensor | None) -> tf.Tensor:
-    """Pads rows with NaN to a width, or that of the longest; a longer one would lose its end."""
-    if width is not None:
-        tf.debugging.assert_less_equal(
-            x.row_lengths(),
-            tf.cast(width, x.row_splits.dtype),
-            message="A ragged row must not be longer than the dense rows beside it.",
-        )
-    # a tensor in a list with None fails in graphs
-    return x.to_tensor(math.nan, shape=tf.stack([-1, -1 if width is None else width]))
+    _check_shapes(*tensors)
+    ragged = [x for x in (labels, scores) if isinstance(x, tf.RaggedTensor)]
+    width = None
+    if len(ragged) == 2:
+        check_row_lengths(labels, scores)
+    else:
+        dense = labels if isinstance(labels, tf.Tensor) else scores
+        width = tf.shape(dense)[1]
+        for x in ragged:
+            message = "A ragged row must not be longer than the dense ones beside it."
+            tf.debugging.assert_less_equal(tf.cast(x.row_lengths(), tf.int32), width, message)
+    shape = tf.stack([-1, -1 if width is None else width])
+    return tuple(
+        x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
+    )
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -265,7 +268,8 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
     per_list = tf.equal(tf.shape(weights)[1], 1)
     item_weights = tf.where(per_list, tf.ones_like(weights), weights)
-    return item_weights, tf.where(per_list, weights[:, 0], tf.ones_like(weights[:, 0]))
+    first = tf.reduce_sum(weights[:, :1], axis=1)  # of lists without items, too
+    return item_weights, tf.where(per_list, first, tf.ones_like(first))
 
 
 def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:

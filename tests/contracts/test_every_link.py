@@ -147,6 +147,14 @@ def test_outside_the_domain_all_is_nan(case: LinkCase) -> None:
 
 
 @every_link
+def test_nan_stays_nan(case: LinkCase) -> None:
+    link, nan, inside = case.link, tf.constant([math.nan]), tf.constant([case.link.origin])
+    values = [link.divergence(*x) for x in ((nan, inside), (inside, nan))]
+    values += [link(nan), link.potential(nan), link.difference(nan, inside)]
+    assert isinstance(link, links.Constant) or np.all(np.isnan(values))
+
+
+@every_link
 def test_a_link_is_a_value(case: LinkCase) -> None:
     saved = json.dumps(keras.saving.serialize_keras_object(case.link))
     loaded = keras.saving.deserialize_keras_object(json.loads(saved))

@@ -173,3 +173,16 @@ def test_a_list_is_read_at_once_exactly_if_each_line_is_good(bodies):
         assert at_once is None
     elif at_once is not None:
         np.testing.assert_array_equal(at_once, one_by_one)
+
+
+def test_a_file_is_replaced_by_all_of_the_new_one_or_stays(tmp_path):
+    path = tmp_path / "lists.txt"
+    letor.write(path, [item_list("old")])
+    with pytest.raises(ValueError, match="must be one word"):
+        letor.write(path, [item_list("new"), item_list("two words")])
+    assert [found.query_id for found in letor.read(path, num_features=1)] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def item_list(query_id):
+    return data.ItemList(query_id, np.ones(1), np.ones([1, 1]), ("a",))

@@ -3,9 +3,9 @@
 import dataclasses
 import gzip
 import math
+import os
 import pathlib
 import re
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -105,7 +105,7 @@ def num_features(path: str | pathlib.Path) -> int:
 def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
     """Writes lists as LETOR 4.0 text that `read` reads back to the same values.
 
-    The file is written whole or not at all.
+    The file is written aside and renamed: at `path` is what was there, or all of the new one.
 
     Args:
         path: The file; compressed if its name ends in `.gz`.
@@ -113,14 +113,17 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
 
     Raises:
         ValueError: If an identifier is empty or holds white space, or a query's holds `#`.
+        OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside:
-        written = pathlib.Path(aside, path.name)
-        with gzip.open(written, "wb") if path.suffix == ".gz" else written.open("wb") as file:
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file:
             for item_list in lists:
                 file.write(text(item_list).encode())
-        written.replace(path)
+        aside.rename(path)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def text(item_list: ItemList) -> str:

@@ -39,9 +39,19 @@ def publish(
         if version in (found := _versions(base)):
             wanted = f"`version` must be new in {base}"
             raise FileExistsError(f"{wanted}. Received: {found[version].name}")
-        shutil.copytree(saved_model, copy)
+        _copy(saved_model, copy)
         place(copy, published)
     return published
+
+
+def _copy(folder: Path, copy: Path) -> None:
+    """Copies a folder up to the first file that fails, where `copytree` would go on."""
+    copy.mkdir()
+    for child in folder.iterdir():
+        if child.is_dir():
+            _copy(child, copy / child.name)
+        else:
+            shutil.copy2(child, copy / child.name)
 
 
 def place(written: Path, path: Path) -> None:

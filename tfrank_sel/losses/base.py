@@ -1,11 +1,13 @@
 """The base of every loss."""
 
+import functools
+import math
 from typing import Any
 
 import tensorflow as tf
 
 from tfrank_sel import stack
-from tfrank_sel.listwise import Listwise
+from tfrank_sel.listwise import Formula, Listwise, under_xla
 
 
 class ListwiseLoss(Listwise, stack.Loss):
@@ -27,7 +29,9 @@ class ListwiseLoss(Listwise, stack.Loss):
     dtype. An item is valid if its label is at least `min_label` (0, unless a subclass says
     otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is one, is True.
     `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
-    `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone.
+    `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone. Where the score of a valid
+    item is NaN, so is the loss of its list, also if the formula does not look at that item; other
+    lists are as ever.
 
     Raises:
         ValueError: If the shapes do not fit.
@@ -36,13 +40,36 @@ class ListwiseLoss(Listwise, stack.Loss):
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
         y_true = (batch.labels, batch.mask, batch.weights)
-        return super().__call__(y_true, batch.scores, batch.list_weights)
+        value = super().__call__(y_true, batch.scores, batch.list_weights)
+        # Keras gives a vector where there are no lists
+        return value if self.reduction in (None, "none") else tf.reduce_sum(value)
 
     def call(self, y_true: Any, y_pred: tf.Tensor) -> tf.Tensor:
         """Computes the loss of each list; `y_true` holds what `__call__` read."""
         labels, mask, weights = y_true
         return self.compiled(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
 
+    @functools.cached_property
+    def compiled(self) -> Formula:
+        """As in `Listwise`; NaN for a list with a score of NaN."""
+        return under_xla(or_nan(self.per_list), in_one_pass=self.in_one_pass)
+
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal loss."""
         return {**super().get_config(), "dtype": self.dtype}  # which Keras forgets
+
+
+def or_nan(formula: Formula) -> Formula:
+    """Makes the value of a list NaN where a score of a valid item is.
+
+    A formula that compares such a score may well find a number: no comparison holds for NaN.
+    """
+
+    def checked(
+        labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        values = formula(labels, scores, mask, weights)
+        is_lost = tf.reduce_any(tf.math.is_nan(scores), axis=list(range(1, len(scores.shape))))
+        return values * tf.where(is_lost, tf.constant(math.nan, values.dtype), 1.0)
+
+    return checked

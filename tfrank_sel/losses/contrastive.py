@@ -121,6 +121,11 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Makes labels of identities: 1 on the diagonal, NaN where an item comes again, else 0."""
+        if isinstance(y_true, tf.RaggedTensor):
+            raise ValueError(
+                "`y_true` must have shape [batch_size] or [batch_size, 1]. "
+                f"Received: a ragged tensor, y_true.shape={y_true.shape}"
+            )
         identities = tf.reshape(tf.convert_to_tensor(y_true), [-1])
         again = identities[:, tf.newaxis] == identities
         size = tf.shape(again)[0]

@@ -53,8 +53,8 @@ class NWayLoss(ListwiseLoss):
         if scores.shape.rank == 2 and labels.shape.rank == 2:
             labels, scores = labels[tf.newaxis], scores[tf.newaxis]
             keras_mask = None if keras_mask is None else tf.reshape(keras_mask, [1, -1])
-            if sample_weight is not None and tf.convert_to_tensor(sample_weight).shape.rank > 0:
-                sample_weight = tf.reshape(sample_weight, [1, -1])
+            if sample_weight is not None and _dense(sample_weight, dtype).shape.rank > 0:
+                sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
         if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
             raise ValueError(
                 "`y_true` and `y_pred` must have shape [batch_size, num_rows, num_classes]. "

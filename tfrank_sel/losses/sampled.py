@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.listwise import Formula
-from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.base import ListwiseLoss, or_nan
 
 
 class SampledLoss(ListwiseLoss):
@@ -67,7 +67,7 @@ class SampledLoss(ListwiseLoss):
     @functools.cached_property
     def compiled(self) -> Formula:
         """`per_list`, which draws its noise once for value and gradient; `of_noise` compiles."""
-        return self.per_list
+        return or_nan(self.per_list)
 
     def samples_of(self, *fields: tf.Tensor) -> list[tf.Tensor]:
         """Repeats each list for its samples, `[batch_size * sample_size, list_size]`."""

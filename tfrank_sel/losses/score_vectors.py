@@ -49,7 +49,7 @@ class ScoreVectorLoss(ListwiseLoss):
             vectors = scores.values
             if isinstance(vectors, tf.RaggedTensor):
                 vectors = vectors.to_tensor(math.nan)
-            items = scores.with_values(tf.zeros_like(vectors[:, 0]))
+            items = scores.with_values(tf.zeros(tf.shape(vectors)[:1], dtype))
             scores = scores.with_values(vectors)
         else:
             items = tf.zeros(tf.shape(scores)[:2], dtype)

@@ -30,7 +30,8 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
     dtype. An item is valid if its label is at least 0 and not NaN, and if the Keras mask of
     `y_pred`, where there is one, is True. `sample_weight` is a scalar, `[batch_size]` or
-    `[batch_size, 1]` per list, or `[batch_size, list_size]` per item.
+    `[batch_size, 1]` per list, or `[batch_size, list_size]` per item. A valid item whose score is
+    NaN ranks last; a measure of the scores themselves is NaN for its list.
 
     Raises:
         ValueError: If the shapes do not fit.

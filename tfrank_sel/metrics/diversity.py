@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -27,11 +27,7 @@ class DiversityMetric(BinaryMetric):
         """Reads the arguments of Keras, and labels of three axes."""
         if isinstance(y_true, tf.RaggedTensor):
             if isinstance(y_pred, tf.RaggedTensor):
-                tf.debugging.assert_equal(
-                    y_true.row_lengths(),
-                    y_pred.row_lengths(),
-                    message="`y_true` and `y_pred` must have equal row lengths.",
-                )
+                check_row_lengths(y_true, y_pred)
             y_true = tf.cast(y_true, dtype).to_tensor(float("nan"))
         labels = tf.cast(tf.convert_to_tensor(y_true), dtype)
         if labels.shape.rank != 3:
