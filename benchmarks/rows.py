@@ -61,9 +61,9 @@ class Row:
         return self.theirs / self.ours
 
     def __str__(self) -> str:
-        times = f"{_digits(self.ours)} {self.unit} | {self.peer} | {_digits(self.theirs)}"
+        times = f"{digits(self.ours)} {self.unit} | {self.peer} | {digits(self.theirs)}"
         first = "" if self.first is None else f"{self.first:.1f} s"
-        return f"| {self.case} | {times} | {self.ratio:.2g} | {first} |"
+        return f"| {self.case} | {times} | {digits(self.ratio, 2)} | {first} |"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,5 +157,6 @@ def show(found: Iterable[Found], as_json: bool) -> None:
     print("", *left_out, sep="\n")
 
 
-def _digits(x: float) -> str:
-    return f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+def digits(x: float, count: int = 3) -> str:
+    """The first digits of a number, and never a power of ten."""
+    return f"{x:,.0f}" if x >= 100 else f"{x:.{count}g}"

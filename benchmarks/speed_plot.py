@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.rows import Row
+from benchmarks.rows import Row, digits
 
 FASTER, SLOWER = "tab:blue", "tab:orange"
 
@@ -28,15 +28,14 @@ def draw(found: Mapping[str, Sequence[Row]], path: pathlib.Path) -> None:
 def _panel(axes: Axes, rows: Sequence[tuple[str, Row]]) -> None:
     """Draws a row a line, with the peer's name at its dot, and a line between areas."""
     for place, (_, row) in enumerate(rows):
-        side, color = (1, FASTER) if row.ratio >= 1.0 else (-1, SLOWER)
+        color = FASTER if row.ratio >= 1.0 else SLOWER
         axes.plot([1.0, row.ratio], [place, place], color=color, lw=1.0)
         axes.plot(row.ratio, place, "o", color=color, ms=3.5)
         axes.annotate(
-            f"{row.peer}  {row.ratio:.2g}",
-            (row.ratio, place),
-            (4 * side, 0),
+            f"{row.peer}  {digits(row.ratio, 2)}",
+            (max(row.ratio, 1.0), place),
+            (5, 0),
             textcoords="offset points",
-            horizontalalignment="left" if side > 0 else "right",
             verticalalignment="center",
             fontsize=6,
         )
@@ -45,7 +44,8 @@ def _panel(axes: Axes, rows: Sequence[tuple[str, Row]]) -> None:
             axes.axhline(place - 0.5, color="gray", lw=0.5)
     axes.axvline(1.0, color="black", lw=0.8)
     axes.set(xscale="log", ylim=(len(rows) - 0.3, -0.7))
-    axes.margins(x=0.4)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low, high * (high / low) ** 0.9)  # room for the names
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
     labels = [f"{area}: {row.case}".replace("`", "") for area, row in rows]
