@@ -6,16 +6,11 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import hypothesis
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfrank_sel
-
-# tests assert no times: a machine may be busy
-hypothesis.settings.register_profile("untimed", deadline=None)
-hypothesis.settings.load_profile("untimed")
 
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:

@@ -1,18 +1,15 @@
 """What tests of any folder may use."""
 
-import contextlib
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
-with contextlib.suppress(ModuleNotFoundError):  # the tests of TFX have none
-    import hypothesis
-
-    # no test is about time, and a machine may be busy
-    hypothesis.settings.register_profile(
-        "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-    )
-    hypothesis.settings.load_profile("busy")
+# no test is about time, and a machine may be busy
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture
