@@ -1,13 +1,14 @@
 """Whether work that is killed at any moment leaves anything that harms, or is ever read.
 
-    python -m benchmarks.kills [--kills 50] [--seed 0] [--steps ingest run export publish]
+    python -m benchmarks.kills [--kills 50] [--minutes 60] [--seed 0]
+        [--steps ingest run export publish]
 
 Does each step undisturbed once, in a process of its own: ingest alone, the whole run of
 `tfrank-sel-pipelines` (ingest, training, export, push), an export, a publication. Then starts it as
 often as KILLS says and ends it by SIGKILL at a random moment of its duration. After each kill there
 must be nothing at the place of the result, or all of it; then the step is done again, which must
-succeed, give the same as the undisturbed one, and leave nothing beside it. Prints a Markdown table;
-status 1 at the first rule broken.
+succeed, give the same as the undisturbed one, and leave nothing beside it. Prints a Markdown table,
+where a step that takes longer than MINUTES has fewer kills; status 1 at the first rule broken.
 """
 
 import argparse
@@ -134,8 +135,8 @@ def contents(place: Path) -> dict[str, str]:
     return found
 
 
-def trial(name: str, kills: int, seed: int, folder: Path) -> dict[str, int]:
-    """Kills a step again and again; returns how often what stood at its place.
+def trial(name: str, kills: int, minutes: float, seed: int, folder: Path) -> dict[str, int]:
+    """Kills a step again and again, so often or so long; returns how often what stood at its place.
 
     Raises:
         AssertionError: If a rule is broken.
@@ -153,8 +154,9 @@ def trial(name: str, kills: int, seed: int, folder: Path) -> dict[str, int]:
     expected = undisturbed()
     duration = time.perf_counter() - began
     shutil.rmtree(place)
-    counts = {"nothing there": 0, "leftovers beside": 0, "whole": 0}
+    counts = {"kills": 0, "nothing there": 0, "leftovers beside": 0, "whole": 0}
     for _ in rich.progress.track(range(kills), name):
+        counts["kills"] += 1
         child = start(step, folder, place)
         time.sleep(chance.uniform(0.0, duration))
         os.kill(child, signal.SIGKILL)
@@ -168,6 +170,8 @@ def trial(name: str, kills: int, seed: int, folder: Path) -> dict[str, int]:
             counts["leftovers beside"] += place.parent.exists() and any(place.parent.iterdir())
         assert_same(undisturbed(), expected)
         shutil.rmtree(place)
+        if time.perf_counter() > began + 60 * minutes:
+            break
     return counts
 
 
@@ -181,6 +185,7 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of each step, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=list(STEPS))
     options = parser.parse_args()
@@ -190,10 +195,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             make(Path(scratch))
             try:
-                counts = trial(name, options.kills, options.seed, Path(scratch))
+                counts = trial(name, options.kills, options.minutes, options.seed, Path(scratch))
             except AssertionError as error:
                 sys.exit(f"{name}: {error}")
-        cells = map(str, (name, options.kills, *counts.values()))
+        cells = map(str, (name, *counts.values()))
         print(f"| {' | '.join(cells)} |", flush=True)
 
 

@@ -141,7 +141,7 @@ def run(
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except InputError as error:
         raise _refused(error) from error
-    except (OSError, RuntimeError) as error:
+    except Exception as error:
         if not _is_for_room(error):
             raise
         raise _refused(f"{output}: there is no room for the run: {error}") from error
@@ -163,9 +163,9 @@ def run(
 
 
 def _is_for_room(error: BaseException | None) -> bool:
-    """Whether a disk that is full is behind an error; Beam makes others of what it meets."""
+    """Whether a disk that is full is behind an error; Beam and TensorFlow have their own for it."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if any(os.strerror(code) in str(error) for code in _NO_ROOM):
             return True
         error = error.__cause__ or error.__context__
     return False

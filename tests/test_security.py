@@ -1,9 +1,14 @@
 """What the page on security says is never done."""
 
+import configparser
 import pathlib
 import re
 import subprocess
 import sys
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).parent.parent
 IMPORT_ALL = """
@@ -37,3 +42,20 @@ def test_nothing_that_is_loaded_can_hold_code():
         if re.search(loads, line)
     ]
     assert found == []
+
+
+@pytest.mark.parametrize(
+    ("stack", "extras"), [("default", ["pipelines", "serving", "plots", "als"]), ("tfr", ["tfr"])]
+)
+def test_what_is_pinned_is_what_the_package_takes(stack: str, extras: list[str]) -> None:
+    lines = (ROOT / "requirements" / f"{stack}.txt").read_text().splitlines()
+    pins = {
+        canonicalize_name(name): version for name, version in (line.split("==") for line in lines)
+    }
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    wanted = setup["options"]["install_requires"]
+    wanted += "".join(setup["options.extras_require"][extra] for extra in extras)
+    for line in filter(None, re.sub(r"#.*", "", wanted).split("\n")):
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)]), line
