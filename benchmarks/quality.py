@@ -93,6 +93,17 @@ def ours(loss: type[losses.ListwiseLoss], *arguments: Any, within: bool = False)
     return functools.partial(quality_networks.train, summed, within=within)
 
 
+def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
+    """Trains with our softmax loss and the weights of lists of tensorflow-ranking's."""
+    loss = losses.SoftmaxLoss(reduction="sum")
+
+    def weighted(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        total = tf.reduce_sum(tf.maximum(labels, 0.0), axis=1, keepdims=True)
+        return loss(labels, scores, sample_weight=weights * total)
+
+    return quality_networks.train(weighted, data, within=False)
+
+
 GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade, as the pipeline's
 ROWS: dict[str, Row] = {
     BASE: functools.partial(quality_trees.train, quality_trees.lightgbm),
@@ -103,6 +114,7 @@ ROWS: dict[str, Row] = {
     "tensorflow-ranking ApproxNDCGLoss": ranking_network("ApproxNDCGLoss"),
     "tensorflow-ranking ListMLELoss": ranking_network("ListMLELoss"),
     "SoftmaxLoss": ours(losses.SoftmaxLoss),
+    "SoftmaxLoss, lists weighted by their labels": softmax_by_labels,
     "SelectiveSoftmaxLoss(Sigmoid)": ours(losses.SelectiveSoftmaxLoss, GRADES),
     "SelectiveSoftmaxLoss(Exp)": ours(losses.SelectiveSoftmaxLoss, links.Exp(scale=0.5)),
     "MatchingLoss(Exp)": ours(losses.MatchingLoss, links.Exp(scale=1.0)),
