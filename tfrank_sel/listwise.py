@@ -246,20 +246,23 @@ def _dense(
     ]
     labels, scores, _ = tensors
     _check_shapes(*tensors)
-    ragged = [x for x in (labels, scores) if isinstance(x, tf.RaggedTensor)]
-    width = None
-    if len(ragged) == 2:
+    if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
         check_row_lengths(labels, scores)
+        width = labels.bounding_shape(axis=1)
     else:
-        dense = labels if isinstance(labels, tf.Tensor) else scores
-        width = tf.shape(dense)[1]
-        for x in ragged:
-            message = "A ragged row must not be longer than the dense ones beside it."
-            tf.debugging.assert_less_equal(tf.cast(x.row_lengths(), tf.int32), width, message)
-    shape = tf.stack([-1, -1 if width is None else width])
-    return tuple(
-        x.to_tensor(math.nan, shape=shape) if isinstance(x, tf.RaggedTensor) else x for x in tensors
+        width = tf.shape(scores if isinstance(labels, tf.RaggedTensor) else labels)[1]
+    return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
+
+
+def _padded(x: tf.RaggedTensor, width: tf.Tensor) -> tf.Tensor:
+    """Pads rows with NaN to a width."""
+    tf.debugging.assert_less_equal(
+        x.row_lengths(),
+        tf.cast(width, x.row_splits.dtype),
+        message="A ragged row must not be longer than the rows beside it.",
     )
+    # a list of None and a tensor fails in graphs
+    return x.to_tensor(math.nan, shape=tf.stack([-1, tf.cast(width, tf.int32)]))
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
