@@ -26,10 +26,15 @@ Loss = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def train(
-    loss: Loss, folds: Sequence[dict[str, Lists]], *, within: bool, jit_compile: bool = True
+    loss: Loss,
+    folds: Sequence[dict[str, Lists]],
+    *,
+    within: bool,
+    seeds: Sequence[int] = SEEDS,
+    jit_compile: bool = True,
 ) -> Scores:
     """Returns the scores of the test lists of each fold and seed, by the best setting."""
-    runs = list(itertools.product(range(len(folds)), SEEDS, LEARNING_RATES, DROPOUTS))
+    runs = list(itertools.product(range(len(folds)), seeds, LEARNING_RATES, DROPOUTS))
     data = []
     for fold in folds:
         of_fold = models.moments(np.concatenate([x.features for x in fold["train"]]))
