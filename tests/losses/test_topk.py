@@ -177,3 +177,10 @@ def test_a_schedule_to_zero_is_refused() -> None:
         model.fit(
             np.zeros([2, 3]), np.zeros(2), verbose=0, callbacks=[AnnealTau(loss, lambda _: 0)]
         )
+
+
+def test_ragged_weights_are_those_of_classes():
+    scores, classes = tf.constant([[0.3, 0.1, 0.2]]), tf.constant([1])
+    weights = tf.ragged.constant([[1.0, 2.0, 3.0]])
+    loss = losses.SmoothTopKLoss(1)
+    assert loss(classes, scores, weights) == loss(classes, scores, weights.to_tensor())

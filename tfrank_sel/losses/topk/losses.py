@@ -212,6 +212,8 @@ def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
     """Whether a mask or weights differ from class to class, as they do for items of a list."""
     if getattr(y_pred, "_keras_mask", None) is not None:
         return True
+    if isinstance(sample_weight, tf.RaggedTensor):
+        return True
     shape = (
         tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape
     )
