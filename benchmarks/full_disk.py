@@ -14,13 +14,11 @@ import os
 import resource
 import shutil
 import signal
-import sys
-import tempfile
 from pathlib import Path
 
 import rich.progress
 
-from benchmarks.kills import STEPS, Step, assert_same, contents, ended, make
+from benchmarks.kills import STEPS, Step, assert_same, contents, ended, tried
 
 LIMITS = [100, 1_000, 10_000, 100_000]
 
@@ -88,13 +86,11 @@ def main() -> None:
     options = parser.parse_args()
     print("| step | octets a file | error |")
     print("|---|---|---|")
-    for name in options.steps:
-        with tempfile.TemporaryDirectory() as scratch:
-            make(Path(scratch))
-            try:
-                errors = trial(name, options.limits, Path(scratch))
-            except AssertionError as error:
-                sys.exit(f"{name}: {error}")
+
+    def without_room(name: str, folder: Path) -> list[tuple[int, str]]:
+        return trial(name, options.limits, folder)
+
+    for name, errors in tried(options.steps, without_room):
         for limit, error in errors:
             print(f"| {name} | {limit} | {error.splitlines()[0][:200]} |", flush=True)
 

@@ -23,8 +23,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -39,6 +40,7 @@ from pipelines.sources import Columns, Layout
 from pipelines.training import Settings
 from tfrank_sel import data, export
 
+T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result
 
 # What two runs never have alike: clocks, dates, and the names inside a model. That they trained the
@@ -181,6 +183,18 @@ def assert_same(found: dict[str, str], expected: dict[str, str]) -> None:
     assert not differ, f"differ: {json.dumps(differ)}"
 
 
+def tried(names: Sequence[str], trial: Callable[[str, Path], T]) -> Iterator[tuple[str, T]]:
+    """Yields what a trial of each step gives, in a folder with inputs; exits at a rule broken."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as scratch:
+            make(Path(scratch))
+            try:
+                found = trial(name, Path(scratch))
+            except AssertionError as error:
+                sys.exit(f"{name}: {error}")
+        yield name, found
+
+
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -191,13 +205,11 @@ def main() -> None:
     options = parser.parse_args()
     print("| step | kills | nothing there | of these, leftovers beside | whole |")
     print("|---|---|---|---|---|")
-    for name in options.steps:
-        with tempfile.TemporaryDirectory() as scratch:
-            make(Path(scratch))
-            try:
-                counts = trial(name, options.kills, options.minutes, options.seed, Path(scratch))
-            except AssertionError as error:
-                sys.exit(f"{name}: {error}")
+
+    def killed(name: str, folder: Path) -> dict[str, int]:
+        return trial(name, options.kills, options.minutes, options.seed, folder)
+
+    for name, counts in tried(options.steps, killed):
         cells = map(str, (name, *counts.values()))
         print(f"| {' | '.join(cells)} |", flush=True)
 

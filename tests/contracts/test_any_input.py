@@ -28,6 +28,8 @@ from tests.cases import (
 )
 from tfrank_sel import losses, metrics
 
+pytestmark = pytest.mark.usefixtures("eagerly")
+
 OF_LISTS = LOSSES + HOLDING + SAMPLED + METRICS
 every_class = pytest.mark.parametrize(
     "case", one_per_class(OF_LISTS + SCORE_VECTORS + N_WAY + IN_BATCH + DIVERSITY), ids=name_of
@@ -48,11 +50,9 @@ NUMBERS = [0.0, 1.0, 2.0, -1.0, 0.25, 1e30, -1e30, math.inf, -math.inf, math.nan
 
 
 @pytest.fixture(autouse=True)
-def _eagerly() -> Iterator[None]:
-    tf.config.run_functions_eagerly(True)
+def _unwarned() -> Iterator[None]:
     with warnings.catch_warnings(action="ignore"):  # of casts that overflow, and lists of one item
         yield
-    tf.config.run_functions_eagerly(False)
 
 
 @st.composite
