@@ -14,6 +14,7 @@ from pipelines import artefacts, curves, figures, sketches, stored
 from pipelines.statistics import Statistics
 from pipelines.training import Split, Trained
 from tfrank_sel import data, losses, metrics
+from tfrank_sel.models import scorer
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
@@ -118,9 +119,7 @@ def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any
 
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
-    places, *ends = (
-        np.sign(x) * np.log1p(np.abs(x)) for x in (sketches.middles()[list(histogram)], low, high)
-    )
+    places, *ends = (scorer.compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
     low, high = (float(end) for end in ends)
     edges = (low, high) if high > low else (low - 0.5, low + 0.5)
     counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))

@@ -16,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from pipelines import artefacts, bands, sketches, stored
 from tfrank_sel import data
 from tfrank_sel.data import packed
+from tfrank_sel.models import scorer
 
 SHARES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 
@@ -203,7 +204,7 @@ class _Summary(beam.CombineFn):
             zeros=(rows == 0.0).sum(axis=0),
             counts=sketches.counts(rows),
             plain=_Moments.of(rows),
-            compressed=_Moments.of(np.sign(rows) * np.log1p(np.abs(rows))),
+            compressed=_Moments.of(scorer.compressed(rows)),
             by_label={name: _Moments.of(rows[of_item == x]) for name, x in names.items()},
             by_list_size=of_band,
         )
@@ -231,10 +232,6 @@ def _merged(one: _Totals, other: _Totals) -> _Totals:
 
 
 def _told_apart(totals: _Totals) -> np.ndarray:
-    """Variances, 0 where float32, in which a model computes, can hardly tell the values apart.
-
-    To divide by what is left of rounding would make noise of a constant.
-    """
-    variance, mean = totals.compressed.variance(), totals.compressed.mean
-    is_constant = totals.low == totals.high
-    return np.where(is_constant | (np.sqrt(variance) < 2.0**-20 * np.abs(mean)), 0.0, variance)
+    """Variances as a model divides by them, 0 of a constant, too."""
+    variance = scorer.told_apart(totals.compressed.mean, totals.compressed.variance())
+    return np.where(totals.low == totals.high, 0.0, variance)

@@ -19,6 +19,7 @@ from tfx.v1.dsl.components import (
 )
 
 from pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
+from tfrank_sel.models import scorer
 
 
 class Totals(NamedTuple):
@@ -69,7 +70,7 @@ def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
     if split != "train":
         return _sum([], len(layout.features))._replace(sizes=counted)
     rows = features[~np.isnan(labels)].astype(np.float64)
-    values = np.sign(rows) * np.log1p(np.abs(rows))
+    values = scorer.compressed(rows)
     moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
     return Totals(moments, counted)
 

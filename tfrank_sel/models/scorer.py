@@ -132,10 +132,22 @@ def moments(
             "`features` must hold an item, and be finite. "
             f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
         )
-    compressed = np.sign(rows) * np.log1p(np.abs(rows))
-    mean, deviation = compressed.mean(axis=0), compressed.std(axis=0)
-    is_constant = deviation < 2.0**-20 * np.abs(mean)
-    return mean.tolist(), np.where(is_constant, 0.0, deviation**2).tolist()
+    values = compressed(rows)
+    mean = values.mean(axis=0)
+    return mean.tolist(), told_apart(mean, values.var(axis=0)).tolist()
+
+
+def compressed(values: npt.ArrayLike) -> np.ndarray:
+    """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
+    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
+
+
+def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
+
+    To divide by what is left of rounding would make noise of a constant.
+    """
+    return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
 def check_moments(mean: Sequence[float], variance: Sequence[float]) -> None:
