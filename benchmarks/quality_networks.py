@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.quality_data import EDGES, PARTS, Bucket, Lists, buckets
-from benchmarks.quality_selection import SEEDS, Scores, Trial, chosen
+from benchmarks.quality_data import PARTS, Bucket, Lists, buckets
+from benchmarks.quality_selection import SEEDS, Scores, Trial, chosen, ndcg
 from benchmarks.stacked import Networks, Settings
-from tfrank_sel import metrics, models
+from tfrank_sel import models
 
 # four settings for each fold and seed, as the trees have
 LEARNING_RATES = (1e-3, 3e-3)
@@ -43,25 +43,21 @@ def train(
     settings = [Settings(10 * seed + fold, rate, drop) for fold, seed, rate, drop in runs]
     networks = Networks((inputs, *HIDDEN, 1), settings, _objective(loss), jit_compile=jit_compile)
     random = np.random.default_rng(0)
-    values, scores = [], []
+    stages: dict[str, list[Any]] = {"vali": [], "test": []}
     for epoch in range(EPOCHS):
         for features, labels in _epoch([data[run[0]]["train"] for run in runs], random):
             networks.step(features, labels)
-        validation, _ = _scored(networks, [data[run[0]]["vali"] for run in runs])
-        _, test = _scored(networks, [data[run[0]]["test"] for run in runs])
-        values.append(validation)
-        scores.append(test)
+        for part, found in stages.items():
+            found.append(_scored(networks, [data[run[0]][part] for run in runs]))
         if sys.stderr.isatty():
-            mean = np.mean(validation)
-            print(f"\repoch {epoch + 1}/{EPOCHS}, validation {mean:.4f}", end="", file=sys.stderr)
-    return chosen(
-        [
-            Trial(fold, seed, tuple(setting), of_run, found)
-            for (fold, seed, *setting), of_run, found in zip(
-                runs, np.transpose(values), zip(*scores, strict=True), strict=True
-            )
-        ]
-    )
+            print(f"\repoch {epoch + 1}/{EPOCHS}", end="", file=sys.stderr)
+    trials = []
+    for (fold, seed, *setting), validation, test in zip(
+        runs, *(zip(*found, strict=True) for found in stages.values()), strict=True
+    ):
+        values = ndcg(folds[fold]["vali"], validation)
+        trials.append(Trial(fold, seed, tuple(setting), values, test))
+    return chosen(trials)
 
 
 def _objective(loss: Loss) -> Callable[[Any, tf.Tensor], tf.Tensor]:
@@ -99,22 +95,16 @@ def _filled(order: np.ndarray, count: int) -> np.ndarray:
     return np.concatenate([order, np.full(count * BATCH_SIZE - len(order), len(order))])
 
 
-def _scored(
-    networks: Networks, parts: Sequence[Sequence[Bucket]]
-) -> tuple[np.ndarray, list[list[np.ndarray]]]:
-    """Mean NDCG@10 of each network, and its scores of each list."""
+def _scored(networks: Networks, parts: Sequence[Sequence[Bucket]]) -> list[list[np.ndarray]]:
+    """Scores of each network for the lists of its part."""
     scores: list[list[Any]] = [[None] * sum(len(x.places) for x in part) for part in parts]
-    values: list[list[float]] = [[] for _ in parts]
-    ndcg = metrics.NDCG(10)
-    for of_runs, edge in zip(zip(*parts, strict=True), EDGES, strict=True):
+    for of_runs in zip(*parts, strict=True):
         longest = max(len(bucket.labels) for bucket in of_runs)
         # as many lists for each network: the last ones have no items
         rows = [np.minimum(np.arange(longest), len(bucket.places)) for bucket in of_runs]
-        features, labels = map(np.stack, zip(*map(_chosen, of_runs, rows), strict=True))
+        features = np.stack([x.features[of_run] for x, of_run in zip(of_runs, rows, strict=True)])
         found = networks.predict(features).numpy()[..., 0]
-        each = ndcg.evaluate(labels.reshape(-1, edge), found.reshape(-1, edge)).values
         for run, bucket in enumerate(of_runs):
-            values[run] += np.reshape(each, [len(parts), -1])[run, : len(bucket.places)].tolist()
             for row, place in enumerate(bucket.places):
                 scores[run][place] = found[run, row, bucket.labels[row] >= 0.0]
-    return np.array([np.mean(of_run) for of_run in values]), scores
+    return scores

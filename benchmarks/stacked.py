@@ -1,7 +1,7 @@
 """Many copies of one small network, trained side by side: each with a seed and settings of its own.
 
 One step of all of them takes little longer than one of each, and is compiled once: an experiment of
-sixty trainings takes about a minute a loss.
+sixty trainings takes about two minutes a loss. The same training again gives the same networks.
 """
 
 import dataclasses
@@ -85,10 +85,11 @@ class Networks:
         """Outputs `[networks, ..., outputs]` of inputs `[networks, ..., inputs]`."""
         values = tf.reshape(inputs, [inputs.shape[0], -1, inputs.shape[-1]])
         layers = list(zip(weights[::2], weights[1::2], strict=True))
-        for matrix, bias in layers[:-1]:
+        for number, (matrix, bias) in enumerate(layers[:-1]):
             values = tf.nn.relu(values @ matrix + bias)
             if dropouts is not None:
-                kept = tf.random.uniform(tf.shape(values)) >= dropouts
+                seed = tf.stack([tf.cast(self._steps, tf.int32), number])
+                kept = tf.random.stateless_uniform(tf.shape(values), seed) >= dropouts
                 values = tf.where(kept, values / (1.0 - dropouts), 0.0)
         matrix, bias = layers[-1]
         return tf.reshape(values @ matrix + bias, [*inputs.shape[:-1], bias.shape[-1]])
