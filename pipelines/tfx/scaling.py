@@ -102,10 +102,11 @@ def described(totals: Totals, names: list[str]) -> str:
     if faulty := [name for name, value in zip(names, squares, strict=True) if not value < np.inf]:
         raise ValueError(f"features must be finite. Received others in {', '.join(faulty)}")
     mean = values / count
+    variance = np.maximum(squares / count - np.square(mean), 0.0)
     found = {
         "features": names,
         "mean": mean.tolist(),
-        "variance": np.maximum(squares / count - np.square(mean), 0.0).tolist(),
+        "variance": scorer.told_apart(mean, variance).tolist(),
         "list_sizes": sizes,
     }
     return json.dumps(found)

@@ -21,6 +21,14 @@ def test_mean_and_variance_are_those_of_the_values():
     assert found["list_sizes"] == {"train": {"2": 1, "3": 2}, "eval": {"4": 1}}
 
 
+def test_the_rounding_of_a_constant_is_no_variance():
+    constant = np.full([1000, 1], 0.1)
+    of_sums = totals(constant)
+    count, values, squares = of_sums.moments[:, 0]
+    assert squares / count - np.square(values / count) > 0.0
+    assert json.loads(described(of_sums, ["a"]))["variance"] == [0.0]
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_named(value):
     with pytest.raises(ValueError, match=r"features must be finite\. Received others in b$"):
