@@ -126,6 +126,17 @@ def test_finite_scores_have_finite_values(case: LinkCase) -> None:
 
 
 @every_link
+def test_the_slope_at_a_kink_is_the_mean_of_both_sides(case: LinkCase) -> None:
+    for kink in case.link.kinks:
+        beside = np.array([kink - 1e-9, kink, kink + 1e-9])
+        below, at, above = case.link.slope(tf.constant(beside, tf.float64)).numpy()
+        if isinstance(case.link, links.Capped):
+            assert at == 0.0
+        elif math.isfinite(at):
+            np.testing.assert_allclose(at, (below + above) / 2.0, rtol=1e-6, atol=1e-6)
+
+
+@every_link
 def test_outside_the_domain_all_is_nan(case: LinkCase) -> None:
     link, inside = case.link, tf.constant([case.link.origin], tf.float64)
     low, high = link.domain

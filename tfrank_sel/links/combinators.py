@@ -87,7 +87,7 @@ class Capped(Link):
 
     Beyond the bounds the potential continues linearly, so that the gradient stays what it is there,
     where clipping the scores would make it 0. With bounds inside the domain of `link`, any score
-    is allowed.
+    is allowed. The slope at a bound is 0, as beyond it, not the mean of both sides.
 
     Args:
         link: The link to cap.
