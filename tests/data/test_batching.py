@@ -1,4 +1,6 @@
+import gzip
 import itertools
+import pathlib
 import random
 
 import numpy as np
@@ -59,6 +61,21 @@ def test_every_list_comes_once_padded_to_its_bucket(files):
 def test_the_layout_of_the_records_makes_no_difference(files, tmp_path):
     expected = lists_of(batches(files))
     assert lists_of(batches(written(tmp_path, elwc.serialize), parse=elwc.parse)) == expected
+
+
+def test_compressed_files_are_read_by_their_names(files, tmp_path):
+    compressed = []
+    for file in map(pathlib.Path, files):
+        path = tmp_path / f"{file.name}.gz"
+        path.write_bytes(gzip.compress(file.read_bytes()))
+        compressed.append(path)
+    expected = lists_of(batches(files, bucket_edges=3))
+    assert lists_of(batches(compressed, bucket_edges=3)) == expected
+    for index in range(3):  # more shards than files: every third list
+        part = lists_of(batches(files, shard=(index, 3)))
+        assert lists_of(batches(compressed, shard=(index, 3))) == part
+    with pytest.raises(ValueError, match=r"all be compressed.*Received: 1 of 2 compressed"):
+        batches([files[0], compressed[1]])
 
 
 def test_as_many_batches_come_as_are_counted(files):

@@ -43,7 +43,7 @@ def batches(
     with it.
 
     Args:
-        files: TFRecord files.
+        files: TFRecord files; compressed by gzip if their names end in `.gz`, all or none.
         spec: What a list holds.
         batch_size: Number of lists in a batch.
         bucket_edges: List sizes to pad to, increasing; or how many of them at most, to be found by
@@ -74,9 +74,10 @@ def batches(
         NaN at padding; `list_size` is an edge.
 
     Raises:
-        ValueError: If there is no file, `batch_size` is not positive, `bucket_edges` is not
-            positive and increasing, `shard` is no part of a whole, `spec` has no label or not what
-            `inputs` names, or items of sparse features would have to be chosen.
+        ValueError: If there is no file, only some are compressed, `batch_size` is not positive,
+            `bucket_edges` is not positive and increasing, `shard` is no part of a whole, `spec` has
+            no label or not what `inputs` names, or items of sparse features would have to be
+            chosen.
         tf.errors.InvalidArgumentError: On reading a list longer than the last edge, when no
             `truncation` is given.
 
@@ -125,12 +126,12 @@ def list_sizes(
     """Returns how many lists there are of each size, lists without items aside.
 
     Args:
-        files: TFRecord files.
+        files: As in `batches`.
         spec: As in `batches`.
         parse: As in `batches`.
 
     Raises:
-        ValueError: If there is no file.
+        ValueError: If there is no file, or only some are compressed.
     """
     reader = Reader(spec, parse)
     found: collections.Counter[int] = collections.Counter()
@@ -225,10 +226,15 @@ def _records(files: Files, shard: tuple[int, int]) -> tf.data.Dataset:
         raise ValueError("`files` must name at least one file. Received: none")
     if not 0 <= index < count:
         raise ValueError(f"`shard` must be an index below a count. Received: {shard}")
+    compressed = [name for name in names if name.endswith(".gz")]
+    if compressed and len(compressed) < len(names):
+        wanted = "`files` must all be compressed (`.gz`), or none"
+        raise ValueError(f"{wanted}. Received: {len(compressed)} of {len(names)} compressed")
+    compression = "GZIP" if compressed else None
     if len(names) >= count:
-        dataset = tf.data.TFRecordDataset(names[index::count])
+        dataset = tf.data.TFRecordDataset(names[index::count], compression)
     else:
-        dataset = tf.data.TFRecordDataset(names).shard(count, index)
+        dataset = tf.data.TFRecordDataset(names, compression).shard(count, index)
     if count > 1:
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
