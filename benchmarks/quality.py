@@ -8,8 +8,8 @@ installed; tensorflow-ranking's under the second stack). Five folds, three seeds
 each; the setting and the stage of training (epochs, trees) are chosen on the validation lists of
 the fold, by the same rule for all. All losses train the same network (64 and 32 hidden units,
 dropout, Adam, averaged weights); the last rows the one of `models.ListScorer`, whose features are
-relative to the list, too, and ensembles of its seeds. `tfrank-sel-pipelines run` is what that
-command trains without any option, one setting.
+relative to the list, too, and ensembles of its seeds; ten other seeds of some tell what is luck.
+`tfrank-sel-pipelines run` is what that command trains without any option, one setting.
 
 `judge` measures with pytrec_eval: gain 2^relevance - 1, the mean over all queries, where one
 without a relevant document counts 0. Intervals are of the difference to LightGBM, by paired
@@ -109,6 +109,7 @@ def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
     return quality_networks.train(weighted, data, within=False)
 
 
+TOGETHER = (losses.ListMLELoss, losses.LambdaLoss, losses.RGCrossLoss)
 GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade, as the pipeline's
 ROWS: dict[str, Row] = {
     BASE: functools.partial(quality_trees.train, quality_trees.lightgbm),
@@ -136,7 +137,10 @@ ROWS: dict[str, Row] = {
     "ListScorer, ListMLELoss": ours(losses.ListMLELoss, within=True),
     "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
     "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
-    "ListScorer, RGCrossLoss, ten seeds": ours(losses.RGCrossLoss, within=True, seeds=range(3, 13)),
+    **{
+        f"ListScorer, {loss.__name__}, ten seeds": ours(loss, within=True, seeds=range(3, 13))
+        for loss in TOGETHER
+    },
 }
 LIBRARIES = {
     "LightGBM": "lightgbm",
@@ -149,10 +153,9 @@ ENSEMBLES = {
     "Ensemble of seeds, LightGBM": [BASE],
     "Ensemble of seeds, RGCrossLoss": ["ListScorer, RGCrossLoss"],
     "Ensemble of ten seeds, RGCrossLoss": ["ListScorer, RGCrossLoss, ten seeds"],
-    "Ensemble of seeds, three losses": [
-        "ListScorer, ListMLELoss",
-        "ListScorer, LambdaLoss",
-        "ListScorer, RGCrossLoss",
+    "Ensemble of seeds, three losses": [f"ListScorer, {x.__name__}" for x in TOGETHER],
+    "Ensemble of ten seeds, three losses": [
+        f"ListScorer, {x.__name__}, ten seeds" for x in TOGETHER
     ],
 }
 
