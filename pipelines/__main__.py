@@ -1,7 +1,6 @@
 """The command `tfrank-sel-pipelines`."""
 
 import contextlib
-import errno
 import logging
 import os
 import re
@@ -17,8 +16,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
 from rich.console import Console
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -141,10 +138,6 @@ def run(
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except InputError as error:
         raise _refused(error) from error
-    except Exception as error:
-        if not _is_for_room(error):
-            raise
-        raise _refused(f"{output}: there is no room for the run: {error}") from error
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),
@@ -160,15 +153,6 @@ def run(
     console.print("Next:", style="bold")
     print(f"tfrank-sel-serving serve --model-base-path {result.model_base}")
     print(f"tfrank-sel-serving rank --file {result.one_query}")
-
-
-def _is_for_room(error: BaseException | None) -> bool:
-    """Whether a disk that is full is behind an error; Beam and TensorFlow have their own for it."""
-    while error is not None:
-        if any(os.strerror(code) in str(error) for code in _NO_ROOM):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _refused(error: Exception | str) -> typer.Exit:

@@ -1,6 +1,7 @@
 """Artefacts on disk: whole or not at all."""
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import apache_beam as beam
 
 from tfrank_sel import data
 from tfrank_sel.export.claim import claimed
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
@@ -28,7 +31,7 @@ def aside(output: Path) -> Iterator[Path]:
 
     Raises:
         tfrank_sel.data.InputError: If `output` is a file or a folder that is not empty, its place
-            cannot be written to, or another process is making it.
+            cannot be written to or has no room, or another process is making it.
     """
     output = output.absolute()
     with contextlib.ExitStack() as stack:
@@ -42,8 +45,23 @@ def aside(output: Path) -> Iterator[Path]:
         except OSError as error:
             wanted = "the output folder must be in a place that can be written to"
             raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
-        yield folder
-        folder.rename(output)
+        try:
+            yield folder
+            folder.rename(output)
+        except Exception as error:
+            if not _is_for_room(error):
+                raise
+            wanted = "there must be room for the output folder"
+            raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
+
+
+def _is_for_room(error: BaseException | None) -> bool:
+    """Whether a disk that is full is behind an error; Beam and TensorFlow have their own for it."""
+    while error is not None:
+        if any(os.strerror(code) in str(error) for code in _NO_ROOM):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _check_new(output: Path) -> None:

@@ -241,7 +241,7 @@ def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"{output}: there is no room for the run: ")
+    assert line.startswith(f"{output}: there must be room for the output folder. Received: ")
     assert not output.parent.exists()
 
 
