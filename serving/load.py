@@ -59,7 +59,15 @@ def run(
 
     Returns:
         What they saw.
+
+    Raises:
+        ValueError: If there is no list or no client.
     """
+    if not lists or clients < 1:
+        raise ValueError(
+            "`lists` must hold a list, and `clients` be positive. "
+            f"Received: {len(lists)} lists, clients={clients}"
+        )
     latencies: list[float] = []
     errors: Counter[str] = Counter()
     start = time.perf_counter()

@@ -33,6 +33,11 @@ def test_rate_and_latencies_are_printed(address, file):
     assert errors == "errors: none"
 
 
+def test_a_load_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="Received: 0 lists, clients=1"):
+        load.run("127.0.0.1:1", "ranker", [], clients=1, seconds=1.0)
+
+
 def test_errors_are_counted_by_code(address):
     bad = load.ItemList("q", np.zeros([1]), np.zeros([1, 2]), ("d",))
 
