@@ -110,7 +110,7 @@ def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
 
 
 TOGETHER = (losses.ListMLELoss, losses.LambdaLoss, losses.RGCrossLoss)
-GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade, as the pipeline's
+GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade
 ROWS: dict[str, Row] = {
     BASE: functools.partial(quality_trees.train, quality_trees.lightgbm),
     "XGBoost rank:ndcg": functools.partial(quality_trees.train, quality_trees.xgboost),

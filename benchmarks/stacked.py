@@ -1,7 +1,7 @@
 """Many copies of one small network, trained side by side: each with a seed and settings of its own.
 
 One step of all of them takes little longer than one of each, and is compiled once: an experiment of
-sixty trainings takes about two minutes a loss. The same training again gives the same networks.
+sixty trainings takes about a minute a loss. The same training again gives the same networks.
 """
 
 import dataclasses
