@@ -52,9 +52,8 @@ def train(
         if sys.stderr.isatty():
             print(f"\repoch {epoch + 1}/{EPOCHS}", end="", file=sys.stderr)
     trials = []
-    for (fold, seed, *setting), validation, test in zip(
-        runs, *(zip(*found, strict=True) for found in stages.values()), strict=True
-    ):
+    for number, (fold, seed, *setting) in enumerate(runs):
+        validation, test = ([scores[number] for scores in found] for found in stages.values())
         values = ndcg(folds[fold]["vali"], validation)
         trials.append(Trial(fold, seed, tuple(setting), values, test))
     return chosen(trials)
