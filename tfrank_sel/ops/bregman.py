@@ -35,25 +35,20 @@ def softplus(x: tf.Tensor) -> tf.Tensor:
     return tf.maximum(x, 0.0) + 2.0 * z * _atanh_series(z, 1)
 
 
-def expm1(t: tf.Tensor) -> tf.Tensor:
-    """Computes `exp(t) - 1` as `expm1_remainder` does, so that the two share an exponential."""
-    return tf.where(tf.abs(t) < 1.0, t + _expm1_series(t), tf.exp(t) - 1.0)
-
-
 def expm1_remainder(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t`, which is at least 0, without cancellation."""
-    return tf.where(tf.abs(t) < 1.0, _expm1_series(t), (tf.exp(t) - 1.0) - t)
+    return tf.where(tf.abs(t) < 1.0, expm1_series(t), (tf.exp(t) - 1.0) - t)
 
 
 def exp_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of `exp`."""
-    near = tf.exp(x) * _expm1_series(d)
+    near = tf.exp(x) * expm1_series(d)
     return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x) * (1.0 + d))
 
 
 def exp_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `exp(z) - exp(x)`."""
-    near = tf.exp(x) * (_clip(d, 1.0) + _expm1_series(d))
+    near = tf.exp(x) * (_clip(d, 1.0) + expm1_series(d))
     return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x))
 
 
@@ -128,7 +123,7 @@ def _sigmoid_growth(
 
     Where both `z` and `d` are large, so is the growth: 1 stands for it.
     """
-    series = _expm1_series(d)
+    series = expm1_series(d)
     far = tf.where(z > 0.0, tf.ones_like(z), q * exp_z - p)
     is_near = tf.abs(d) < 1.0
     growth = tf.where(is_near, p * (_clip(d, 1.0) + series), far)
@@ -160,7 +155,7 @@ def _atanh_series(z: tf.Tensor, first: int) -> tf.Tensor:
     return series
 
 
-def _expm1_series(t: tf.Tensor) -> tf.Tensor:
+def expm1_series(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t` for `abs(t) < 1`."""
     t = _clip(t, 1.0)
     series = tf.ones_like(t)
@@ -282,20 +277,6 @@ def capped_difference(
 ) -> tf.Tensor:
     """Computes the difference of a link that is constant beyond `lower` and `upper`."""
     return difference(*_clipped(z, x, d, lower, upper))
-
-
-def capped_rise(
-    rise: Pairwise,
-    link: Function,
-    z: tf.Tensor,
-    x: tf.Tensor,
-    d: tf.Tensor,
-    lower: float,
-    upper: float,
-) -> tf.Tensor:
-    """Computes the difference of `capped_potential` between `z` and `x`."""
-    b, a, e = _clipped(z, x, d, lower, upper)
-    return rise(b, a, e) + link(b) * (z - b) - link(a) * (x - a)
 
 
 def clip_divergence(
