@@ -256,6 +256,25 @@ def test_fenchel_young_loss_of_a_sigmoid_is_the_logistic_loss() -> None:
         losses.FenchelYoungLoss(links.Step())
 
 
+@pytest.mark.parametrize(
+    ("link", "y", "z", "expected"),
+    [
+        (links.Tanh(), -0.9999092, -4.7, 7.46566348e-5),
+        (links.Tanh(), -0.9999092, -5.0, 1.78634119e-8),
+        (links.Sigmoid(), 1.0, 12.0, -6.1441746e-6),
+        (links.Sigmoid(), 0.0, -12.0, 6.1441746e-6),
+        (links.Sigmoid(), 0.99999, 11.5, -1.16410659e-7),
+        (links.Sinh(), 1000.0, 7.6, -0.902397955),
+        (links.Identity(), 1e7, 0.0, -1e7),
+    ],
+)
+def test_the_gradient_of_fenchel_young_keeps_its_digits_at_saturated_targets(
+    link: links.Link, y: float, z: float, expected: float
+) -> None:
+    grad = gradient(losses.FenchelYoungLoss(link), [[y]], [[z]], "float32")
+    np.testing.assert_allclose(grad, [[expected]], rtol=2e-6)
+
+
 @pytest.mark.parametrize("gamma", [0.0, -1.0, math.inf, math.nan])
 def test_a_gamma_that_is_no_temperature_is_refused(gamma: float) -> None:
     for loss in (losses.SelectiveSoftmaxLoss, losses.SelectiveSigmoidCrossEntropyLoss):

@@ -159,7 +159,8 @@ class Link(Configurable, abc.ABC):
         """
         if self.mirror is not None:
             across = tf.sign(z - self.mirror) * tf.sign(s - self.mirror) < 0.0
-            d = tf.where(across, (z + s) - 2.0 * self.mirror, d)
+            total = tf.cast(z, tf.float64) + tf.cast(s, tf.float64)  # float32 would round it
+            d = tf.where(across, tf.cast(total - 2.0 * self.mirror, d.dtype), d)
             s = tf.where(across, 2.0 * self.mirror - s, s)
         area, ahead = self.stable_divergence(z, s, d), self(s) * d
         at_z, at_s = self.potential(z), self.potential(s)

@@ -129,12 +129,13 @@ def _log_ratio(
     is_r &= z == z_r
     area_r, z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (area, at_z, at_s))
     # in float64 the difference of two errors is exact
-    d, d_r = (tf.cast(a, tf.float64) - tf.cast(b, tf.float64) for a, b in ((z, s), (z_r, s_r)))
+    z, s, z_r, s_r = (tf.cast(x, tf.float64) for x in (z, s, z_r, s_r))
+    d, d_r = z - s, z_r - s_r
     if q.mirror is not None:
         across = (s < q.mirror) != (s_r < q.mirror)
         s, d = tf.where(across, 2.0 * q.mirror - s, s), tf.where(across, -d, d)
-    beside, d_r = tf.cast(d - d_r, s.dtype), tf.cast(d_r, s.dtype)
-    along, turn = q(s) * beside, q.stable_difference(s, s_r, s - s_r) * d_r
+    beside, away, d_r, s, s_r = (tf.cast(x, area.dtype) for x in (d - d_r, s - s_r, d_r, s, s_r))
+    along, turn = q(s) * beside, q.stable_difference(s, s_r, away) * d_r
     size = tf.abs(along) + tf.abs(turn) + tf.abs(area) + tf.abs(area_r)
     by_errors = size < -gamma * (at_s + at_z + s_top + z_top)  # of which none is above 0
     change = ((along + turn) + (area - area_r)) / gamma

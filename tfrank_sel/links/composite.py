@@ -120,7 +120,7 @@ class CompositeSoftmax(Configurable):
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 u = upstream[:, tf.newaxis]
                 in_s = self._share_slope_times(s, self.scaling.potential(z), mask, weights)
-                return u * self.scaling(z) * self._change(z, s, mask, weights), -u * in_s
+                return u * (self.scaling(z) * self._change(z, s, mask, weights)), -u * in_s
 
             at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
             surprise = at_z.exact_log_total - at_z.exponent

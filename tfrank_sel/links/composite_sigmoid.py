@@ -117,7 +117,7 @@ class CompositeSigmoid(Link):
                 at_z, at_s = self._log_odds(z), self._log_odds(s)
                 change = Sigmoid().difference(at_z, at_s, self._rise(z, s, z - s))
                 spread = tf.sigmoid(at_s) * tf.sigmoid(-at_s) * self.scaling(s)
-                return upstream * self.scaling(z) * change, -upstream * at_z * spread
+                return upstream * (self.scaling(z) * change), -upstream * at_z * spread
 
             return self.gamma * (
                 tf.sigmoid(at_s) * tf.math.softplus(-at_z)
