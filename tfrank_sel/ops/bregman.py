@@ -35,6 +35,12 @@ def softplus(x: tf.Tensor) -> tf.Tensor:
     return tf.maximum(x, 0.0) + 2.0 * z * _atanh_series(z, 1)
 
 
+def times_sigmoid(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Computes `sigmoid(x) * y`, also where the sigmoid underflows, but the product does not."""
+    root = tf.exp(0.5 * tf.minimum(x, 0.0))
+    return root * (y / (1.0 + tf.exp(-tf.abs(x)))) * root
+
+
 def expm1_remainder(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t`, which is at least 0, without cancellation."""
     return tf.where(tf.abs(t) < 1.0, expm1_series(t), (tf.exp(t) - 1.0) - t)
@@ -94,22 +100,22 @@ def cosh_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
 
 def sigmoid_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of the sigmoid, whose potential is softplus."""
-    z, d, p, q, exp_z = _mirrored(z, x, d)
+    z, d, p, q, exp_z, p_times_d = _mirrored(z, x, d)
     # softplus(z) - softplus(x) = log1p(growth), and growth = p * d + rest
-    growth, rest = _sigmoid_growth(z, d, p, q, exp_z)
+    growth, rest = _sigmoid_growth(z, d, p, q, exp_z, p_times_d)
     near = growth < 0.4
     # rest - (growth - log1p(growth)), which does not cancel, as p <= 1/2
     r = tf.where(near, growth, 0.0)
     r = r / (2.0 + r)  # log1p(growth) = 2 * artanh(r)
     small = rest - r * (growth - 2.0 * r * r * _atanh_series(r, 3))
-    large = tf.nn.relu(z) + tf.math.log(q * (1.0 + exp_z)) - p * d
+    large = tf.nn.relu(z) + tf.math.log(q * (1.0 + exp_z)) - p_times_d
     return tf.where(near, small, large)
 
 
 def sigmoid_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `sigmoid(z) - sigmoid(x)`."""
-    mirrored_z, d, p, q, exp_z = _mirrored(z, x, d)
-    growth, _ = _sigmoid_growth(mirrored_z, d, p, q, exp_z)
+    mirrored_z, d, p, q, exp_z, p_times_d = _mirrored(z, x, d)
+    growth, _ = _sigmoid_growth(mirrored_z, d, p, q, exp_z, p_times_d)
     near = q * growth / (1.0 + growth)
     far = tf.where(mirrored_z > 0.0, tf.ones_like(z), exp_z) / (1.0 + exp_z) - p
     difference = tf.where(tf.abs(d) < 1.0, near, far)
@@ -117,7 +123,12 @@ def sigmoid_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
 
 
 def _sigmoid_growth(
-    z: tf.Tensor, d: tf.Tensor, p: tf.Tensor, q: tf.Tensor, exp_z: tf.Tensor
+    z: tf.Tensor,
+    d: tf.Tensor,
+    p: tf.Tensor,
+    q: tf.Tensor,
+    exp_z: tf.Tensor,
+    p_times_d: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `p * expm1(d)` and `p * (expm1(d) - d)`, of which the second is at least 0.
 
@@ -127,20 +138,21 @@ def _sigmoid_growth(
     far = tf.where(z > 0.0, tf.ones_like(z), q * exp_z - p)
     is_near = tf.abs(d) < 1.0
     growth = tf.where(is_near, p * (_clip(d, 1.0) + series), far)
-    return growth, tf.where(is_near, p * series, growth - p * d)
+    return growth, tf.where(is_near, p * series, growth - p_times_d)
 
 
 def _mirrored(
     z: tf.Tensor, x: tf.Tensor, d: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Mirrors all to `x <= 0`, where the sigmoid `p` keeps its digits, and so does `q = 1 - p`.
 
-    The last is `exp(-abs(z))`.
+    The last two are `exp(-abs(z))`, and `p * d`, also where `p` underflows.
     """
-    exp = tf.exp(-tf.abs(x))
-    q = 1.0 / (1.0 + exp)
+    root = tf.exp(-0.5 * tf.abs(x))
+    q = 1.0 / (1.0 + root * root)
     exp_z = tf.exp(-tf.abs(z))
-    return tf.where(x > 0.0, -z, z), tf.where(x > 0.0, -d, d), exp * q, q, exp_z
+    d = tf.where(x > 0.0, -d, d)
+    return tf.where(x > 0.0, -z, z), d, root * root * q, q, exp_z, root * d * root * q
 
 
 def _atanh_series(z: tf.Tensor, first: int) -> tf.Tensor:
