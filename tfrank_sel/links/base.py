@@ -153,8 +153,8 @@ class Link(Configurable, abc.ABC):
     def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, however large the two are.
 
-        It is the difference as it stands, or `h(s) * d` and the divergence: whichever adds up
-        smaller numbers. About a mirror the potential is even: there, scores to both sides of it are
+        It is `h(s) * d` and the divergence, or, where these are large and cancel, the difference as
+        it stands. About a mirror the potential is even: there, scores to both sides of it are
         compared as if they were to one.
         """
         if self.mirror is not None:
@@ -164,7 +164,8 @@ class Link(Configurable, abc.ABC):
             s = tf.where(across, 2.0 * self.mirror - s, s)
         area, ahead = self.stable_divergence(z, s, d), self(s) * d
         at_z, at_s = self.potential(z), self.potential(s)
-        near = tf.abs(area) + tf.abs(ahead) < tf.abs(at_z) + tf.abs(at_s)
+        # a potential may have lost digits itself: it must be much smaller
+        near = tf.abs(area) + tf.abs(ahead) < 10.0 * (tf.abs(at_z) + tf.abs(at_s))
         return tf.where(near, ahead + area, at_z - at_s)
 
 
