@@ -275,6 +275,12 @@ def test_the_gradient_of_fenchel_young_keeps_its_digits_at_saturated_targets(
     np.testing.assert_allclose(grad, [[expected]], rtol=2e-6)
 
 
+def test_a_sigmoid_that_underflows_times_a_large_score_is_not_lost() -> None:
+    # 1 - p(s) = exp(-cosh(5.25)) = 3.9e-42, times Q(z) = cosh(62.75)
+    loss = losses.SelectiveSigmoidCrossEntropyLoss(links.Sinh())
+    np.testing.assert_allclose(loss([[5.25]], [[62.75]]), 3.70569648e-15, rtol=2e-5)
+
+
 @pytest.mark.parametrize("gamma", [0.0, -1.0, math.inf, math.nan])
 def test_a_gamma_that_is_no_temperature_is_refused(gamma: float) -> None:
     for loss in (losses.SelectiveSoftmaxLoss, losses.SelectiveSigmoidCrossEntropyLoss):
