@@ -76,6 +76,6 @@ def or_nan(formula: Formula, takes_minus_infinity: bool = False) -> Formula:
         values = formula(labels, scores, mask, weights)
         is_held = scores < math.inf if takes_minus_infinity else tf.math.is_finite(scores)
         is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
-        return values * tf.where(is_held, 1.0, tf.constant(math.nan, values.dtype))
+        return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
 
     return checked
