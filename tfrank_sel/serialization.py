@@ -28,6 +28,10 @@ class Configurable:
         names = [*own, *(n for n in passed_on if n not in base)]
         return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
 
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, as they are."""
+        return {name: getattr(self, name) for names in _arguments(self) for name in names}
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Makes the object that `get_config` described."""

@@ -223,17 +223,6 @@ def test_a_saved_loss_is_equal(case: Case) -> None:
 
 
 @pytest.mark.compiled
-@every_loss
-def test_eager_graph_and_xla_agree(case: Case) -> None:
-    loss = case.make(dtype="float64")
-    read = loss.batch_of(*batch(case), "float64")
-    args = (read.labels, read.scores, read.mask, read.weights)
-    eager = loss.per_list(*args)
-    np.testing.assert_allclose(tf.function(loss.per_list)(*args), eager, rtol=1e-12)
-    np.testing.assert_allclose(loss.compiled(*args), eager, rtol=1e-12)
-
-
-@pytest.mark.compiled
 @one_of_each
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_trains_and_loads(case: Case, jit_compile: bool, tmp_path: pathlib.Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel import stack
-from tfrank_sel.listwise import Formula, Listwise, under_xla
+from tfrank_sel.compilation import Formula, shared, under_xla
+from tfrank_sel.listwise import Listwise
 
 
 class ListwiseLoss(Listwise, stack.Loss):
@@ -51,8 +52,11 @@ class ListwiseLoss(Listwise, stack.Loss):
 
     @functools.cached_property
     def compiled(self) -> Formula:
-        """As in `Listwise`; NaN for a list with a score of NaN."""
-        return under_xla(or_nan(self.per_list), in_one_pass=self.in_one_pass)
+        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores.
+
+        Equal losses share it. It is NaN for a list with a score of NaN.
+        """
+        return shared(self.meaning, lambda: under_xla(or_nan(self.per_list), self.padding))
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal loss."""

@@ -119,6 +119,10 @@ class InBatchInfoNCELoss(ListwiseLoss):
         self.temperature = temperature
         self.symmetric = symmetric
 
+    @property
+    def padding(self) -> None:
+        """None: in the symmetric form, each list counts in the value of another."""
+
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Makes labels of identities: 1 on the diagonal, NaN where an item comes again, else 0."""
         if isinstance(y_true, tf.RaggedTensor):

@@ -50,8 +50,6 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         temperature: float = 1.0,
@@ -113,8 +111,6 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         [Swezey et al., PiRank: Scalable Learning To Rank via Differentiable Sorting, 2021](
         https://arxiv.org/abs/2012.06731).
     """
-
-    in_one_pass = True
 
     def __init__(
         self,

@@ -50,10 +50,12 @@ class NWayLoss(ListwiseLoss):
         """Reads the arguments of Keras: the items are rows, and labels and scores have classes."""
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores = (_dense(x, dtype) for x in (y_true, y_pred))
+        if labels.shape.rank is None:  # a function was traced for labels of several ranks
+            labels = tf.ensure_shape(labels, scores.shape)
         if scores.shape.rank == 2 and labels.shape.rank == 2:
             labels, scores = labels[tf.newaxis], scores[tf.newaxis]
             keras_mask = None if keras_mask is None else tf.reshape(keras_mask, [1, -1])
-            if sample_weight is not None and _dense(sample_weight, dtype).shape.rank > 0:
+            if sample_weight is not None:
                 sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
         if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
             raise ValueError(

@@ -43,8 +43,6 @@ class RelaxedMetricLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
-    in_one_pass = True
-
     def __init__(self, temperature: float, link: Link, name: str, **kwargs: Any) -> None:
         check_temperature(temperature)
         if not 0.0 <= link.image[0] <= link.image[1] <= 1.0:

@@ -27,7 +27,6 @@ class ScoreVectorLoss(ListwiseLoss):
     """
 
     compares_items = False
-    in_one_pass = True
 
     @property
     def num_scores(self) -> int | None:

@@ -41,6 +41,11 @@ class ScoreLoss(ListwiseLoss):
         self.label_map = label_map
         self._origin = link.origin
 
+    @property
+    def padding(self) -> float:
+        """A score inside the domain."""
+        return self._origin
+
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and makes scores of labels."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)

@@ -57,8 +57,6 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         temperature: float = 1.0,

@@ -54,7 +54,6 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     """
 
     compares_items = False
-    in_one_pass = True
 
     def __init__(
         self,
@@ -125,8 +124,6 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         [Leng et al., PolyLoss: A Polynomial Expansion Perspective of Classification Loss Functions,
         2022](https://arxiv.org/abs/2204.12511).
     """
-
-    in_one_pass = True
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
 """Several metrics of the same lists at once, list by list: one sort, one compiled call."""
 
 import collections
-import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
 
+from tfrank_sel import compilation
 from tfrank_sel.listwise import ListBatch
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ class Evaluator:
 
     Args:
         metrics: The metrics, each with a name of its own. Their state is not touched.
-        jit_compile: Whether XLA compiles them, once for each shape of the input. That pays from
-            the second call on, or for many lists.
+        jit_compile: Whether XLA compiles them, for shapes that are rounded up as those of losses
+            are. That pays from the second call on, or for many lists.
 
     Raises:
         ValueError: If two metrics have the same name.
@@ -72,19 +72,15 @@ class Evaluator:
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"`metrics` must have names of their own. Received twice: {twice}")
         self.metrics = list(metrics)
+        self.jit_compile = jit_compile
         alike: dict[Hashable, list[ListwiseMetric]] = {}
         for metric in self.metrics:
             alike.setdefault(metric.reading, []).append(metric)
         self._groups = list(alike.values())
         self._evaluate: Callable[..., list[list[ListValues]]] = self._values
         if jit_compile:
-            # a partial is its own key in TensorFlow's count of retracings, which warns of many
-            self._evaluate = tf.function(
-                functools.partial(self._values),
-                jit_compile=True,
-                reduce_retracing=True,
-                autograph=False,
-            )
+            key = (Evaluator, *(metric.meaning for metric in self.metrics))
+            self._evaluate = compilation.shared(key, lambda: compilation.jit(self._values))
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -94,12 +90,15 @@ class Evaluator:
             group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
             for group in self._groups
         ]
+        batch_size = tf.shape(batches[0].scores)[0]
+        if self.jit_compile:
+            batches = [batch.rounded_up() for batch in batches]
         sorts: list[Sort | None] = [None] * len(batches)
         if tf.executing_eagerly():  # a sort outside of XLA takes less time
             sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
         values = self._evaluate(batches, sorts)
         found = {
-            metric.name: value
+            metric.name: ListValues(*(x[:batch_size] for x in value))
             for group, of_group in zip(self._groups, values, strict=True)
             for metric, value in zip(group, of_group, strict=True)
         }
