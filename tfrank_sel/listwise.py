@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from tfrank_sel.links.base import Link
-from tfrank_sel.serialization import Configurable
+from tfrank_sel.serialization import Named
 
 
 class ListBatch(NamedTuple):
@@ -154,7 +154,7 @@ def under_xla(formula: Formula, *, in_one_pass: bool = False) -> Formula:
     return compiled
 
 
-class Listwise(Configurable, abc.ABC):
+class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise

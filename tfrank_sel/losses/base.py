@@ -21,7 +21,9 @@ class ListwiseLoss(Listwise, stack.Loss):
         reduction: How the losses of the lists become one, as in `keras.losses.Loss`. A list without
             a valid item has loss and weight zero: it counts in the mean over the batch, but not
             under `"mean_with_sample_weight"` (Keras 3).
-        name: Name of the loss.
+        name: Name of the loss, under which Keras reports it if a model names no outputs; by default
+            that of the class and of the options that are not the default, such as
+            `softmax_loss_temperature_0_5`. Equal losses of such a model need names of their own.
         dtype: The dtype of the computation; `keras.config.floatx()` if `None`, also under mixed
             precision.
 
@@ -36,6 +38,15 @@ class ListwiseLoss(Listwise, stack.Loss):
     Raises:
         ValueError: If the shapes do not fit.
     """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: str | None = None,
+    ) -> None:
+        super().__init__(name=name or self.default_name, reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
@@ -53,10 +64,6 @@ class ListwiseLoss(Listwise, stack.Loss):
     def compiled(self) -> Formula:
         """As in `Listwise`; NaN for a list with a score of NaN."""
         return under_xla(or_nan(self.per_list), in_one_pass=self.in_one_pass)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make an equal loss."""
-        return {**super().get_config(), "dtype": self.dtype}  # which Keras forgets
 
 
 def or_nan(formula: Formula) -> Formula:

@@ -144,7 +144,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
         self,
         margin: Margin = NormFace(),
         scale: float = 30.0,
-        name: str = "margin_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not scale > 0.0:

@@ -115,7 +115,7 @@ class NWayJointLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_joint_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -182,7 +182,7 @@ class NWayMeanLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_mean_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -247,7 +247,7 @@ class NWayPairwiseLoss(NWayLoss):
         self,
         scale: float = 1.0,
         class_weights: Sequence[float] | None = None,
-        name: str = "n_way_pairwise_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not scale > 0.0:

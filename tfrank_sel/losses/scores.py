@@ -33,11 +33,8 @@ class ScoreLoss(ListwiseLoss):
 
     min_label = -math.inf
 
-    def __init__(self, link: Link, label_map: Link | None, name: str, **kwargs: Any) -> None:
+    def __init__(self, link: Link, label_map: Link | None, name: str | None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
-        for received in (link, label_map or link):
-            if not isinstance(received, Link):
-                raise TypeError(f"A link must be an object, such as `Exp()`. Received: {received}")
         self.label_map = label_map
         self._origin = link.origin
 

@@ -8,20 +8,23 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
-from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Sort
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
 from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
-class ListwiseMetric(Listwise, keras.metrics.Mean):
+class ListwiseMetric(Measure, keras.metrics.Mean):
     """The weighted mean over lists of a measure; a subclass writes `per_list`.
 
     A list without a valid item is not counted. What else counts, and by which weight, `averaging`
     says.
 
     Args:
-        name: Name of the metric.
+        name: Name of the metric, under which Keras and TensorBoard report it; by default that of
+            the class with the cutoff and the options that are not the default, such as `ndcg_at_5`
+            or `precision_at_10_relevance_level_2`. The metrics of a model need different names:
+            Keras 3 returns the first of two of one name twice.
         averaging: Which lists count, and what weights mean: a value of `metrics.averaging`. By
             default every list counts by its own weight, and one without a relevant item is 0, as in
             TREC evaluation.
@@ -41,9 +44,9 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
     pooled: ClassVar[bool] = False
 
     def __init__(
-        self, name: str, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
+        self, name: str | None = None, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
     ) -> None:
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name=name or self.default_name, dtype=dtype)
         self.averaging = averaging
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -105,7 +108,11 @@ class ComparingMetric(ListwiseMetric):
     """
 
     def __init__(
-        self, name: str, *, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
+        self,
+        name: str | None = None,
+        *,
+        averaging: Averaging = DEFINED_LISTS,
+        dtype: str | None = None,
     ) -> None:
         super().__init__(name, averaging=averaging, dtype=dtype)
 
@@ -131,7 +138,7 @@ class RankedMetric(ListwiseMetric):
     averages_ties: ClassVar[bool] = True
     k: int | None = None  # the cut-off, of measures that have one
 
-    def __init__(self, name: str, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
         if isinstance(ties, Averaged) and not self.averages_ties:
             raise ValueError(
                 f"{type(self).__name__} has no closed form of its average over ties. "
@@ -190,7 +197,9 @@ class BinaryMetric(RankedMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    def __init__(self, name: str, *, relevance_level: float | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str | None = None, *, relevance_level: float | None = None, **kwargs: Any
+    ) -> None:
         if relevance_level is not None and not relevance_level > 0.0:
             raise ValueError(
                 "`relevance_level` must be positive or None. "

@@ -19,7 +19,7 @@ from tfrank_sel.serialization import register
 class _TopKLoss(ListwiseLoss):
     """A loss of the `k` best items of a list, or of the `k` likeliest classes."""
 
-    def __init__(self, k: int, margin: float, form: Form, name: str, **kwargs: Any) -> None:
+    def __init__(self, k: int, margin: float, form: Form, name: str | None, **kwargs: Any) -> None:
         if k < 1:
             raise ValueError(f"`k` must be positive. Received: k={k}")
         if not margin >= 0.0:
@@ -139,7 +139,7 @@ class SmoothTopKLoss(_TopKLoss):
         tau: float = 1.0,
         margin: float = 1.0,
         form: Form = mean_over_relevant,
-        name: str = "smooth_top_k_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not tau > 0.0:
@@ -197,7 +197,7 @@ class TopKHingeLoss(_TopKLoss):
         k: int,
         margin: float = 1.0,
         form: Form = mean_over_relevant,
-        name: str = "top_k_hinge_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, margin, form, name, **kwargs)
