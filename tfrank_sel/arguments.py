@@ -53,7 +53,7 @@ class Argument(NamedTuple):
 
 
 @functools.cache
-def arguments(cls: type) -> Mapping[str, Argument]:
+def declared(cls: type) -> Mapping[str, Argument]:
     """Returns the arguments of a constructor, by name: its own, and those that it passes on.
 
     A constructor with `**kwargs` passes on the keyword-only arguments of its bases.
@@ -76,7 +76,7 @@ def arguments(cls: type) -> Mapping[str, Argument]:
 
 def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values that a call of a constructor gives, by the names of its arguments."""
-    return {**dict(zip(arguments(cls), args, strict=False)), **kwargs}
+    return {**dict(zip(declared(cls), args, strict=False)), **kwargs}
 
 
 def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
@@ -114,7 +114,7 @@ _WORDS = {
 
 
 def _check(cls: type, name: str, value: Any) -> None:
-    argument = arguments(cls).get(name)
+    argument = declared(cls).get(name)
     if argument is None or _fits(argument.hint, value):
         return
     raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(

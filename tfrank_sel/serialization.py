@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import keras
 import numpy as np
 
-from tfrank_sel.arguments import Checked, arguments, given
+from tfrank_sel.arguments import Checked, declared, given
 
 T = TypeVar("T")
 
@@ -31,8 +31,13 @@ class Configurable(Checked):
         """Returns the arguments that make an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
         cls: type = type(self)
-        names = [n for n, a in arguments(cls).items() if a.is_own or n not in base]
+        names = [n for n, a in declared(cls).items() if a.is_own or n not in base]
         return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, as they are."""
+        cls: type = type(self)
+        return {name: getattr(self, name) for name in declared(cls)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -60,7 +65,7 @@ class Named(Configurable):
 
 def _name(cls: type, options: Mapping[str, Any]) -> str:
     words = [re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()]
-    for option, argument in arguments(cls).items():
+    for option, argument in declared(cls).items():
         value = options.get(option, argument.default)
         if option in ("name", "reduction", "dtype") or value is inspect.Parameter.empty:
             continue  # which do not change what is computed, or are missing
@@ -74,8 +79,7 @@ def _name(cls: type, options: Mapping[str, Any]) -> str:
 
 def _in_words(value: Any) -> str:
     if isinstance(value, Configurable):
-        cls: type = type(value)
-        return _name(cls, {name: getattr(value, name) for name in arguments(cls)})
+        return _name(type(value), value.arguments())
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
         return "_".join(map(_in_words, value))
     if isinstance(value, numbers.Real) and not isinstance(value, bool):

@@ -8,10 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.losses import class_labels
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import class_labels, masking
 from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
 from tfrank_sel.serialization import register
 
@@ -209,10 +208,10 @@ class TopKHingeLoss(_TopKLoss):
 
 
 def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
-    """Whether a mask or weights differ from class to class, as they do for items of a list."""
+    """Whether rows, a mask or weights differ from class to class, as for items of a list."""
     if getattr(y_pred, "_keras_mask", None) is not None:
         return True
-    if isinstance(sample_weight, tf.RaggedTensor):
+    if isinstance(y_pred, tf.RaggedTensor) or isinstance(sample_weight, tf.RaggedTensor):
         return True
     shape = (
         tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape
