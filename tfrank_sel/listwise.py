@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import tensorflow as tf
 
 from tfrank_sel.links.base import Link
+from tfrank_sel.ops import class_labels
 from tfrank_sel.serialization import Named
 
 
@@ -159,6 +160,7 @@ class Listwise(Named, abc.ABC):
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
     compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
+    takes_classes: ClassVar[bool] = True  # False where 1 and 0 are no labels of a class and others
     in_one_pass: ClassVar[bool] = False  # True if the gradient comes with the value: `under_xla`
 
     @abc.abstractmethod
@@ -174,6 +176,7 @@ class Listwise(Named, abc.ABC):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""
+        y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.compares_items and batch.scores.shape[1] == 1:
             warnings.warn(

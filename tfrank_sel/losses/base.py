@@ -28,15 +28,17 @@ class ListwiseLoss(Listwise, stack.Loss):
             precision.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
-    dtype. An item is valid if its label is at least `min_label` (0, unless a subclass says
-    otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is one, is True.
-    `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
+    dtype. Where labels are relevances, `y_true` may also be integers `[batch_size]` or
+    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0,
+    and a negative index is no item. An item is valid if its label is at least `min_label` (0,
+    unless a subclass says otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is
+    one, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone. Where the score of a valid
     item is NaN, so is the loss of its list, also if the formula does not look at that item; other
     lists are as ever.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit, or `y_true` is an index where labels are scores.
     """
 
     def __init__(

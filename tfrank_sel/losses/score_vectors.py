@@ -27,6 +27,7 @@ class ScoreVectorLoss(ListwiseLoss):
     """
 
     compares_items = False
+    takes_classes = False
     in_one_pass = True
 
     @property

@@ -31,10 +31,12 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         dtype: The dtype of the computation.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
-    dtype. An item is valid if its label is at least 0 and not NaN, and if the Keras mask of
-    `y_pred`, where there is one, is True. `sample_weight` is a scalar, `[batch_size]` or
-    `[batch_size, 1]` per list, or `[batch_size, list_size]` per item. A valid item whose score is
-    NaN ranks last; a measure of the scores themselves is NaN for its list.
+    dtype. `y_true` may also be integers `[batch_size]` or `[batch_size, 1]`, the index of the item
+    of label 1 in each list, as in `losses.ListwiseLoss`. An item is valid if its label is at least
+    0 and not NaN, and if the Keras mask of `y_pred`, where there is one, is True. `sample_weight`
+    is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or `[batch_size, list_size]` per
+    item. A valid item whose score is NaN ranks last; a measure of the scores themselves is NaN for
+    its list.
 
     Raises:
         ValueError: If the shapes do not fit.

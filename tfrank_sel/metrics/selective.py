@@ -20,6 +20,7 @@ class _RegionMetric(ListwiseMetric):
     """A mean over the items whose observed score lies in a region."""
 
     min_label = -math.inf
+    takes_classes = False
     compares_items = False
 
     def __init__(
