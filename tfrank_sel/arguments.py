@@ -23,8 +23,9 @@ class Checked:
 
     An `int` may be of NumPy, but is no `bool`; a `float` is any finite real number, and a `Bound`
     one that may be infinite; a `Callable` is no class; a `Sequence` may be an array, but is no
-    string. Arguments that `**kwargs` pass on are checked by the annotations of the bases. Ranges
-    are left to the constructor.
+    string. A default is always accepted, and so is anything where the annotation is none of these
+    and no class. Arguments that `**kwargs` pass on are checked by the annotations of the bases.
+    Ranges are left to the constructor.
 
     Raises:
         TypeError: If an argument is of another type.
@@ -64,7 +65,7 @@ def declared(cls: type) -> Mapping[str, Argument]:
         if not own and not issubclass(base, Checked):
             break  # of Keras, which checks its own
         constructor = vars(base)["__init__"]
-        hints = typing.get_type_hints(constructor, include_extras=True)
+        hints = _hints(constructor)
         _, *parameters = inspect.signature(constructor).parameters.values()
         for p in parameters:
             if p.kind is p.KEYWORD_ONLY or (own and p.kind is p.POSITIONAL_OR_KEYWORD):
@@ -90,7 +91,7 @@ def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
     if origin in (typing.Union, types.UnionType):
         return " or ".join(accepted(part, default) for part in parts)
     if origin is Annotated:
-        return str(parts[1])
+        return str(parts[1]) if hint == Bound else accepted(parts[0], default)
     if hint in _WORDS:
         return _WORDS[hint]
     if origin is collections.abc.Callable:
@@ -115,7 +116,7 @@ _WORDS = {
 
 def _check(cls: type, name: str, value: Any) -> None:
     argument = declared(cls).get(name)
-    if argument is None or _fits(argument.hint, value):
+    if argument is None or value is argument.default or _fits(argument.hint, value):
         return
     raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(
         f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}. "
@@ -130,8 +131,10 @@ def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
         return True
     if origin in (typing.Union, types.UnionType):
         return any(_fits(part, value, finite) for part in parts)
-    if origin is Annotated:
+    if hint == Bound:
         return _fits(float, value, finite=False) and not (finite and math.isnan(value))
+    if origin is Annotated:
+        return _fits(parts[0], value, finite)
     if hint is float:
         is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         return is_number and not (finite and not math.isfinite(value))
@@ -149,7 +152,16 @@ def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
         return is_sequence and all(_fits(parts[0], item, finite) for item in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(_fits(parts[0], key) for key in value)
-    return isinstance(value, origin or hint)
+    kind = origin or hint
+    is_class = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
+    return not is_class or isinstance(value, kind)
+
+
+def _hints(constructor: Any) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(constructor, include_extras=True)
+    except NameError:  # of a type that is imported for type checkers alone
+        return {}
 
 
 def _of_kind(kind: type) -> str:

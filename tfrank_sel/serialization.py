@@ -3,6 +3,7 @@
 import inspect
 import numbers
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeVar
 
@@ -12,6 +13,8 @@ import numpy as np
 from tfrank_sel.arguments import Checked, declared, given
 
 T = TypeVar("T")
+
+LONGEST_LIST = 40  # characters of a list of values in a name
 
 
 def register(symbol: T) -> T:
@@ -81,7 +84,9 @@ def _in_words(value: Any) -> str:
     if isinstance(value, Configurable):
         return _name(type(value), value.arguments())
     if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
-        return "_".join(map(_in_words, value))
+        words = "_".join(map(_in_words, value))
+        brief = f"{len(value)}_values_{zlib.crc32(words.encode()):08x}"
+        return words if len(words) <= LONGEST_LIST else brief
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         value = repr(float(value)).removesuffix(".0").replace("-", "minus_")
     elif callable(value):

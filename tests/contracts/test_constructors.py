@@ -9,7 +9,7 @@ import pickle
 import re
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from tests.cases import (
     SCORE_VECTORS,
 )
 from tfrank_sel import callbacks, data, links, losses, metrics, models
+from tfrank_sel.arguments import Checked
 from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.metrics import averaging, ties
 
@@ -217,6 +218,25 @@ def test_a_class_of_a_user_is_checked_too() -> None:
         TopGrade("A")
     with pytest.raises(TypeError, match="`averaging` of TopGrade"):
         TopGrade(4, averaging="all")
+
+
+def test_annotations_that_say_nothing_check_nothing() -> None:
+    class Odd(Checked):
+        def __init__(
+            self,
+            word: Literal["a", "b"],
+            known: "OnlyForTypeCheckers" = 3,  # noqa: F821
+        ) -> None:
+            self.word, self.known = word, known
+
+    class Implicit(Checked):
+        def __init__(self, k: int = None, kind: Literal["a", "b"] = "a") -> None:  # noqa: RUF013
+            self.k, self.kind = k, kind
+
+    assert Odd("c", "x").word == "c"
+    assert Implicit(None, "c").kind == "c"
+    with pytest.raises(TypeError, match="`k` of Implicit must be an integer"):
+        Implicit(1.5)
 
 
 def test_copies_are_made_without_arguments() -> None:

@@ -60,6 +60,7 @@ def ranker() -> keras.Model:
             for link in (links.Exp(), links.Exp(scale=2.0), links.Capped(links.Exp(), upper=2.0))
             for lower, upper in ((-1.5, 1.5), (1.5, 2.0))
         ],
+        [losses.NWayPairwiseLoss(1.0, [1.0] * 999 + [last]) for last in (1.0, 2.0)],
         [losses.LambdaLoss(lambdas.NDCGLambdaWeight(k)) for k in (None, 1, 10)],
         [losses.GumbelLoss(losses.ApproxNDCGLoss(t), seed=3) for t in (0.1, 1.0)],
         [losses.SelectiveSoftmaxLoss(links.Exp(), 1.0, rho) for rho in (None, [1.0], [-1.0])],
@@ -69,6 +70,7 @@ def ranker() -> keras.Model:
 def test_formulas_that_differ_have_names_that_differ(formulas: list[Any]) -> None:
     names = collections.Counter(formula.name for formula in formulas)
     assert [name for name, count in names.items() if count > 1] == []
+    assert max(map(len, names)) < 120
     assert [name for name in names if not re.fullmatch("[a-z][a-z0-9]*(_[a-z0-9]+)*", name)] == []
 
 
