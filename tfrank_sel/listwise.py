@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from tfrank_sel import compilation
 from tfrank_sel.links.base import Link
-from tfrank_sel.serialization import Configurable
+from tfrank_sel.ops import class_labels
+from tfrank_sel.serialization import Named
 
 
 class ListBatch(NamedTuple):
@@ -87,11 +88,12 @@ class ListBatch(NamedTuple):
         return label_map(tf.where(mask, self.labels, label_map.origin)), mask
 
 
-class Listwise(Configurable, abc.ABC):
+class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
     compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
+    takes_classes: ClassVar[bool] = True  # False where 1 and 0 are no labels of a class and others
 
     @property
     def padding(self) -> float | None:
@@ -120,6 +122,7 @@ class Listwise(Configurable, abc.ABC):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""
+        y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.compares_items and batch.scores.shape[1] == 1:
             warnings.warn(

@@ -22,21 +22,34 @@ class ListwiseLoss(Listwise, stack.Loss):
         reduction: How the losses of the lists become one, as in `keras.losses.Loss`. A list without
             a valid item has loss and weight zero: it counts in the mean over the batch, but not
             under `"mean_with_sample_weight"` (Keras 3).
-        name: Name of the loss.
+        name: Name of the loss, under which Keras reports it if a model names no outputs; by default
+            that of the class and of the options that are not the default, such as
+            `softmax_loss_temperature_0_5`. Equal losses of such a model need names of their own.
         dtype: The dtype of the computation; `keras.config.floatx()` if `None`, also under mixed
             precision.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
-    dtype. An item is valid if its label is at least `min_label` (0, unless a subclass says
-    otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is one, is True.
-    `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
+    dtype. Where labels are relevances, `y_true` may also be integers `[batch_size]` or
+    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0,
+    and a negative index is no item. An item is valid if its label is at least `min_label` (0,
+    unless a subclass says otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is
+    one, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone. Where the score of a valid
     item is NaN, so is the loss of its list, also if the formula does not look at that item; other
     lists are as ever.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit, or `y_true` is an index where labels are scores.
     """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: str | None = None,
+    ) -> None:
+        super().__init__(name=name or self.default_name, reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
@@ -57,10 +70,6 @@ class ListwiseLoss(Listwise, stack.Loss):
         Equal losses share it. It is NaN for a list with a score of NaN.
         """
         return shared(self.meaning, lambda: under_xla(or_nan(self.per_list), self.padding))
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make an equal loss."""
-        return {**super().get_config(), "dtype": self.dtype}  # which Keras forgets
 
 
 def or_nan(formula: Formula) -> Formula:

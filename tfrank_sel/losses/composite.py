@@ -71,7 +71,7 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         log_rho: Sequence[float] | None = None,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "selective_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)
@@ -140,7 +140,7 @@ class SelectiveSigmoidLoss(ScoreLoss):
         offset: float = 0.0,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "selective_sigmoid_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)

@@ -49,7 +49,7 @@ class InfoNCELoss(ListwiseLoss):
         https://arxiv.org/abs/1807.03748).
     """
 
-    def __init__(self, temperature: float = 1.0, name: str = "infonce_loss", **kwargs: Any) -> None:
+    def __init__(self, temperature: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
         check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
@@ -111,7 +111,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         self,
         temperature: float = 1.0,
         symmetric: bool = False,
-        name: str = "in_batch_infonce_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

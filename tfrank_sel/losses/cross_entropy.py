@@ -59,7 +59,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         gamma: float = 1.0,
         log_rho: Sequence[float] | None = None,
         label_map: Link | None = None,
-        name: str = "selective_softmax_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)
@@ -127,7 +127,7 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         gamma: float = 1.0,
         offset: float = 0.0,
         label_map: Link | None = None,
-        name: str = "selective_sigmoid_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)

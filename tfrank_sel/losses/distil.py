@@ -60,7 +60,7 @@ class CoupledRankDistilLoss(SampledLoss):
         k: int | None = None,
         temperature: float = 1.0,
         seed: int | None = None,
-        name: str = "coupled_rank_distil_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)

@@ -53,7 +53,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
     def __init__(
         self,
         temperature: float = 1.0,
-        name: str = "neural_sort_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
@@ -117,7 +117,7 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         temperature: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "neural_sort_ndcg_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

@@ -117,7 +117,7 @@ class NWayJointLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_joint_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -184,7 +184,7 @@ class NWayMeanLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_mean_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -249,7 +249,7 @@ class NWayPairwiseLoss(NWayLoss):
         self,
         scale: float = 1.0,
         class_weights: Sequence[float] | None = None,
-        name: str = "n_way_pairwise_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not scale > 0.0:

@@ -49,7 +49,7 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
     def __init__(
         self,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "sigmoid_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -98,7 +98,7 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     def __init__(
         self,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "mean_squared_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -156,7 +156,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
         ordinal_size: int,
         use_fraction_label: bool = False,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "ordinal_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if ordinal_size < 1:
@@ -227,7 +227,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         num_classes: int,
         label_smoothing: float = 0.0,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "multi_class_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if num_classes < 2:

@@ -32,7 +32,7 @@ class SampledLoss(ListwiseLoss):
     Inputs: as in `ListwiseLoss`. Padding has noise of its own, which counts nowhere.
     """
 
-    def __init__(self, sample_size: int, seed: int | None, name: str, **kwargs: Any) -> None:
+    def __init__(self, sample_size: int, seed: int | None, name: str | None, **kwargs: Any) -> None:
         if sample_size < 1:
             raise ValueError(f"`sample_size` must be positive. Received: sample_size={sample_size}")
         super().__init__(name=name, **kwargs)

@@ -27,6 +27,7 @@ class ScoreVectorLoss(ListwiseLoss):
     """
 
     compares_items = False
+    takes_classes = False
 
     @property
     def num_scores(self) -> int | None:

@@ -62,15 +62,10 @@ class SoftmaxLoss(ListwiseLoss):
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
         lambda_weight: SwapLambdaWeight | None = None,
-        name: str = "softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
-        if not isinstance(lambda_weight, SwapLambdaWeight | None):
-            raise TypeError(
-                "`lambda_weight` must be one that items have, a `lambdas.DCGLambdaWeight` or "
-                f"`lambdas.NDCGLambdaWeight`, or None. Received: lambda_weight={lambda_weight}"
-            )
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.targets = targets

@@ -60,7 +60,7 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
         virtual_label: float = 0.0,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
-        name: str = "calibrated_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not virtual_label >= 0.0:
@@ -130,7 +130,7 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         epsilon: float = 1.0,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
-        name: str = "poly_one_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not epsilon >= -1.0:
@@ -192,7 +192,7 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         self,
         temperature: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        name: str = "unique_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

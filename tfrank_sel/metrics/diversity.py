@@ -99,7 +99,7 @@ class PrecisionIA(DiversityMetric):
         self,
         k: int | None = None,
         clip_k: bool = False,
-        name: str = "precision_ia",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -153,7 +153,7 @@ class SubtopicRecall(DiversityMetric):
     averages_ties = False
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str = "subtopic_recall", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k

@@ -43,7 +43,6 @@ class PairwiseLoss(Normalized, ListwiseLoss):
     """
 
     ordered: ClassVar[bool] = True  # only pairs of different labels count, the larger one first
-    default_name: ClassVar[str]
 
     def __init__(
         self,
@@ -54,12 +53,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
-        if not isinstance(lambda_weight, LambdaWeight | None):
-            raise TypeError(
-                "`lambda_weight` must be a `losses.lambdas.LambdaWeight` or None. "
-                f"Received: lambda_weight={lambda_weight}"
-            )
-        super().__init__(name=name or self.default_name, **kwargs)
+        super().__init__(name=name, **kwargs)
         self.lambda_weight = lambda_weight
         self.temperature = temperature
         self.normalizer = normalizer
