@@ -105,8 +105,9 @@ class InBatchInfoNCELoss(ListwiseLoss):
             not square.
 
     Inputs: `y_true` holds an identity of the item of each pair, `[batch_size]` or
-    `[batch_size, 1]`, of any dtype, integers below `num_items` if there is a `log_q`; `y_pred` is `[batch_size, batch_size]`. Where `y_pred` carries
-    a Keras mask, pairs that fail it are left out. `sample_weight` is as in `ListwiseLoss`.
+    `[batch_size, 1]`, of any dtype, but integers below `num_items` if there is a `log_q`; `y_pred`
+    is `[batch_size, batch_size]`. Where `y_pred` carries a Keras mask, pairs that fail it are left
+    out. `sample_weight` is as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.InBatchInfoNCELoss(symmetric=True)
