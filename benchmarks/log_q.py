@@ -91,7 +91,7 @@ def rows(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     yield "popularity", [quality(popularity, train, test)]
     log_q = np.log(np.maximum(counts, 1.0) / counts.sum())
     for name, known, is_streaming in (
-        ("InBatchInfoNCELoss, no correction", None, False),
+        ("`InBatchInfoNCELoss`, no correction", None, False),
         ("`log_q` of counts", log_q, False),
         ("`LogQCorrection`", None, True),
     ):

@@ -76,6 +76,17 @@ def test_the_loss_is_that_of_its_own_log_q():
     assert q.max() <= 1.0
 
 
+def test_estimates_keep_their_digits_under_mixed_precision():
+    batches, _ = stream(300)
+    layer = models.LogQCorrection(NUM_ITEMS, dtype="mixed_bfloat16")
+    expected = models.LogQCorrection(NUM_ITEMS)
+    for items in batches:
+        output = layer(tf.zeros([BATCH_SIZE] * 2, tf.bfloat16), items, training=True)
+        expected(tf.zeros([BATCH_SIZE] * 2), items, training=True)
+    assert output.dtype == tf.bfloat16
+    np.testing.assert_array_equal(layer.gaps, expected.gaps)
+
+
 def two_tower():
     user, item = (keras.Input([], dtype="int32", name=name) for name in ("user", "item"))
     towers = [

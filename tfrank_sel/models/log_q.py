@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel import stack
 from tfrank_sel.serialization import Configurable, register
 
 _PRIME = 2**31 - 1
@@ -90,9 +91,8 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         """Makes the tables, and the hash functions: the first is the identity."""
 
         def table(name: str, shape: list[int], dtype: str) -> Any:
-            return self.add_weight(
-                name=name, shape=shape, dtype=dtype, initializer="zeros", trainable=False
-            )
+            kept = {"initializer": "zeros", "trainable": False, **stack.FULL_PRECISION}
+            return self.add_weight(name=name, shape=shape, dtype=dtype, **kept)
 
         size = [self.num_hashes * self.num_buckets]
         self.step = table("step", [], "int32")
