@@ -19,15 +19,17 @@ class LogQCorrection(Configurable, keras.layers.Layer):
     For the similarities `S` of queries and items of a batch, in training, at step `t`:
 
     ```
-    B[h(j)] = B[h(j)] + rate * (t - A[h(j)] - B[h(j)]),    A[h(j)] = t    for each item j
-    output  = S_ij - temperature * log q_j,                q_j = 1 / max_h B[h(j)]
+    B[h(j)] = B[h(j)] + rate * ((t - A[h(j)]) / c_j - B[h(j)]),    A[h(j)] = t
+    output  = S_ij - temperature * log q_j,                        q_j = 1 / max_h B[h(j)]
     ```
 
-    where `h` maps identities to buckets, `A` holds the step at which a bucket was seen last, `B`
-    the mean number of steps between two, and `q_j` estimates the probability that item `j` is in a
-    batch. `rate` is `alpha`, but `1 / n` for the first visits `n < 1 / alpha` of a bucket, so that
-    `B` begins as a mean. With several hash functions the largest `B` counts: a collision only
-    makes a bucket look more frequent.
+    for each item `j` of the batch, which is in it `c_j` times. `h` maps identities to buckets, `A`
+    holds the step at which a bucket was seen last, and `B` the mean number of steps for each
+    time, so that `q_j` estimates how many times item `j` is in a batch. `rate` is `alpha`, but
+    `1 / n` for the first times `n < 1 / alpha` of a bucket, so that `B` begins as a mean; `c_j`
+    times at once count as many. The paper has `c_j = 1`: its items are rarely twice in a batch.
+    With several hash functions the largest `B` counts: a collision only makes a bucket look more
+    frequent.
 
     Outside training the output is `S`, and nothing is estimated: evaluation and serving are not
     corrected. The estimates are weights of the layer, which are saved with the model. End the model
@@ -124,18 +126,24 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         return hashed + self.num_buckets * tf.range(self.num_hashes, dtype=tf.int64)[:, tf.newaxis]
 
     def _count(self, places: tf.Tensor) -> None:
-        """Renews the tables at the places; what comes twice in a batch counts once."""
-        step = tf.convert_to_tensor(self.step) + 1
+        """Renews the tables at the places."""
+        step, indices = tf.convert_to_tensor(self.step) + 1, places[..., tf.newaxis]
         last, visits, gaps = (
             tf.gather(tf.convert_to_tensor(x), places) for x in (self.last, self.visits, self.gaps)
         )
-        rate = tf.maximum(self.alpha, 1.0 / tf.cast(visits + 1, tf.float32))
-        gaps += rate * (tf.cast(step - last, tf.float32) - gaps)
+        times = tf.tensor_scatter_nd_add(
+            tf.zeros_like(tf.convert_to_tensor(self.visits)), indices, tf.ones_like(visits)
+        )
+        c = tf.gather(times, places)
+        visits += c
+        count = tf.cast(c, tf.float32)
+        rate = tf.maximum(1.0 - (1.0 - self.alpha) ** count, count / tf.cast(visits, tf.float32))
+        gaps += rate * (tf.cast(step - last, tf.float32) / count - gaps)
         for table, values in (
             (self.last, tf.fill(tf.shape(places), step)),
-            (self.visits, visits + 1),
+            (self.visits, visits),
             (self.gaps, gaps),
         ):
-            old = tf.convert_to_tensor(table)
-            table.assign(tf.tensor_scatter_nd_update(old, places[..., tf.newaxis], values))
+            # an item that is in the batch twice has the same values twice
+            table.assign(tf.tensor_scatter_nd_update(tf.convert_to_tensor(table), indices, values))
         self.step.assign(step)
