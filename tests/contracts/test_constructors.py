@@ -78,6 +78,7 @@ EXAMPLES: dict[type, Arguments] = {
     models.CosineClassifier: {"classes": 3},
     models.Ensemble: {"members": [models.Scorer([0.0], [1.0])]},
     models.ListScorer: {"mean": [0.0], "variance": [1.0]},
+    models.LogQCorrection: {"num_buckets": 4},
     models.Scorer: {"mean": [0.0], "variance": [1.0]},
     models.TwoTower: {"num_users": 2, "num_items": 2, "num_factors": 2},
     data.FeatureSpec: {"num_features": 2},
