@@ -105,15 +105,22 @@ def batch(case: Case) -> tuple[Array, Array]:
 
 
 @every_loss
-def test_a_score_of_nan_makes_the_loss_of_its_list_nan(case: Case) -> None:
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_score_that_is_not_finite_makes_the_loss_of_its_list_nan(
+    case: Case, wrong: float
+) -> None:
     labels, scores = batch(case)
     expected = case.make(reduction="none")(labels, scores).numpy()
     assert np.all(np.isfinite(expected))
     for place in np.ndindex(scores.shape[1:]):
         scores = batch(case)[1]
-        scores[1, *place] = math.nan
-        values = case.make(reduction="none")(labels, scores).numpy()
-        assert np.isnan(values[1]), place
+        scores[1, *place] = wrong
+        loss = case.make(reduction="none")
+        values = loss(labels, scores).numpy()
+        if wrong == -math.inf and loss.takes_minus_infinity:
+            assert np.isfinite(values[1]), place
+        else:
+            assert np.isnan(values[1]), place
         if case not in IN_BATCH:  # where an item is one of every list
             np.testing.assert_array_equal(values[[0, 2]], expected[[0, 2]])
 

@@ -163,6 +163,62 @@ def test_label_maps_are_the_formulas_they_are_called_after() -> None:
     np.testing.assert_allclose(by_map, expected, rtol=1e-12)
 
 
+# scaling, gamma, s, z, weights, and the loss and its gradient to 9 digits, by mpmath
+EXACT = {
+    "p(s) underflows, p(z) does not": (
+        (links.Exp(), 1.0, [5.0, 0.0], [5.0, 4.98999977], [1.0, 1.0]),
+        (0.205691605, [-27.5923665, 27.3178116]),
+    ),
+    "both change places": (
+        (links.Sinh(scale=0.5), 1.0, [-9.0, 4.0, 12.0], [-12.25, 4.5, 11.5], [1.0, 1.0, 1.0]),
+        (154.572207, [-228.571263, 0.0, -201.713157]),
+    ),
+    "far apart": (
+        (links.Sigmoid(), 1.0, [-75.0, 60.0, -20.0], [64.0, -62.0, 66.0], [1.0, 1.0, 1.0]),
+        (128.126928, [0.119202922, -1.0, 0.880797078]),
+    ),
+    "across the mirror": (
+        (links.Identity(), 10.0, [-100.0, 99.0, 0.0], [-100.0, 99.5, 7.0], [1.0, 1.0, 1.0]),
+        (0.0651556364, [0.672874079, 0.669533571, 0.0]),
+    ),
+    "a rival almost as high": (
+        (links.AntiExp(), 0.1, [-2.0, 3.0, -2.5], [-2.0, -2.4375, -2.5], [1.0, 1.0, 1.0]),
+        (6.22783649e-5, [0.0, -0.00712516249, 0.00758469599]),
+    ),
+    "high, last digit": (
+        (links.Identity(), 0.1, [1e4, 9999.99902], [9999.99902, 9999.99805], [1.0, 1.0]),
+        (4.76837158e-7, [-0.0009765625, 0.0]),
+    ),
+    "flat, all move alike": (
+        (links.Sigmoid(), 1.0, [34.0, 35.0], [44.0, 45.0], [1.0, 1.0]),
+        (8.29697931e-15, [2.47920983e-16, 6.73919103e-16]),
+    ),
+    "weights far apart": (
+        (links.Exp(scale=0.5), 1.0, [1.0, -1.0, -1e4], [1.0, -1.5, -5e3], [2**-40, 1.0, 2**40]),
+        (2.07795964e-13, [0.0, -7.50552159e-13, 0.0]),
+    ),
+    "nearly alike moves": (
+        (links.Constant(), 1.0, [0.0, 10.0], [8.0, 18.0000095], [1.0, 1.0]),
+        (2.06435577e-15, [-4.32926095e-10, 4.32926095e-10]),
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "expected"), EXACT.values(), ids=list(EXACT))
+def test_selective_softmax_keeps_its_digits_in_float32(given: Any, expected: Any) -> None:
+    scaling, gamma, s, z, weights = given
+    loss = losses.SelectiveSoftmaxLoss(scaling, gamma)
+    scores = tf.constant([z])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        value = loss([s], scores, [weights])
+    np.testing.assert_allclose(value, expected[0], rtol=2e-5)
+    largest = np.abs(expected[1]).max()
+    np.testing.assert_allclose(
+        tape.gradient(value, scores)[0] / largest, expected[1] / largest, 0, 2e-5
+    )
+
+
 def test_log_rho_is_a_weight_of_each_class() -> None:
     s, z = np.random.default_rng(2).normal(size=[2, 4, 3])
     log_rho = [0.5, -1.0, 40.0]
@@ -198,6 +254,31 @@ def test_fenchel_young_loss_of_a_sigmoid_is_the_logistic_loss() -> None:
     assert np.isnan(loss([[1.5]], [[0.0]]))
     with pytest.raises(ValueError, match="`link` must have an inverse"):
         losses.FenchelYoungLoss(links.Step())
+
+
+@pytest.mark.parametrize(
+    ("link", "y", "z", "expected"),
+    [
+        (links.Tanh(), -0.9999092, -4.7, 7.46566348e-5),
+        (links.Tanh(), -0.9999092, -5.0, 1.78634119e-8),
+        (links.Sigmoid(), 1.0, 12.0, -6.1441746e-6),
+        (links.Sigmoid(), 0.0, -12.0, 6.1441746e-6),
+        (links.Sigmoid(), 0.99999, 11.5, -1.16410659e-7),
+        (links.Sinh(), 1000.0, 7.6, -0.902397955),
+        (links.Identity(), 1e7, 0.0, -1e7),
+    ],
+)
+def test_the_gradient_of_fenchel_young_keeps_its_digits_at_saturated_targets(
+    link: links.Link, y: float, z: float, expected: float
+) -> None:
+    grad = gradient(losses.FenchelYoungLoss(link), [[y]], [[z]], "float32")
+    np.testing.assert_allclose(grad, [[expected]], rtol=2e-6)
+
+
+def test_a_sigmoid_that_underflows_times_a_large_score_is_not_lost() -> None:
+    # 1 - p(s) = exp(-cosh(5.25)) = 3.9e-42, times Q(z) = cosh(62.75)
+    loss = losses.SelectiveSigmoidCrossEntropyLoss(links.Sinh())
+    np.testing.assert_allclose(loss([[5.25]], [[62.75]]), 3.70569648e-15, rtol=2e-5)
 
 
 @pytest.mark.parametrize("gamma", [0.0, -1.0, math.inf, math.nan])

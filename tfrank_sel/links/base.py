@@ -153,14 +153,20 @@ class Link(Configurable, abc.ABC):
     def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, however large the two are.
 
-        About a mirror the potential is even: there, scores to both sides of it are compared as if
-        they were to one.
+        It is `h(s) * d` and the divergence, or, where these are large and cancel, the difference as
+        it stands. About a mirror the potential is even: there, scores to both sides of it are
+        compared as if they were to one.
         """
         if self.mirror is not None:
             across = tf.sign(z - self.mirror) * tf.sign(s - self.mirror) < 0.0
-            d = tf.where(across, (z + s) - 2.0 * self.mirror, d)
+            total = tf.cast(z, tf.float64) + tf.cast(s, tf.float64)  # float32 would round it
+            d = tf.where(across, tf.cast(total - 2.0 * self.mirror, d.dtype), d)
             s = tf.where(across, 2.0 * self.mirror - s, s)
-        return self(s) * d + self.stable_divergence(z, s, d)
+        area, ahead = self.stable_divergence(z, s, d), self(s) * d
+        at_z, at_s = self.potential(z), self.potential(s)
+        # a potential may have lost digits itself: it must be much smaller
+        near = tf.abs(area) + tf.abs(ahead) < 10.0 * (tf.abs(at_z) + tf.abs(at_s))
+        return tf.where(near, ahead + area, at_z - at_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -151,7 +151,8 @@ class Tan(_BoundedLink):
         return tf.tan(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return -0.5 * tf.math.log1p(-tf.square(tf.sin(x)))
+        near = -0.5 * tf.math.log1p(-tf.square(tf.sin(tf.clip_by_value(x, -1.0, 1.0))))
+        return tf.where(tf.abs(x) < 1.0, near, -tf.math.log(tf.cos(x)))
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return 1.0 / tf.square(tf.cos(x))

@@ -238,10 +238,14 @@ class Inverse(Link):
         return self._rise(self.link.inverse(z), self.link.inverse(s), d)
 
     def _rise(self, at_z: tf.Tensor, at_s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Corrects `at_z - at_s`, by Newton's step, to a change of `link` of exactly `d`."""
-        rise = at_z - at_s
+        """Corrects `at_z - at_s`, by Newton's step, to a change of `link` of exactly `d`.
+
+        Where `d` is large beside the slope, the step would add more rounding than it takes away.
+        """
+        rise, slope = at_z - at_s, self.link.slope(at_z)
         excess = self.link.stable_difference(at_z, at_s, rise) - d
-        return rise - tf.math.divide_no_nan(excess, self.link.slope(at_z))
+        is_near = tf.abs(d) < slope * (tf.abs(at_z) + tf.abs(at_s))
+        return tf.where(is_near, rise - tf.math.divide_no_nan(excess, slope), rise)
 
 
 @register

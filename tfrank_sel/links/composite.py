@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link, freeze
+from tfrank_sel.links.comparison import Comparison, Softmax, compare, row_sum
 from tfrank_sel.links.composite_sigmoid import check_gamma
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.masking import masked_sum
@@ -54,19 +54,19 @@ class CompositeSoftmax(Configurable):
 
     def __call__(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         s, mask, weights = self._neutral(s, mask, weights)
-        return self.scaling(s) * self._softmax(s, mask, weights).p
+        return self._softmax(s, mask, weights).times(self.scaling(s))
 
     def probabilities(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes `p(s)`, of the shape of `s`: 0 where masked, else of sum 1 in each list."""
-        return self._softmax(*self._neutral(s, mask, weights)).p
+        return tf.square(self._softmax(*self._neutral(s, mask, weights)).root)
 
     def sensitivity(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, mask, weights = self._neutral(s, mask, weights)
         at_s, q = self._softmax(s, mask, weights), self.scaling(s)
-        log_share = at_s.exact_log_p + tf.math.log(tf.where(mask, weights, 1.0))
-        spread = q * (-tf.math.expm1(log_share) * q / self.gamma)
-        return tf.where(mask, at_s.p * (self.scaling.slope(s) + spread), 0.0)
+        log_p = at_s.exponent - at_s.exact_log_total + tf.math.log(tf.where(mask, weights, 1.0))
+        spread = q * (-tf.math.expm1(log_p) * q / self.gamma)
+        return tf.where(mask, at_s.times(self.scaling.slope(s) + spread), 0.0)
 
     def hessian(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
@@ -97,11 +97,10 @@ class CompositeSoftmax(Configurable):
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 u = upstream[:, tf.newaxis]
                 in_s = self._slope_times(s, z - s, mask, weights)
-                return u * self._difference(z, s, mask, weights), -u * in_s
+                return u * self._difference(z, s, mask, weights, pair), -u * in_s
 
             pair = self._compare(z, s, mask, weights)
-            value = self.gamma * pair.kl + masked_sum(pair.at_s.p * pair.area, mask)
-            return value, gradient
+            return self.gamma * pair.kl + masked_sum(pair.p_s.times(pair.area), mask), gradient
 
         return f(z, s)
 
@@ -121,18 +120,18 @@ class CompositeSoftmax(Configurable):
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 u = upstream[:, tf.newaxis]
                 in_s = self._share_slope_times(s, self.scaling.potential(z), mask, weights)
-                return u * self.scaling(z) * self._change(z, s, mask, weights), -u * in_s
+                return u * (self.scaling(z) * self._change(z, s, mask, weights)), -u * in_s
 
-            log_p = self._softmax(z, mask, weights).exact_log_p
-            p = self._softmax(s, mask, weights).p
-            return -self.gamma * masked_sum(p * log_p, mask), gradient
+            at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
+            surprise = at_z.exact_log_total - at_z.exponent
+            return self.gamma * masked_sum(at_s.times(surprise), mask), gradient
 
         return f(z, s)
 
     def _difference(
-        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, pair: Comparison
     ) -> tf.Tensor:
-        """Computes `h(z) - h(s)`, of the shape of `z`."""
+        """Computes `h(z) - h(s)`, of the shape of `z`, from what compares the two."""
 
         @tf.custom_gradient
         def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -140,9 +139,8 @@ class CompositeSoftmax(Configurable):
                 in_z = self._slope_times(z, upstream, mask, weights)
                 return in_z, -self._slope_times(s, upstream, mask, weights)
 
-            pair = self._compare(z, s, mask, weights)
-            in_q = self.scaling.stable_difference(z, s, z - s) * pair.at_z.p
-            return tf.where(mask, in_q + self.scaling(s) * pair.change, 0.0), gradient
+            in_q = pair.p_z.times(self.scaling.stable_difference(z, s, z - s))
+            return tf.where(mask, in_q + pair.change_times(self.scaling(s)), 0.0), gradient
 
         return f(z, s)
 
@@ -155,58 +153,23 @@ class CompositeSoftmax(Configurable):
                 in_z = self._share_slope_times(z, upstream, mask, weights)
                 return in_z, -self._share_slope_times(s, upstream, mask, weights)
 
-            return tf.where(mask, self._compare(z, s, mask, weights).change, 0.0), gradient
+            change = self._compare(z, s, mask, weights).change_times(tf.ones_like(z))
+            return tf.where(mask, change, 0.0), gradient
 
         return f(z, s)
 
-    def _compare(self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> "_Pair":
-        """Computes what the divergence and its gradient are made of, with all their digits.
+    def _compare(
+        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> Comparison:
+        p_z, p_s = self._softmax(z, mask, weights), self._softmax(s, mask, weights)
+        return compare(self.scaling, self.gamma, z, s, p_z, p_s)
 
-            divergence = gamma * KL(p(s) || p(z)) + sum_k p_k(s) * D_Q(z_k, s_k)
-
-        Every term is at least 0. The logarithm `w` of `p(z) / p(s)` comes from the changes of `Q`
-        where they are small, else from the two softmaxes: whichever subtracts smaller numbers.
-        """
-        area = self.scaling.stable_divergence(z, s, z - s)
-        at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
-        p, direct = at_s.p, at_z.log_p - at_s.log_p
-        far_kl = -_total(p * direct)
-        is_far = far_kl > 0.5
-        v = self._log_ratio(self.scaling.rise(z, s, z - s), direct, at_s)
-        growth = tf.where(~is_far, _total(p * bregman.expm1_remainder(v)), 0.0)
-        # KL = log sum p * exp(v), as sum p * v = 0; far away it is large, and a plain sum exact
-        kl = tf.where(is_far, far_kl, tf.math.log1p(growth))
-        near = p * (bregman.expm1(v) - growth) / (1.0 + growth)
-        change = tf.where(is_far | (v > 1.0), at_z.p - p, near)
-        return _Pair(at_s, at_z, area, kl[:, 0], change)
-
-    def _log_ratio(self, change: tf.Tensor, direct: tf.Tensor, at_s: "_Softmax") -> tf.Tensor:
-        """Computes `log(p(z) / p(s))` but for a constant that makes its mean under `p(s)` 0.
-
-        It comes from the changes of `Q`, relative to that at the top of `p(s)`, so that nothing is
-        lost where that has nearly all the probability; where they are large, from the softmaxes.
-        """
-        change = change / self.gamma
-        at_top = _total(change * at_s.top_share)
-        u = tf.where(tf.abs(at_top) < 8.0, change - at_top, direct)
-        u = tf.where(at_s.p > 0.0, tf.minimum(u, 60.0), 0.0)
-        return u - _total(at_s.p * u)
-
-    def _softmax(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> "_Softmax":
+    def _softmax(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> Softmax:
         """Computes the weighted softmax of `Q(s) / gamma`, relative to the item of the largest."""
         s_top = tf.stop_gradient(self._top(s, mask))
-        # a rises above 0 by the rounding of Q alone; clipped, it cannot overflow either way
-        a = tf.clip_by_value(self._rise(s, s_top) / self.gamma, 0.1 * s.dtype.min, 60.0)
-        mass = tf.where(mask, weights * tf.exp(a), 0.0)
-        total = _total(mass)
-        total = tf.where(total > 0.0, total, 1.0)  # a list without a valid item
-        log_p = tf.where(mask, a - tf.math.log(total), 0.0)
-        top_mass = tf.where(mask & (s == s_top), weights, 0.0)
-        at_top = _total(top_mass)
-        at_top = tf.where(at_top > 0.0, at_top, 1.0)
-        log_sum = tf.math.log(at_top) + tf.math.log1p(_total(mass - top_mass) / at_top)
-        exact_log_p = tf.where(mask, a - log_sum, 0.0)
-        return _Softmax(log_p, exact_log_p, mass / total, top_mass / at_top)
+        a = tf.where(mask, self._rise(s, s_top) / self.gamma, 0.0)
+        root = tf.where(mask, tf.sqrt(weights), 0.0) * tf.exp(0.5 * a)
+        return Softmax.of(a, root, s == s_top)
 
     def _top(self, s: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the score of the largest `Q` of each list, `[batch_size, 1]`.
@@ -219,7 +182,7 @@ class CompositeSoftmax(Configurable):
             return highest
         lowest = tf.reduce_min(tf.where(mask, s, s.dtype.max), axis=-1, keepdims=True)
         lowest = tf.where(lowest < s.dtype.max, lowest, self.scaling.origin)
-        falls = self.scaling.potential(lowest) > self.scaling.potential(highest)
+        falls = self.scaling.rise(lowest, highest, lowest - highest) > 0.0
         return tf.where(falls, lowest, highest)
 
     def _rise(self, s: tf.Tensor, s_top: tf.Tensor) -> tf.Tensor:
@@ -234,16 +197,16 @@ class CompositeSoftmax(Configurable):
         """Computes the product of `h'(s)`, the Hessian of the potential, and `v`."""
         q = self.scaling(s)
         spread = self._share_slope_times(s, tf.where(mask, q * v, 0.0), mask, weights)
-        p = self._softmax(s, mask, weights).p
-        return tf.where(mask, p * self.scaling.slope(s) * v + spread, 0.0)
+        in_q = self._softmax(s, mask, weights).times(self.scaling.slope(s) * v)
+        return tf.where(mask, in_q + spread, 0.0)
 
     def _share_slope_times(
         self, s: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
-        p = self._softmax(s, mask, weights).p
-        centred = v - masked_sum(p * v, mask)[:, tf.newaxis]
-        return tf.where(mask, p * self.scaling(s) * centred / self.gamma, 0.0)
+        at_s = self._softmax(s, mask, weights)
+        centred = v - row_sum(at_s.times(v))
+        return tf.where(mask, at_s.times(self.scaling(s) * centred) / self.gamma, 0.0)
 
     def _neutral(
         self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -262,24 +225,3 @@ class CompositeSoftmax(Configurable):
             weights = weights * tf.exp(log_rho - tf.reduce_max(log_rho))
         mask = mask & (weights > 0.0)
         return tf.where(mask, s, self.scaling.origin), mask, weights
-
-
-class _Softmax(NamedTuple):
-    """All 0 where masked; what is not used costs nothing once compiled."""
-
-    log_p: tf.Tensor  # of one of the copies that an item's weight stands for
-    exact_log_p: tf.Tensor  # the same, with all digits where p is nearly 1
-    p: tf.Tensor  # of all copies together
-    top_share: tf.Tensor  # weights of the items of the largest potential, of sum 1; 0 elsewhere
-
-
-class _Pair(NamedTuple):
-    at_s: _Softmax
-    at_z: _Softmax
-    area: tf.Tensor  # the divergence of the scaling, of each item
-    kl: tf.Tensor  # the divergence of p(z) from p(s), of each list
-    change: tf.Tensor  # p(z) - p(s)
-
-
-def _total(x: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(x, axis=-1, keepdims=True)

@@ -83,14 +83,14 @@ class CompositeSigmoid(Link):
         at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
         near = (
             self.gamma * bregman.sigmoid_divergence(at_z, at_s, rise),
-            tf.sigmoid(at_s) * area,
+            bregman.times_sigmoid(at_s, area),
         )
         return _by_smaller(near, (self.potential(z), -self.potential(s), -d * self(s)))
 
     def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
         near = (
-            self.scaling.stable_difference(z, s, d) * tf.sigmoid(at_z),
+            bregman.times_sigmoid(at_z, self.scaling.stable_difference(z, s, d)),
             self.scaling(s) * bregman.sigmoid_difference(at_z, at_s, rise),
         )
         return _by_smaller(near, (self(z), -self(s)))
@@ -115,11 +115,11 @@ class CompositeSigmoid(Link):
                 at_z, at_s = self._log_odds(z), self._log_odds(s)
                 change = Sigmoid().difference(at_z, at_s, self._rise(z, s, z - s))
                 spread = tf.sigmoid(at_s) * tf.sigmoid(-at_s) * self.scaling(s)
-                return upstream * self.scaling(z) * change, -upstream * at_z * spread
+                return upstream * (self.scaling(z) * change), -upstream * at_z * spread
 
             return self.gamma * (
-                tf.sigmoid(at_s) * tf.math.softplus(-at_z)
-                + tf.sigmoid(-at_s) * tf.math.softplus(at_z)
+                bregman.times_sigmoid(at_s, bregman.softplus(-at_z))
+                + bregman.times_sigmoid(-at_s, bregman.softplus(at_z))
             ), gradient
 
         return f(z, s)

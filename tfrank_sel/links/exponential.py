@@ -140,11 +140,6 @@ class Sinh(ExponentialLink):
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         return bregman.sinh_difference(z, x, d)
 
-    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        area = bregman.capped_rise(bregman.cosh_difference, self.phi, z, x, d, *_range(x))
-        return area / self.scale
-
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)

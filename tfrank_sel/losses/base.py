@@ -2,7 +2,7 @@
 
 import functools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
@@ -35,12 +35,15 @@ class ListwiseLoss(Listwise, stack.Loss):
     unless a subclass says otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is
     one, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone. Where the score of a valid
-    item is NaN, so is the loss of its list, also if the formula does not look at that item; other
-    lists are as ever.
+    item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
+    other lists are unaffected. To leave an item out, make it padding; in the top-k losses alone,
+    the score `-inf` leaves it out, too.
 
     Raises:
         ValueError: If the shapes do not fit, or `y_true` is an index where labels are scores.
     """
+
+    takes_minus_infinity: ClassVar[bool] = False  # True if an item of that score is left out
 
     def __init__(
         self,
@@ -67,22 +70,25 @@ class ListwiseLoss(Listwise, stack.Loss):
     def compiled(self) -> Formula:
         """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores.
 
-        Equal losses share it. It is NaN for a list with a score of NaN.
+        Equal losses share it. It is NaN for a list with a score that is not finite.
         """
-        return shared(self.meaning, lambda: under_xla(or_nan(self.per_list), self.padding))
+        formula = or_nan(self.per_list, self.takes_minus_infinity)
+        return shared(self.meaning, lambda: under_xla(formula, self.padding))
 
 
-def or_nan(formula: Formula) -> Formula:
-    """Makes the value of a list NaN where a score of a valid item is.
+def or_nan(formula: Formula, takes_minus_infinity: bool = False) -> Formula:
+    """Makes the value of a list NaN where a score of a valid item is NaN or infinite.
 
-    A formula that compares such a score may well find a number: no comparison holds for NaN.
+    A formula that compares such scores may well find a number: no comparison holds for NaN, and
+    an infinite score can have a finite loss whose gradient is not.
     """
 
     def checked(
         labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         values = formula(labels, scores, mask, weights)
-        is_lost = tf.reduce_any(tf.math.is_nan(scores), axis=list(range(1, len(scores.shape))))
-        return values * tf.where(is_lost, tf.constant(math.nan, values.dtype), 1.0)
+        is_held = scores < math.inf if takes_minus_infinity else tf.math.is_finite(scores)
+        is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
+        return values * tf.where(is_held, 1.0, tf.constant(math.nan, values.dtype))
 
     return checked

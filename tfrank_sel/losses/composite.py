@@ -64,6 +64,8 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         equation 29, with the regulariser `gamma` of its appendix C, and E.7 for `Constant()`.
     """
 
+    in_one_pass = True
+
     def __init__(
         self,
         scaling: Link,
@@ -80,6 +82,11 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         self.log_rho = log_rho
         self.allow_nonconvex = allow_nonconvex
         self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex)
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        return super().padding if self.log_rho is None else None
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

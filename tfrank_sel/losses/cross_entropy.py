@@ -68,6 +68,11 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         self.log_rho = log_rho
         self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex=True)
 
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        return super().padding if self.log_rho is None else None
+
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:

@@ -269,18 +269,43 @@ class FenchelYoungLoss(ScoreLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the divergence of each item from the score of its target."""
+        return masking.masked_mean(weights * self._areas(scores, labels), mask)
+
+    def _areas(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Computes `H(z) - z * y + H*(y)` of each item."""
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            # a hard target's score is infinite: the limit is reached long before a million
-            s = tf.clip_by_value(self.link.inverse(y), -1e6, 1e6)
+            s, d, _ = self._compare(z, y)
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return upstream * (self.link(z) - y), -upstream * (z - s)
+                return upstream * self._residual(z, y), -upstream * d
 
-            return self.link.stable_divergence(z, s, z - s), gradient
+            return self.link.stable_divergence(z, s, d), gradient
 
-        return masking.masked_mean(weights * f(scores, labels), mask)
+        return f(z, y)
+
+    def _residual(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Computes `h(z) - y`; of scores where a saturated target would take the digits."""
+
+        @tf.custom_gradient
+        def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
+            h, (s, d, is_hard) = self.link, self._compare(z, y)
+            # that of scores is wrong by the rounding of s, the plain one by that of h(z) and y
+            wrong = tf.abs(s * (h.slope(z) - h.slope(s)))
+            by_scores = is_hard | (wrong < tf.abs(h(z)) + tf.abs(y))
+            value = tf.where(by_scores, h.stable_difference(z, s, d), h(z) - y)
+            return value, lambda upstream: (upstream * h.slope(z), -upstream)
+
+        return f(z, y)
+
+    def _compare(self, z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target."""
+        s = self.link.inverse(tf.cast(y, tf.float64))
+        is_hard = tf.math.is_inf(s)  # the limit is reached long before a million
+        s = tf.where(is_hard, 1e6 * tf.sign(s), s)
+        d = tf.cast(z, tf.float64) - s
+        return tf.cast(s, z.dtype), tf.cast(d, z.dtype), is_hard
 
 
 def _check_convex(link: Link, allow_nonconvex: bool) -> None:

@@ -262,6 +262,12 @@ class NWayPairwiseLoss(NWayLoss):
         self.scale = scale
         self.class_weights = None if class_weights is None else [float(c) for c in class_weights]
 
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, of as many classes as have weights."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        self._weights(batch.scores)
+        return batch
+
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         """Computes, for each class, the sum of its pairs."""
         return class_pairs.pair_sums(self._weights(scores) * masses, scores / self.scale)

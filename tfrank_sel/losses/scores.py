@@ -41,7 +41,7 @@ class ScoreLoss(ListwiseLoss):
         self._origin = link.origin
 
     @property
-    def padding(self) -> float:
+    def padding(self) -> float | None:
         """A score inside the domain."""
         return self._origin
 

@@ -35,25 +35,26 @@ def softplus(x: tf.Tensor) -> tf.Tensor:
     return tf.maximum(x, 0.0) + 2.0 * z * _atanh_series(z, 1)
 
 
-def expm1(t: tf.Tensor) -> tf.Tensor:
-    """Computes `exp(t) - 1` as `expm1_remainder` does, so that the two share an exponential."""
-    return tf.where(tf.abs(t) < 1.0, t + _expm1_series(t), tf.exp(t) - 1.0)
+def times_sigmoid(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Computes `sigmoid(x) * y`, also where the sigmoid underflows, but the product does not."""
+    root = tf.exp(0.5 * tf.minimum(x, 0.0))
+    return root * (y / (1.0 + tf.exp(-tf.abs(x)))) * root
 
 
 def expm1_remainder(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t`, which is at least 0, without cancellation."""
-    return tf.where(tf.abs(t) < 1.0, _expm1_series(t), (tf.exp(t) - 1.0) - t)
+    return tf.where(tf.abs(t) < 1.0, expm1_series(t), (tf.exp(t) - 1.0) - t)
 
 
 def exp_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of `exp`."""
-    near = tf.exp(x) * _expm1_series(d)
+    near = tf.exp(x) * expm1_series(d)
     return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x) * (1.0 + d))
 
 
 def exp_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `exp(z) - exp(x)`."""
-    near = tf.exp(x) * (_clip(d, 1.0) + _expm1_series(d))
+    near = tf.exp(x) * (_clip(d, 1.0) + expm1_series(d))
     return tf.where(tf.abs(d) < 1.0, near, tf.exp(z) - tf.exp(x))
 
 
@@ -99,22 +100,22 @@ def cosh_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
 
 def sigmoid_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of the sigmoid, whose potential is softplus."""
-    z, d, p, q, exp_z = _mirrored(z, x, d)
+    z, d, p, q, exp_z, p_times_d = _mirrored(z, x, d)
     # softplus(z) - softplus(x) = log1p(growth), and growth = p * d + rest
-    growth, rest = _sigmoid_growth(z, d, p, q, exp_z)
+    growth, rest = _sigmoid_growth(z, d, p, q, exp_z, p_times_d)
     near = growth < 0.4
     # rest - (growth - log1p(growth)), which does not cancel, as p <= 1/2
     r = tf.where(near, growth, 0.0)
     r = r / (2.0 + r)  # log1p(growth) = 2 * artanh(r)
     small = rest - r * (growth - 2.0 * r * r * _atanh_series(r, 3))
-    large = tf.nn.relu(z) + tf.math.log(q * (1.0 + exp_z)) - p * d
+    large = tf.nn.relu(z) + tf.math.log(q * (1.0 + exp_z)) - p_times_d
     return tf.where(near, small, large)
 
 
 def sigmoid_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes `sigmoid(z) - sigmoid(x)`."""
-    mirrored_z, d, p, q, exp_z = _mirrored(z, x, d)
-    growth, _ = _sigmoid_growth(mirrored_z, d, p, q, exp_z)
+    mirrored_z, d, p, q, exp_z, p_times_d = _mirrored(z, x, d)
+    growth, _ = _sigmoid_growth(mirrored_z, d, p, q, exp_z, p_times_d)
     near = q * growth / (1.0 + growth)
     far = tf.where(mirrored_z > 0.0, tf.ones_like(z), exp_z) / (1.0 + exp_z) - p
     difference = tf.where(tf.abs(d) < 1.0, near, far)
@@ -122,30 +123,36 @@ def sigmoid_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
 
 
 def _sigmoid_growth(
-    z: tf.Tensor, d: tf.Tensor, p: tf.Tensor, q: tf.Tensor, exp_z: tf.Tensor
+    z: tf.Tensor,
+    d: tf.Tensor,
+    p: tf.Tensor,
+    q: tf.Tensor,
+    exp_z: tf.Tensor,
+    p_times_d: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `p * expm1(d)` and `p * (expm1(d) - d)`, of which the second is at least 0.
 
     Where both `z` and `d` are large, so is the growth: 1 stands for it.
     """
-    series = _expm1_series(d)
+    series = expm1_series(d)
     far = tf.where(z > 0.0, tf.ones_like(z), q * exp_z - p)
     is_near = tf.abs(d) < 1.0
     growth = tf.where(is_near, p * (_clip(d, 1.0) + series), far)
-    return growth, tf.where(is_near, p * series, growth - p * d)
+    return growth, tf.where(is_near, p * series, growth - p_times_d)
 
 
 def _mirrored(
     z: tf.Tensor, x: tf.Tensor, d: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Mirrors all to `x <= 0`, where the sigmoid `p` keeps its digits, and so does `q = 1 - p`.
 
-    The last is `exp(-abs(z))`.
+    The last two are `exp(-abs(z))`, and `p * d`, also where `p` underflows.
     """
-    exp = tf.exp(-tf.abs(x))
-    q = 1.0 / (1.0 + exp)
+    root = tf.exp(-0.5 * tf.abs(x))
+    q = 1.0 / (1.0 + root * root)
     exp_z = tf.exp(-tf.abs(z))
-    return tf.where(x > 0.0, -z, z), tf.where(x > 0.0, -d, d), exp * q, q, exp_z
+    d = tf.where(x > 0.0, -d, d)
+    return tf.where(x > 0.0, -z, z), d, root * root * q, q, exp_z, root * d * root * q
 
 
 def _atanh_series(z: tf.Tensor, first: int) -> tf.Tensor:
@@ -160,7 +167,7 @@ def _atanh_series(z: tf.Tensor, first: int) -> tf.Tensor:
     return series
 
 
-def _expm1_series(t: tf.Tensor) -> tf.Tensor:
+def expm1_series(t: tf.Tensor) -> tf.Tensor:
     """Computes `exp(t) - 1 - t` for `abs(t) < 1`."""
     t = _clip(t, 1.0)
     series = tf.ones_like(t)
@@ -282,20 +289,6 @@ def capped_difference(
 ) -> tf.Tensor:
     """Computes the difference of a link that is constant beyond `lower` and `upper`."""
     return difference(*_clipped(z, x, d, lower, upper))
-
-
-def capped_rise(
-    rise: Pairwise,
-    link: Function,
-    z: tf.Tensor,
-    x: tf.Tensor,
-    d: tf.Tensor,
-    lower: float,
-    upper: float,
-) -> tf.Tensor:
-    """Computes the difference of `capped_potential` between `z` and `x`."""
-    b, a, e = _clipped(z, x, d, lower, upper)
-    return rise(b, a, e) + link(b) * (z - b) - link(a) * (x - a)
 
 
 def clip_divergence(

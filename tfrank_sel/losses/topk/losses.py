@@ -18,6 +18,8 @@ from tfrank_sel.serialization import register
 class _TopKLoss(ListwiseLoss):
     """A loss of the `k` best items of a list, or of the `k` likeliest classes."""
 
+    takes_minus_infinity = True
+
     def __init__(self, k: int, margin: float, form: Form, name: str | None, **kwargs: Any) -> None:
         if k < 1:
             raise ValueError(f"`k` must be positive. Received: k={k}")

@@ -1,0 +1,500 @@
+"""Errors of the losses of links against mpmath, where float32 is in danger.
+
+    pip install '.[benchmarks]'
+    python -m benchmarks.adversarial --seconds 1800
+
+Every loss of every link is computed as a user computes it, in float32 and compiled, on lists made
+to break it: scores that nearly agree, agree in all but one, lie far apart, at kinks, caps and
+mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12 to 1e12. The reference
+takes the same float32 numbers to 100 digits. An error of a loss is relative to it, one of a
+gradient to its largest entry. Lists whose loss or gradient float32 cannot hold do not count.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import tensorflow as tf
+
+from benchmarks import exact
+from benchmarks.interleaved import machine
+from tfrank_sel import links, losses
+
+tf.get_logger().setLevel("ERROR")
+PROMISE = 2e-5
+DIGITS = 100
+SIZE = 6
+HELD = (1e-30, 1e37)
+
+Array = Any
+Scores = tuple[Array, Array]
+Regime = Callable[[np.random.Generator, links.Link, int], Scores]
+
+ON_THE_LINE: tuple[links.Link, ...] = (
+    links.Identity(),
+    links.Identity(scale=2.0, shift=-1.0),
+    links.Constant(),
+    links.Sigmoid(),
+    links.Tanh(scale=0.5, shift=1.0),
+    links.Exp(),
+    links.Exp(scale=0.5),
+    links.AntiExp(scale=0.5),
+    links.Sinh(),
+    links.Sinh(scale=0.5, shift=1.0),
+    links.SignedExpm1(scale=0.5),
+    links.SignedLog1p(),
+    links.Arctan(scale=2.0),
+    links.Arcsinh(scale=4.0),
+    links.Power(exponent=3.0),
+    links.Power(exponent=0.5),
+    links.SmeLU(half_width=1.5),
+    links.Huber(half_width=1.25),
+    links.ReLU(shift=-0.5),
+    links.Step(),
+    links.Sign(shift=1.0),
+    links.Staircase(thresholds=[-2.0, 0.5], jumps=[1.0, 3.0]),
+    links.PiecewiseLinear(knots=[-1.0, 1.0, 2.0], values=[0.0, 1.0, 1.0], slope_below=2.0),
+    links.Scaled(links.Sinh(scale=0.5), 0.5),
+    links.Capped(links.Exp(), -20.0, 2.0),
+    links.Sum([links.Sinh(scale=0.5), links.Tanh()]),
+)
+BOUNDED: tuple[links.Link, ...] = (
+    links.Sin(),
+    links.Arcsin(),
+    links.Arctanh(),
+    links.Tan(),
+    links.Logit(),
+    links.NegLog1m(),
+    links.Log(),
+    links.Monomial(exponent=2.5),
+    links.Inverse(links.Sigmoid(scale=2.0)),
+    links.Capped(links.Logit(), 0.125, 0.875),
+)
+
+
+def normal(rng: np.random.Generator, n: int, scale: float = 1.0) -> Array:
+    return rng.normal(size=n) * scale
+
+
+def around(spread: float, error: float) -> Regime:
+    """Scores of one spread, errors of another."""
+
+    def regime(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+        s = normal(rng, n, spread)
+        s = np.round(s) if rng.random() < 0.3 else s
+        return s, s + normal(rng, n, error)
+
+    return regime
+
+
+def uniform(limit: float, error: float | None) -> Regime:
+    """Scores within a limit, and predictions there or near."""
+
+    def regime(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+        s = rng.uniform(-limit, limit, n)
+        return s, rng.uniform(-limit, limit, n) if error is None else s + normal(rng, n, error)
+
+    return regime
+
+
+def last_digit(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    s = np.float32(normal(rng, n, 10.0 ** rng.uniform(-3.0, 3.0)))
+    return s, np.nextafter(s, np.float32(math.inf) * rng.choice([-1.0, 1.0], n).astype(np.float32))
+
+
+def crowded(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """Nearly the same scores at a height, most of which move together."""
+    height = rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-1.0, 4.0)
+    spread = 10.0 ** rng.uniform(-7.0, -1.0) * abs(height)
+    move = rng.choice([0.0, 1.0, -2.0]) * 10.0 ** rng.uniform(-4.0, 0.0) * abs(height)
+    s = height + normal(rng, n, spread)
+    return s, s + move + normal(rng, n, spread * 10.0 ** rng.uniform(-3.0, 0.0))
+
+
+def shifted(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """All move by the same amount, exactly."""
+    s = rng.integers(-20, 60, n).astype(float)
+    return s, s + rng.choice([-64.0, -1.0, 0.5, 10.0, 1024.0])
+
+
+def ties(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    s = rng.choice([-2.0, 0.0, 3.0, 8.0], n)
+    z = np.where(rng.random(n) < 0.5, s, rng.choice([-2.0, 0.0, 3.0, 8.0], n))
+    return s, z
+
+
+def one_moves(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    s = normal(rng, n, rng.choice([1.0, 4.0, 30.0]))
+    z, k = s.copy(), rng.integers(n)
+    z[k] += rng.normal() * 10.0 ** rng.uniform(-5.0, 1.5)
+    return s, z
+
+
+def no_probability(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """An item of vanished probability rises to about the top."""
+    top = rng.uniform(3.0, 20.0) * rng.choice([-1.0, 1.0])
+    s = np.where(np.arange(n) == 0, top, normal(rng, n))
+    z = s.copy()
+    z[1] = top * (1.0 + rng.choice([-1.0, 1.0]) * 10.0 ** rng.uniform(-6.0, -0.5))
+    return s, z
+
+
+def loses_probability(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    s, z = no_probability(rng, link, n)
+    return z, s
+
+
+def across(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """Scores and predictions on both sides of the mirror, or of 0."""
+    mirror, s = link.mirror or 0.0, normal(rng, n, 10.0 ** rng.uniform(-2.0, 2.0))
+    signs = rng.choice([-1.0, 1.0], n)
+    s = np.where(rng.random(n) < 0.5, s[0], s) * signs
+    z = s * rng.choice([-1.0, 1.0], n) * (1.0 + normal(rng, n, 10.0 ** rng.uniform(-6.0, -1.0)))
+    return mirror + s, mirror + z
+
+
+def kinks(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    where = np.array(link.kinks or (link.origin,))
+    offsets = np.array([0.0, 0.0, 1e-7, -1e-7, 1e-3, -1e-3, 0.5, -0.5])
+    s, z = (rng.choice(where, n) + rng.choice(offsets, n) for _ in range(2))
+    return s, z
+
+
+def tiny(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    s, z = (rng.choice([-1.0, 1.0], n) * 10.0 ** rng.uniform(-44.0, -3.0, n) for _ in range(2))
+    return s, np.where(rng.random(n) < 0.5, s, z)
+
+
+def caps(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """About the scores at which an exponential stops growing."""
+    cap = 70.0 / getattr(link, "scale", 1.0)
+    s = rng.choice([-1.0, 1.0, 1.0], n) * cap * rng.choice([0.3, 0.99, 1.0, 1.01, 3.0], n)
+    return s, s + normal(rng, n, rng.choice([1e-3, 1.0, 20.0]))
+
+
+def inside(rng: np.random.Generator, link: links.Link, n: int) -> Scores:
+    """Scores of a bounded link: anywhere, near its ends, near each other."""
+    low, high = link.domain
+    low, high = max(low, -50.0), min(high, 50.0)
+    middle, half = (low + high) / 2.0, (high - low) / 2.0
+
+    def draw() -> Array:
+        share = 1.0 - 10.0 ** rng.uniform(-6.0, 0.0, n)
+        return middle + half * rng.choice([-1.0, 1.0], n) * share
+
+    s = draw()
+    step = 10.0 ** rng.uniform(-7.0, -1.0) * normal(rng, n)
+    z = s + step * np.minimum(s - low, high - s)
+    return s, np.where(rng.random(n) < 0.3, draw(), z)
+
+
+REGIMES: dict[str, Regime] = {
+    "errors of 0.1": around(1.0, 0.1),
+    "errors of 1e-3": around(3.0, 1e-3),
+    "errors of 1e-5": around(1.0, 1e-5),
+    "errors of 1": around(3.0, 1.0),
+    "errors of 3": around(6.0, 3.0),
+    "errors of 10": around(10.0, 10.0),
+    "last digit": last_digit,
+    "within 80": uniform(80.0, None),
+    "within 80, near": uniform(80.0, 1e-3),
+    "within 1e4": uniform(1e4, None),
+    "within 1e4, near": uniform(1e4, 1e-2),
+    "crowded": crowded,
+    "shifted": shifted,
+    "ties": ties,
+    "one moves": one_moves,
+    "p(s) vanishes": no_probability,
+    "p(z) vanishes": loses_probability,
+    "across the mirror": across,
+    "kinks": kinks,
+    "tiny scores": tiny,
+    "caps": caps,
+}
+BOUNDED_REGIMES: dict[str, Regime] = {"inside": inside}
+LONG_REGIMES = {name: REGIMES[name] for name in ("errors of 1", "crowded", "one moves")}
+LONG = (links.Identity(), links.Sigmoid(), links.Exp(scale=0.5), links.Sinh())
+HEAD = """| loss | lists | error of the loss | error of the gradient |
+|---|---|---|---|"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A loss of a link, and what it is exactly.
+
+    Args:
+        make: Makes the loss of a link.
+        exact: Computes it, and its gradient, from labels, scores and weights.
+        allows: Whether it takes a link.
+        targets: Whether labels are values of the link.
+    """
+
+    make: Callable[[links.Link], losses.ListwiseLoss]
+    exact: Callable[[exact.Formula], Callable[..., Any]]
+    allows: Callable[[links.Link], bool] = lambda link: True
+    targets: bool = False
+
+
+def keeps_potential(link: links.Link) -> bool:
+    """Whether the potential keeps its digits: a conjugate is a difference of large numbers."""
+    return not isinstance(link, links.Inverse)
+
+
+def softmaxes(gamma: float) -> dict[str, Family]:
+    return {
+        "SelectiveSoftmaxLoss": Family(
+            lambda q: losses.SelectiveSoftmaxLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.softmax(f, gamma, *x),
+        ),
+        "SelectiveSoftmaxCrossEntropyLoss": Family(
+            lambda q: losses.SelectiveSoftmaxCrossEntropyLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.softmax_cross_entropy(f, gamma, *x),
+            allows=keeps_potential,
+        ),
+        "SelectiveSigmoidLoss": Family(
+            lambda q: losses.SelectiveSigmoidLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.matching(exact.composite_sigmoid(f, gamma, 0.0), *x),
+            allows=keeps_potential,
+        ),
+        "SelectiveSigmoidCrossEntropyLoss": Family(
+            lambda q: losses.SelectiveSigmoidCrossEntropyLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.sigmoid_cross_entropy(f, gamma, 0.0, *x),
+            allows=keeps_potential,
+        ),
+    }
+
+
+SCALAR: dict[str, Family] = {
+    "MatchingLoss": Family(
+        lambda q: losses.MatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.matching(f, *x),
+    ),
+    "DecomposedMatchingLoss": Family(
+        lambda q: losses.DecomposedMatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.decomposed(f, *x),
+    ),
+    "ContrastiveMatchingLoss": Family(
+        lambda q: losses.ContrastiveMatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.contrastive(f, *x),
+        allows=lambda link: link.is_odd and link.domain[1] == math.inf,
+    ),
+    "FenchelYoungLoss": Family(
+        lambda q: losses.FenchelYoungLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.fenchel_young(f, *x),
+        allows=lambda link: link.is_invertible and not link.kinks,
+        targets=True,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Lists of one size, of float32 numbers.
+
+    Args:
+        regimes: What each is made of.
+        s: Observed scores, or targets.
+        z: Predicted scores.
+        w: Weights of the items.
+    """
+
+    regimes: list[str]
+    s: Array
+    z: Array
+    w: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A loss of a link.
+
+    Args:
+        loss: The loss.
+        family: What it is exactly.
+        link: The link.
+        gamma: Temperature, where there is one.
+    """
+
+    loss: losses.ListwiseLoss
+    family: Family
+    link: links.Link
+    gamma: float
+
+    @property
+    def name(self) -> str:
+        """What a reader finds it by."""
+        return f"{type(self.loss).__name__}, {self.link}, gamma={self.gamma}"
+
+
+@dataclasses.dataclass
+class Worst:
+    """The largest errors of a family.
+
+    Args:
+        lists: Number of lists compared.
+        loss: The largest error of a loss, and of what.
+        gradient: The largest error of a gradient, and of what.
+    """
+
+    lists: int = 0
+    loss: tuple[float, str] = (0.0, "")
+    gradient: tuple[float, str] = (0.0, "")
+
+
+def weights(rng: np.random.Generator, n: int) -> Array:
+    return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
+        rng.integers(4)
+    ]
+
+
+def lists(
+    rng: np.random.Generator,
+    link: links.Link,
+    regimes: dict[str, Regime],
+    count: int,
+    size: int,
+    targets: bool,
+) -> Lists:
+    """Makes `count` lists of each regime."""
+    names = [name for name in regimes for _ in range(count)]
+    rows = [(*regimes[name](rng, link, size), weights(rng, size)) for name in names]
+    numbers = np.array(rows).astype(np.float32)
+    # subnormal numbers are 0 under XLA
+    numbers[np.abs(numbers) < np.finfo(np.float32).tiny] = 0.0
+    s, z, w = numbers.transpose(1, 0, 2)
+    if targets:
+        s = link(tf.constant(s)).numpy()
+    return Lists(names, s, z, w)
+
+
+def computed(loss: losses.ListwiseLoss, made: Lists) -> tuple[Array, Array]:
+    """The loss of each list, and its gradient, by the public call."""
+    z = tf.constant(made.z)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        value = loss(made.s, z, made.w)
+    return value.numpy(), tape.gradient(value, z).numpy()
+
+
+def is_held(formula: exact.Formula, gamma: float, *lists: list[mp.mpf]) -> bool:
+    """Whether float32 holds what the loss of observed and predicted scores and weights adds up."""
+    s, z, w = lists
+    potential = max(abs(formula.potential(x)) for x in (*s, *z)) / min(gamma, 1.0)
+    link = max(abs(formula.h(x)) for x in (*s, *z))
+    step = max(1.0, *(abs(b - a) for a, b in zip(s, z, strict=True)))
+    return max(potential, link * step) * max(1.0, *w) < HELD[1]
+
+
+def errors(
+    value: float, gradient: Array, exact_value: mp.mpf, exact_gradient: list[mp.mpf], size: mp.mpf
+) -> tuple[float, float]:
+    """The error of a loss and that of its gradient; 0 where float32 cannot hold them.
+
+    A gradient is the difference of values of the link: below 1e-9 of their `size` it is not held.
+    """
+    top = max(map(abs, exact_gradient))
+    found = [0.0, 0.0]
+    if HELD[0] < abs(exact_value) < HELD[1]:
+        found[0] = relative(value, exact_value, abs(exact_value))
+    if max(HELD[0], size * 1e-9) < top < HELD[1]:
+        found[1] = max(relative(a, b, top) for a, b in zip(gradient, exact_gradient, strict=True))
+    return found[0], found[1]
+
+
+def relative(a: float, b: mp.mpf, size: mp.mpf) -> float:
+    return float(abs(mp.mpf(float(a)) - b) / size) if math.isfinite(a) else math.inf
+
+
+def compare(case: Case, made: Lists, worst: Worst) -> None:
+    """Compares the lists of a class, and keeps its largest errors."""
+    formula, (low, high) = exact.formula_of(case.link), case.link.domain
+    exactly = case.family.exact(formula)
+    values, gradients = computed(case.loss, made)
+    for k, regime in enumerate(made.regimes):
+        s, z, w = ([mp.mpf(float(x)) for x in row[k]] for row in (made.s, made.z, made.w))
+        observed = s
+        if case.family.targets:
+            if not all(case.link.image[0] < y < case.link.image[1] for y in s):
+                continue
+            observed = [formula.inverse(y) for y in s]
+            if any(
+                abs(formula.h(x) - y) > 1e-20 * abs(y) for x, y in zip(observed, s, strict=True)
+            ):
+                continue
+        if not all(low < x < high for x in (*observed, *z)):
+            continue
+        if not is_held(formula, case.gamma, observed, z, w):
+            continue
+        size = max(map(abs, map(formula.h, (*observed, *z))))
+        loss, gradient = errors(values[k], gradients[k], *exactly(s, z, w), size)
+        worst.lists += 1
+        worst.loss = max(worst.loss, (loss, f"{case.name}, {regime}"))
+        worst.gradient = max(worst.gradient, (gradient, f"{case.name}, {regime}"))
+        if not max(loss, gradient) < PROMISE:
+            rows = [x[k].tolist() for x in (made.s, made.z, made.w)]
+            print(f"{case.name}, {regime}: {loss:.1e}, {gradient:.1e}: {rows}", file=sys.stderr)
+
+
+def cases(names: list[str]) -> list[Case]:
+    """All losses of all links; `SelectiveSoftmaxLoss` at three temperatures, the rest at one."""
+    made = []
+    for number, link in enumerate(ON_THE_LINE + BOUNDED):
+        for turn, gamma in enumerate((1.0, 0.1, 10.0)):
+            families = {**softmaxes(gamma), **(SCALAR if gamma == 1.0 else {})}
+            made += [
+                Case(family.make(link), family, link, gamma)
+                for name, family in families.items()
+                if name in names
+                and family.allows(link)
+                and (name in SCALAR or name == "SelectiveSoftmaxLoss" or turn == number % 3)
+            ]
+    return made
+
+
+def sweep(names: list[str], seed: int, seconds: float, count: int) -> dict[str, Worst]:
+    """Compares lists of all regimes, again and again, until the time is over."""
+    began, rng = time.monotonic(), np.random.default_rng(seed)
+    worst = {name: Worst() for name in names}
+    everything = cases(names)
+    for is_first in itertools.chain([True], itertools.repeat(False)):
+        for case in rng.permutation(everything):
+            if time.monotonic() - began > seconds:
+                return worst
+            regimes = REGIMES if case.link in ON_THE_LINE else BOUNDED_REGIMES
+            each = count if case.link in ON_THE_LINE else 10 * count
+            made = lists(rng, case.link, regimes, each, SIZE, case.family.targets)
+            compare(case, made, worst[type(case.loss).__name__])
+            if is_first and case.link in LONG and "softmax" in case.loss.name:
+                made = lists(rng, case.link, LONG_REGIMES, 1, 10_000, targets=False)
+                compare(case, made, worst[type(case.loss).__name__])
+
+
+def main() -> None:
+    """Prints the table of the largest errors."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=1800.0, help="time for the sweep")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=3, help="lists of a regime in a round")
+    names = [*SCALAR, *softmaxes(1.0)]
+    parser.add_argument("losses", nargs="*", default=names, help=f"any of {', '.join(names)}")
+    arguments = parser.parse_args()
+    mp.mp.dps = DIGITS
+    worst = sweep(arguments.losses, arguments.seed, arguments.seconds, arguments.count)
+    versions = f"mpmath {mp.__version__}, seed {arguments.seed}"
+    print(f"{machine()}, {versions}, {datetime.date.today()}", HEAD, sep="\n\n")
+    for name, found in worst.items():
+        print(f"| `{name}` | {found.lists:,} | {found.loss[0]:.1e} | {found.gradient[0]:.1e} |")
+    for name, found in worst.items():
+        print(f"{name}: {found.loss[1]}; {found.gradient[1]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

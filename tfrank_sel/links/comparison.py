@@ -1,0 +1,153 @@
+"""Two softmaxes of a scaling compared, with all digits where they agree and where they do not."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfrank_sel.links.base import Link
+from tfrank_sel.ops import bregman
+
+
+class Softmax(NamedTuple):
+    """Weighted softmaxes, `[batch_size, list_size]`; what is not used costs nothing once compiled.
+
+    Attributes:
+        exponent: `Q / gamma`, relative to the largest of the list; 0 where masked.
+        log_total: Logarithm of the sum of `w * exp(exponent)` of each list, `[batch_size, 1]`.
+        exact_log_total: The same, with all digits where an item has nearly all of the probability.
+        root: Square root of the probability; 0 where masked.
+    """
+
+    exponent: tf.Tensor
+    log_total: tf.Tensor
+    exact_log_total: tf.Tensor
+    root: tf.Tensor
+
+    @classmethod
+    def of(cls, exponent: tf.Tensor, root_mass: tf.Tensor, is_top: tf.Tensor) -> "Softmax":
+        """Normalises masses, given by their square roots."""
+        mass = tf.square(root_mass)
+        total, at_top = row_sum(mass), row_sum(tf.where(is_top, mass, 0.0))
+        # a list without a valid item has none
+        total, at_top = (tf.where(x > 0.0, x, 1.0) for x in (total, at_top))
+        below = row_sum(tf.where(is_top, 0.0, mass)) / at_top
+        exact_log_total = tf.math.log(at_top) + tf.math.log1p(below)
+        root = root_mass * tf.math.rsqrt(total)
+        return cls(exponent, tf.math.log(total), exact_log_total, root)
+
+    def times(self, x: tf.Tensor) -> tf.Tensor:
+        """Computes `p * x`, also where `p` underflows, but the product does not."""
+        return self.root * x * self.root
+
+
+class Comparison(NamedTuple):
+    """The softmaxes at predicted scores `z` and observed scores `s`, and what lies between them.
+
+    Attributes:
+        p_z: The softmax at `z`.
+        p_s: The softmax at `s`.
+        area: Divergence `D_Q(z, s)` of the scaling, of each item.
+        kl: `KL(p(s) || p(z))` of each list, `[batch_size]`.
+        is_near: Where `excess` holds.
+        excess: `p(z) / p(s) - 1`.
+    """
+
+    p_z: Softmax
+    p_s: Softmax
+    area: tf.Tensor
+    kl: tf.Tensor
+    is_near: tf.Tensor
+    excess: tf.Tensor
+
+    def change_times(self, x: tf.Tensor) -> tf.Tensor:
+        """Computes `(p(z) - p(s)) * x`."""
+        far = self.p_z.times(x) - self.p_s.times(x)
+        return tf.where(self.is_near, self.p_s.times(x * self.excess), far)
+
+
+def compare(
+    q: Link, gamma: float, z: tf.Tensor, s: tf.Tensor, p_z: Softmax, p_s: Softmax
+) -> Comparison:
+    """Compares two softmaxes of a scaling `q`, of potential `Q`.
+
+    With `u = log(p(z) / p(s))` relative to that of the likeliest item `r`,
+
+        p(s) * exp(u) = p(z) * p_r(s) / p_r(z)
+
+    where the left side underflows, the right side does not; where the right side has lost the
+    digits of a small change, the left side, a series in `u`, has not.
+    """
+    area = q.stable_divergence(z, s, z - s)
+    u, log_lost = _log_ratio(q, gamma, z, s, area, p_z, p_s)
+    # KL as it stands; relative to its mean v, it is also log sum p(s) * exp(v), as sum p(s) * v = 0
+    far_kl = p_z.log_total - p_s.log_total - row_sum(p_s.times(p_z.exponent - p_s.exponent))
+    v = u - row_sum(p_s.times(u))
+    is_near, exp_v = _grown(v, far_kl, p_z, p_s)
+    series = bregman.expm1_series(v)
+    growth = row_sum(tf.where(is_near, p_s.times(series), exp_v - p_s.times(1.0 + v)))
+    kl = tf.where(far_kl > 0.5, far_kl, tf.math.log1p(growth))
+    # p(z) / p(s) = exp(u) / sum p(s) * exp(u)
+    is_near, exp_u = _grown(u, log_lost, p_z, p_s)
+    rise = u + bregman.expm1_series(u)
+    total = row_sum(tf.where(is_near, p_s.times(rise), exp_u - tf.square(p_s.root)))
+    excess = (rise - total) / (1.0 + total)
+    return Comparison(p_z, p_s, area, kl[:, 0], is_near & (log_lost < 1.0), excess)
+
+
+def _grown(
+    u: tf.Tensor, log_factor: tf.Tensor, p_z: Softmax, p_s: Softmax
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Tells where `p(s) * exp(u)` is a series in `u`; computes it from `p(z)` elsewhere."""
+    is_near = (tf.abs(u) < 1.0) & (p_s.root > 0.0)
+    return is_near, p_z.times(tf.exp(tf.minimum(log_factor, 1.0)))
+
+
+def _log_ratio(
+    q: Link,
+    gamma: float,
+    z: tf.Tensor,
+    s: tf.Tensor,
+    area: tf.Tensor,
+    p_z: Softmax,
+    p_s: Softmax,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes `log(p(z) / p(s))` relative to that of the likeliest item `r`; 0 where `p(s)` is.
+
+    It is the difference of both exponents, or, with `d = z - s`,
+
+        (q(s_k) * (d_k - d_r) + (q(s_k) - q(s_r)) * d_r + D_k - D_r) / gamma
+
+    The one cancels where the changes are small, the other where they are large: the smaller terms
+    count. Where the potential is even, all items are mirrored to the side of `r`. The second result
+    is `log(p_r(s) / p_r(z))`.
+    """
+    lowest, at_z, at_s = s.dtype.min, p_z.exponent, p_s.exponent
+    is_r = p_s.root == _largest(p_s.root)
+    s_r = _largest(tf.where(is_r, s, lowest))
+    is_r &= s == s_r
+    z_r = _largest(tf.where(is_r, z, lowest))
+    is_r &= z == z_r
+    area_r, z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (area, at_z, at_s))
+    # in float64 the difference of two errors is exact
+    z, s, z_r, s_r = (tf.cast(x, tf.float64) for x in (z, s, z_r, s_r))
+    d, d_r = z - s, z_r - s_r
+    if q.mirror is not None:
+        across = (s < q.mirror) != (s_r < q.mirror)
+        s, d = tf.where(across, 2.0 * q.mirror - s, s), tf.where(across, -d, d)
+    beside, away, d_r, s, s_r = (tf.cast(x, area.dtype) for x in (d - d_r, s - s_r, d_r, s, s_r))
+    along, turn = q(s) * beside, q.stable_difference(s, s_r, away) * d_r
+    size = tf.abs(along) + tf.abs(turn) + tf.abs(area) + tf.abs(area_r)
+    by_errors = size < -gamma * (at_s + at_z + s_top + z_top)  # of which none is above 0
+    change = ((along + turn) + (area - area_r)) / gamma
+    u = tf.where(by_errors, change, (at_z - z_top) - (at_s - s_top))
+    log_lost = (p_z.log_total - p_s.log_total) + (s_top - z_top)
+    return tf.where(p_s.root > 0.0, u, 0.0), log_lost
+
+
+def row_sum(x: tf.Tensor) -> tf.Tensor:
+    """Sums each list, `[batch_size, 1]`."""
+    return tf.reduce_sum(x, axis=-1, keepdims=True)
+
+
+def _largest(x: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_max(x, axis=-1, keepdims=True)
