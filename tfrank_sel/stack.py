@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.ops import control_flow_util
 
-if getattr(keras, "backend", None) and keras.backend.backend() != "tensorflow":
+if keras.backend.backend() != "tensorflow":
     raise ImportError(
         "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in the "
         "environment before Keras is imported, or in ~/.keras/keras.json. "
