@@ -99,7 +99,7 @@ def found(rounds: int) -> Iterator[rows.Found]:
     )
     yield from (*left_out, *missing)
     floor = {PLAIN: lambda: plain(y_true, y_pred).numpy()}
-    whole = {"NDCG@10": lambda: one(y_true, y_pred)["ndcg"].mean().numpy()}
+    whole = {"NDCG@10": lambda: one(y_true, y_pred)["ndcg_at_10"].mean().numpy()}
     yield from rows.compare(whole, floor | arrays, rounds)
     batched = {"NDCG@10, 20 batches of 500": in_batches(metrics.NDCG(10), y_true, y_pred)}
     yield from rows.compare(batched, floor | batches, rounds)

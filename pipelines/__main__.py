@@ -127,13 +127,13 @@ def run(
         rules = Rules(
             bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin
         )
+        settings = Settings(epochs, patience, batch_size, learning_rate, seed=seed)
         options = runners.pipeline_options(runner, beam_options or [])
     except InputError as error:
         raise _refused(error) from error
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     plan = pipeline.Plan(inputs, rules, reference, options, model_name, version)
-    settings = Settings(epochs, patience, batch_size, learning_rate, seed=seed)
     try:
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except InputError as error:

@@ -7,10 +7,11 @@ from pathlib import Path
 from pipelines import artefacts
 from pipelines.evaluation import Comparison, Evaluation, measures
 from pipelines.slices import OVERALL
+from tfrank_sel.arguments import Bound, Checked
 
 
 @dataclasses.dataclass(frozen=True)
-class Rules:
+class Rules(Checked):
     """What a model must be to be served.
 
     A model is worse than another by more than a margin if the whole 95 % interval of the difference
@@ -30,9 +31,9 @@ class Rules:
 
     metric: str = "NDCG@10"
     min_queries: int = 1
-    min_value: float = 0.0
-    margin: float = 0.02
-    slice_margin: float = 0.1
+    min_value: Bound = 0.0
+    margin: Bound = 0.02
+    slice_margin: Bound = 0.1
     min_slice_queries: int = 30
 
     def __post_init__(self) -> None:

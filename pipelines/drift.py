@@ -9,10 +9,11 @@ import numpy as np
 
 from pipelines.schema import Anomaly
 from pipelines.statistics import Statistics
+from tfrank_sel.arguments import Bound, Checked
 
 
 @dataclasses.dataclass(frozen=True)
-class Thresholds:
+class Thresholds(Checked):
     """The largest distances that are no anomaly.
 
     Args:
@@ -22,10 +23,10 @@ class Thresholds:
         features: The same for a feature.
     """
 
-    label_shares: float = 0.1
-    label_divergence: float = 0.1
-    list_sizes: float = 0.2
-    features: float = 0.2
+    label_shares: Bound = 0.1
+    label_divergence: Bound = 0.1
+    list_sizes: Bound = 0.2
+    features: Bound = 0.2
 
 
 @dataclasses.dataclass(frozen=True)

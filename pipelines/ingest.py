@@ -19,6 +19,7 @@ from apache_beam.transforms.window import GlobalWindows
 from pipelines import artefacts, census, readers, stored, tables
 from pipelines.sources import Columns, Found, Layout, Rejected, Source
 from tfrank_sel import data
+from tfrank_sel.arguments import Checked
 
 # How many bad lines are told one by one.
 SHOWN = 10
@@ -38,7 +39,7 @@ class Ingested:
 
 
 @dataclasses.dataclass(frozen=True)
-class Inputs:
+class Inputs(Checked):
     """What to read, and how.
 
     Args:

@@ -25,13 +25,14 @@ from pipelines.slices import OVERALL
 from pipelines.sources import Layout
 from pipelines.training import Settings, Split, Trained
 from tfrank_sel import data, export, losses
+from tfrank_sel.arguments import Checked
 from tfrank_sel.data import letor
 
 CANDIDATES = {"baseline": losses.SoftmaxLoss(), "ours": losses.RGCrossLoss()}
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(Checked):
     """What a run does beside training.
 
     Args:

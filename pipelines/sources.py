@@ -7,6 +7,7 @@ import glob
 from collections.abc import Iterable, Mapping
 
 from tfrank_sel import data
+from tfrank_sel.arguments import Checked
 
 SPLITS = ("train", "validation", "test")
 
@@ -38,7 +39,7 @@ _BY_NAME = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class Source(Checked):
     """A file to read.
 
     Args:
@@ -53,7 +54,7 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Columns:
+class Columns(Checked):
     """Names of the parts of a list, in files that name them: all but LETOR.
 
     Args:

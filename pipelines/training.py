@@ -14,6 +14,7 @@ import tensorflow as tf
 from pipelines import stored
 from pipelines.statistics import Statistics
 from tfrank_sel import data, metrics, models
+from tfrank_sel.arguments import Checked
 from tfrank_sel.data import batching
 
 # Lists to shuffle among; a list of MSLR takes about 60 kB.
@@ -21,28 +22,41 @@ SHUFFLE_BUFFER = 2048
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(Checked):
     """How a model is trained; the same for ours and the baseline.
 
     Args:
         epochs: Largest number of epochs.
         patience: Epochs without a better validation NDCG@10 before training stops.
         batch_size: Lists in a batch.
-        learning_rate: Step size of Adam.
+        learning_rate: Step size of Adam; positive.
         hidden_units: Widths of the hidden layers.
         dropout: Share of hidden units dropped, in [0, 1).
         averaging: Decay of the averaged weights, which the model is measured and served with.
-        seed: Seed of weights, shuffling and dropout.
+        seed: Seed of weights, shuffling and dropout; at least 0.
+
+    Raises:
+        ValueError: If a number is out of range.
     """
 
     epochs: int = 60
     patience: int = 10
     batch_size: int = 16
     learning_rate: float = 1e-3
-    hidden_units: tuple[int, ...] = (64, 32)
+    hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
     averaging: float = 0.98
     seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
+        if not 0.0 <= self.averaging < 1.0 or self.seed < 0:
+            raise ValueError(
+                "`averaging` must be in [0, 1) and `seed` at least 0. "
+                f"Received: averaging={self.averaging}, seed={self.seed}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,6 +8,7 @@ from tensorflow.core.framework import types_pb2
 
 from serving import transports
 from serving.status import Code
+from tfrank_sel.arguments import Checked
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
 
@@ -34,7 +35,7 @@ class Ranked:
     score: float
 
 
-class Ranker:
+class Ranker(Checked):
     """A ranker on a server: this package's endpoint, or TensorFlow Serving.
 
     A server that says UNAVAILABLE is asked up to three times more; no other error is tried again.

@@ -6,6 +6,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from tfrank_sel.arguments import Checked
+
 _LONG_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
     b"content-length: 0\r\n\r\n"
@@ -13,7 +15,7 @@ _LONG_HEAD = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(Checked):
     """The limits of both protocols.
 
     Args:

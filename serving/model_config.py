@@ -8,10 +8,11 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from serving import text_messages
 from serving.status import ServingError, invalid
+from tfrank_sel.arguments import Checked
 
 
 @dataclasses.dataclass(frozen=True)
-class Latest:
+class Latest(Checked):
     """Serves the versions of the largest numbers.
 
     Args:
@@ -42,7 +43,7 @@ class AllVersions:
 
 
 @dataclasses.dataclass(frozen=True)
-class Specific:
+class Specific(Checked):
     """Serves the versions named.
 
     Args:
@@ -65,7 +66,7 @@ class Specific:
 
 
 @dataclasses.dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Checked):
     """What to serve, and how.
 
     Args:

@@ -287,12 +287,17 @@ N_WAY = [
          scale=2.0, class_weights=[0.5, 2.0, 1.0]),
 ]
 
+LOG_Q = [-0.5, -3.0, -1.0, -2.0, -1.5]  # of each identity
 # of a batch of pairs, with a reference of identities, similarities, weights of pairs
 IN_BATCH = [
     loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 0.5,
-         temperature=0.5, symmetric=False),
+         temperature=0.5, symmetric=False, log_q=None),
     loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 2.0, True,
-         temperature=2.0, symmetric=True),
+         temperature=2.0, symmetric=True, log_q=None),
+    loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 0.5, True, LOG_Q,
+         temperature=0.5, symmetric=True, log_q=LOG_Q),
+    loss(losses.InBatchInfoNCELoss, RF.in_batch_infonce, identities, 0.5, False, LOG_Q,
+         temperature=0.5, symmetric=False, log_q=LOG_Q),
 ]
 
 METRICS = [

@@ -66,6 +66,14 @@ def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
     assert others - {"markupsafe"} <= set(package._NEEDED)  # which is a part of jinja2
 
 
+def test_another_backend_of_keras_is_refused_at_the_door() -> None:
+    choose = "import keras; keras.backend.backend = lambda: 'torch'; import tfrank_sel"
+    told = subprocess.run([sys.executable, "-c", choose], capture_output=True, text=True)
+    message = "ImportError: tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND="
+    assert message in told.stderr
+    assert told.returncode == 1
+
+
 def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat() -> None:
     folders = {p.parent for p in SOURCES if p.is_relative_to(ROOT / "tests")}
     assert [f for f in folders if not (f / "__init__.py").exists()] == []

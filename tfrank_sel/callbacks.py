@@ -8,10 +8,12 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import bounds
+from tfrank_sel.arguments import Checked
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.losses.topk import SmoothTopKLoss
 
 
-class AnnealTau(keras.callbacks.Callback):
+class AnnealTau(Checked, keras.callbacks.Callback):
     """Sets the temperature of a smooth top-k loss before every training step.
 
     A small temperature is close to what counts in the end, but it leaves most items without a
@@ -55,7 +57,7 @@ class AnnealTau(keras.callbacks.Callback):
             logs["tau"] = float(self.loss.current_tau.numpy())
 
 
-class LogSoftmaxBounds(keras.callbacks.Callback):
+class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
     """Draws loss, bound and metrics of a validation set as one TensorBoard chart.
 
     At the end of each epoch it writes, under the one tag `softmax_bounds`, the mean `loss`, the
@@ -65,7 +67,10 @@ class LogSoftmaxBounds(keras.callbacks.Callback):
     Args:
         log_dir: Folder of the logs; the runs are folders in it.
         validation_data: Batches `(features, labels)`, as a `tf.data.Dataset`.
-        temperature: Divides the scores in the loss.
+        temperature: Divides the scores in the loss; positive.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
 
     Example:
         >>> import pathlib, tempfile
@@ -90,6 +95,7 @@ class LogSoftmaxBounds(keras.callbacks.Callback):
         validation_data: tf.data.Dataset,
         temperature: float = 1.0,
     ) -> None:
+        check_temperature(temperature)
         super().__init__()
         self.validation_data = validation_data
         self.temperature = temperature

@@ -5,16 +5,17 @@ tensor, no padding label and no unknown rank, so that no formula ever asks for o
 """
 
 import abc
-import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
+from tfrank_sel import compilation
 from tfrank_sel.links.base import Link
-from tfrank_sel.serialization import Configurable
+from tfrank_sel.ops import class_labels
+from tfrank_sel.serialization import Named
 
 
 class ListBatch(NamedTuple):
@@ -69,6 +70,13 @@ class ListBatch(NamedTuple):
             list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
         )
 
+    def rounded_up(self) -> "ListBatch":
+        """Pads the batch to one of the few shapes that formulas are compiled for."""
+        labels, scores, mask, weights = compilation.round_up(self[:4], 0.0)
+        more = tf.shape(scores)[0] - tf.shape(self.scores)[0]
+        list_weights = tf.pad(self.list_weights, [[0, more]])
+        return ListBatch(labels, scores, mask, weights, list_weights)
+
     def observed_scores(self, label_map: Link | None) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the scores that `label_map` makes of the labels, and which items are valid.
 
@@ -80,86 +88,31 @@ class ListBatch(NamedTuple):
         return label_map(tf.where(mask, self.labels, label_map.origin)), mask
 
 
-Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
-
-
-def under_xla(formula: Formula, *, in_one_pass: bool = False) -> Formula:
-    """Compiles a formula of labels, scores, mask and weights; gradients flow to the scores.
-
-    The gradient is a function of its own, which computes the formula again (and an XLA-compiled
-    caller folds the two). Left to TensorFlow, the two halves would pass shapes to one another as
-    values, and XLA, which takes such values for constants, would compile at every step.
-
-    Args:
-        formula: The formula.
-        in_one_pass: Whether to compute the gradient along with the value, as if it were always
-            wanted. That spares the second computation, and a call; it is right where no list has a
-            part in the value of another.
-    """
-    jit = functools.partial(tf.function, jit_compile=True, reduce_retracing=True, autograph=False)
-
-    def pull_back(
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        upstream: tf.Tensor,
-    ) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(scores)
-            values = formula(labels, scores, mask, weights)
-        return tape.gradient(values, scores, upstream)
-
-    def with_slopes(*args: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            tape.watch(args[1])
-            values = formula(*args)
-        return values, tape.gradient(values, args[1])
-
-    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
-    # share one, and a few of them in one model would raise a warning.
-    value, gradient = jit(functools.partial(formula)), jit(functools.partial(pull_back))
-    value_with_slopes = jit(functools.partial(with_slopes))
-
-    def in_two(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        return value(*args), lambda upstream: gradient(*args, upstream)
-
-    def in_one(*args: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        values, slopes = value_with_slopes(*args)
-
-        def pull(upstream: tf.Tensor) -> tf.Tensor:
-            # what was computed has no gradient: that of the gradient computes it again
-            @tf.custom_gradient
-            def pulled(scores: tf.Tensor, upstream: tf.Tensor) -> tuple[tf.Tensor, object]:
-                rest = (-1, *[1] * (len(scores.shape) - 1))
-
-                def again(seed: tf.Tensor) -> list[tf.Tensor]:
-                    with tf.GradientTape() as tape:
-                        tape.watch([scores, upstream])
-                        pulled = gradient(args[0], scores, *args[2:], upstream)
-                    return tape.gradient(pulled, [scores, upstream], seed)
-
-                return tf.reshape(upstream, rest) * slopes, again
-
-            return pulled(args[1], upstream)
-
-        return values, pull
-
-    def compiled(
-        labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
-        halves = in_one if in_one_pass else in_two
-        return tf.custom_gradient(lambda scores: halves(labels, scores, mask, weights))(scores)
-
-    return compiled
-
-
-class Listwise(Configurable, abc.ABC):
+class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
     min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
     compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
-    in_one_pass: ClassVar[bool] = False  # True if the gradient comes with the value: `under_xla`
+    takes_classes: ClassVar[bool] = True  # False where 1 and 0 are no labels of a class and others
+
+    @property
+    def padding(self) -> float | None:
+        """The label and score of padding; `None` if padding, or another list, changes a value."""
+        return 0.0
+
+    @property
+    def meaning(self) -> Hashable:
+        """A key that is equal for objects that compute the same."""
+        arguments = {n: v for n, v in self.arguments().items() if n not in ("name", "reduction")}
+        values = (tuple(v) if isinstance(v, list) else v for v in arguments.values())
+        key = (type(self), *zip(arguments, values, strict=True))
+        if any(isinstance(v, tf.Variable) for v in vars(self).values()):
+            return id(self)  # of its own state, such as a temperature that a callback lowers
+        try:
+            hash(key)
+        except TypeError:
+            return id(self)
+        return key
 
     @abc.abstractmethod
     def per_list(
@@ -167,13 +120,9 @@ class Listwise(Configurable, abc.ABC):
     ) -> tf.Tensor:
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
-    @functools.cached_property
-    def compiled(self) -> Formula:
-        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores."""
-        return under_xla(self.per_list, in_one_pass=self.in_one_pass)
-
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as this formula understands them."""
+        y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.compares_items and batch.scores.shape[1] == 1:
             warnings.warn(
@@ -244,8 +193,10 @@ def _dense(
         tf.cast(x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x), dtype)
         for x in (y_true, y_pred, weights)
     ]
-    labels, scores, _ = tensors
     _check_shapes(*tensors)
+    # a function that was traced for several ranks knows none of them
+    tensors[:2] = (x if x.shape.rank else tf.ensure_shape(x, [None, None]) for x in tensors[:2])
+    labels, scores, _ = tensors
     if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
         check_row_lengths(labels, scores)
         width = labels.bounding_shape(axis=1)
@@ -266,9 +217,12 @@ def _padded(x: tf.RaggedTensor, width: tf.Tensor) -> tf.Tensor:
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Tells weights per item, `[batch_size, list_size]`, from weights per list."""
-    if weights.shape.rank != 2:
+    """Splits weights into those per item, `[batch_size, list_size]`, and those per list."""
+    if weights.shape.rank in (0, 1):
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
+    if weights.shape.rank is None:  # where a function was traced for weights of several ranks
+        shape = tf.ensure_shape(tf.concat([tf.shape(weights), [1, 1]], 0)[:2], [2])
+        weights = tf.reshape(weights, shape)
     per_list = tf.equal(tf.shape(weights)[1], 1)
     item_weights = tf.where(per_list, tf.ones_like(weights), weights)
     first = tf.reduce_sum(weights[:, :1], axis=1)  # of lists without items, too
@@ -276,14 +230,15 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:
-    if scores.shape.rank != 2 or not labels.shape.is_compatible_with(scores.shape):
+    fit = scores.shape.is_compatible_with([None, None])
+    if not fit or not labels.shape.is_compatible_with(scores.shape):
         is_column = scores.shape.rank == 3 and scores.shape[2] == 1
         advice = "; end the model with keras.layers.Reshape([-1])" if is_column else ""
         raise ValueError(
             "`y_true` and `y_pred` must both have shape [batch_size, list_size]. "
             f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}{advice}"
         )
-    batch_size, list_size = scores.shape
+    batch_size, list_size = scores.shape if scores.shape.rank else (None, None)
     allowed: list[list[int | None]]
     allowed = [[], [batch_size], [batch_size, 1], [batch_size, list_size]]
     if not any(weights.shape.is_compatible_with(shape) for shape in allowed):

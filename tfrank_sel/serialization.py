@@ -1,11 +1,20 @@
 """The one place that knows how this package's objects are named and saved by Keras."""
 
 import inspect
+import numbers
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import keras
+import numpy as np
+
+from tfrank_sel.arguments import Checked, declared, given
 
 T = TypeVar("T")
+
+LONGEST_LIST = 40  # characters of a list of values in a name
 
 
 def register(symbol: T) -> T:
@@ -14,19 +23,24 @@ def register(symbol: T) -> T:
     return registered
 
 
-class Configurable:
+class Configurable(Checked):
     """Mixin: the constructor's own arguments, kept as attributes of the same names, are the config.
 
     It serves value objects, which have no other config, and Keras objects alike, whose base class
-    adds its own (`name`, `reduction`, `dtype`).
+    adds its own (`name`, `reduction`, `dtype`). They are checked as `Checked` says.
     """
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments that make an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
-        own, passed_on = _arguments(self)
-        names = [*own, *(n for n in passed_on if n not in base)]
+        cls: type = type(self)
+        names = [n for n, a in declared(cls).items() if a.is_own or n not in base]
         return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor, as they are."""
+        cls: type = type(self)
+        return {name: getattr(self, name) for name in declared(cls)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -34,23 +48,50 @@ class Configurable:
         return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
 
 
-def _arguments(obj: object) -> tuple[list[str], list[str]]:
-    """Names the constructor's own arguments, and those that its `**kwargs` pass on to its bases.
+class Named(Configurable):
+    """Mixin of what Keras reports under a name: by default that of the class and its options.
 
-    Of a base, these are the keyword-only ones.
+    Attributes:
+        default_name: The name of the class and what distinguishes it from another of that class:
+            its cutoff and the options that are not the default, such as `ndcg_at_5` or
+            `rbp_persistence_0_5`. It consists of letters, digits and underscores.
     """
-    parameters = inspect.signature(type(obj)).parameters.values()
-    own = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
-    if len(own) == len(parameters):
-        return own, []
-    bases = (c for c in type(obj).__mro__ if issubclass(c, Configurable) and "__init__" in vars(c))
-    options = {
-        p.name: None
-        for c in bases
-        for p in inspect.signature(c).parameters.values()
-        if p.kind is p.KEYWORD_ONLY
-    }
-    return own, [name for name in options if name not in own]
+
+    default_name: str
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        self = super().__new__(cls, *args, **kwargs)
+        # as it is: Keras 2 tracks attributes, but not yet
+        object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
+        return self
+
+
+def _name(cls: type, options: Mapping[str, Any]) -> str:
+    words = [re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()]
+    for option, argument in declared(cls).items():
+        value = options.get(option, argument.default)
+        if option in ("name", "reduction", "dtype") or value is inspect.Parameter.empty:
+            continue  # which do not change what is computed, or are missing
+        text = _in_words(value)
+        if option == "k":
+            words += [] if value is None else ["at", text]
+        elif text != _in_words(argument.default):
+            words.append(text if option in text else f"{option}_{text}")
+    return "_".join(words)
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Configurable):
+        return _name(type(value), value.arguments())
+    if isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str):
+        words = "_".join(map(_in_words, value))
+        brief = f"{len(value)}_values_{zlib.crc32(words.encode()):08x}"
+        return words if len(words) <= LONGEST_LIST else brief
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        value = repr(float(value)).removesuffix(".0").replace("-", "minus_")
+    elif callable(value):
+        value = getattr(value, "__name__", type(value).__name__)
+    return re.sub("[^a-z0-9]+", "_", str(value).lower()).strip("_")
 
 
 def _serialized(value: Any) -> Any:

@@ -1,8 +1,17 @@
-"""What differs between the two Keras versions that the package runs on, and nothing else."""
+"""The parts of Keras and TensorFlow that differ between versions, or that have no public name."""
 
 from typing import Any
 
 import keras
+import tensorflow as tf
+from tensorflow.python.ops import control_flow_util
+
+if keras.backend.backend() != "tensorflow":
+    raise ImportError(
+        "tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND=tensorflow in the "
+        "environment before Keras is imported, or in ~/.keras/keras.json. "
+        f"Received: keras.backend.backend()={keras.backend.backend()!r}"
+    )
 
 if keras.__version__.startswith("2."):
 
@@ -28,3 +37,9 @@ if keras.__version__.startswith("2."):
 else:
     Loss = keras.losses.Loss
     FULL_PRECISION = {"autocast": False}
+
+
+def is_compiled_by_xla() -> bool:
+    """Whether the graph that is being built will be compiled by XLA as a whole."""
+    graph = tf.compat.v1.get_default_graph()
+    return control_flow_util.GraphOrParentsInXlaContext(graph)

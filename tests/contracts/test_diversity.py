@@ -72,17 +72,6 @@ def test_ragged_equals_padded(case: Case) -> None:
         case.make()(ragged, tf.ragged.constant([[1.0], [1.0], [1.0]]))
 
 
-@pytest.mark.compiled
-@every_metric
-def test_eager_graph_and_xla_agree(case: Case) -> None:
-    metric = case.make(dtype="float64")
-    read = metric.batch_of(*batch(case), "float64")
-    args = (read.labels, read.scores, read.mask, read.weights)
-    eager = metric.per_list(*args)
-    np.testing.assert_allclose(tf.function(metric.per_list)(*args), eager, rtol=1e-12)
-    np.testing.assert_allclose(metric.compiled(*args), eager, rtol=1e-12)
-
-
 @every_metric
 def test_lists_without_items_are_not_counted_and_without_relevant_ones_are_zero(case: Case) -> None:
     labels, scores, _ = batch(case)

@@ -123,19 +123,20 @@ def test_padding_changes_nothing(case: Case, junk: float) -> None:
         )
 
 
+# `tests/contracts/test_modes.py` has one of each class, in every mode
 @pytest.mark.compiled
-@every_formula
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_eager_graph_and_xla_agree(case: Case, dtype: str) -> None:
+@pytest.mark.parametrize(
+    "case", [x for x in FORMULAS if x not in one_per_class(FORMULAS)], ids=name_of
+)
+def test_xla_agrees(case: Case) -> None:
     rng = np.random.default_rng(1)
-    labels = tf.constant(case.labels(rng, (3, 6)), dtype)
-    scores = tf.constant(rng.integers(-2, 3, (3, 6)), dtype)  # with ties
-    mask, weights = tf.constant(rng.random((3, 6)) < 0.8), tf.ones([3, 6], dtype)
-    args = (labels, scores, mask, tf.where(mask, weights, 0.0))
-    formula = case.make(dtype=dtype)
-    eager = formula.per_list(*args)
-    np.testing.assert_allclose(tf.function(formula.per_list)(*args), eager, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(formula.compiled(*args), eager, rtol=1e-5, atol=1e-6)
+    labels = tf.constant(case.labels(rng, (3, 6)), tf.float32)
+    scores = tf.constant(rng.integers(-2, 3, (3, 6)), tf.float32)  # with ties
+    mask = tf.constant(rng.random((3, 6)) < 0.8)
+    args = (labels, scores, mask, tf.cast(mask, tf.float32))
+    formula = case.make().per_list
+    compiled = tf.function(formula, jit_compile=True)(*args)
+    np.testing.assert_allclose(compiled, formula(*args), rtol=1e-5, atol=1e-6)
 
 
 @every_formula
@@ -263,8 +264,9 @@ def test_weights_per_list_in_every_shape_agree(case: Case) -> None:
 
 
 @pytest.mark.compiled
-@one_of_each
-def test_weights_per_list_of_unknown_width_stay_per_list(case: Case) -> None:
+@pytest.mark.parametrize("make", [losses.SoftmaxLoss, losses.MatchingLoss, metrics.MRR])
+def test_weights_per_list_of_unknown_width_stay_per_list(make: Any) -> None:
+    case = next(case for case in FORMULAS if case.make.func == make)
     labels, scores, _ = (tf.constant(x, tf.float32) for x in batch(case))
     formula = case.make()
     any_shape = tf.TensorSpec([None, None], tf.float32)
@@ -317,24 +319,26 @@ def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
 
 @pytest.mark.compiled
 @one_loss_of_each
-@pytest.mark.parametrize("jit_compile", [True, False])
-def test_trains_and_loads(case: Case, jit_compile: bool, tmp_path: pathlib.Path) -> None:
-    keras.utils.set_random_seed(3)
+def test_trains_alike_in_every_mode_and_loads(case: Case, tmp_path: pathlib.Path) -> None:
     rng = np.random.default_rng(3)
     features = rng.normal(size=[32, 4, 3])
     labels = np.clip(features.sum(axis=-1).round(), 0.0, 4.0)
-    inputs = keras.Input([4, 3])
-    scores = keras.layers.Reshape([4])(keras.layers.Dense(1)(inputs))
-    model = keras.Model(inputs, scores)
-    model.compile(
-        keras.optimizers.Adam(0.05),
-        loss=case.make(),
-        metrics=[metrics.NDCG(k=2), metrics.MRR()],
-        jit_compile=jit_compile,
-    )
-    history = model.fit(features, labels, batch_size=16, epochs=4, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0]
-    assert set(history) == {"loss", "ndcg", "mrr"}
+    weights = rng.uniform(0.5, 2.0, labels.shape)
+    learnt = []
+    for mode in ({"jit_compile": True}, {"jit_compile": False}, {"run_eagerly": True}):
+        keras.utils.set_random_seed(3)
+        model = keras.Sequential(
+            [keras.Input([4, 3]), keras.layers.Dense(1), keras.layers.Reshape([4])]
+        )
+        measures = [metrics.NDCG(1), metrics.NDCG(2), metrics.MRR()]
+        model.compile(keras.optimizers.Adam(0.05), loss=case.make(), metrics=measures, **mode)
+        history = model.fit(
+            features, labels, 16, epochs=4, verbose=0, sample_weight=weights, shuffle=False
+        ).history
+        assert history["loss"][-1] < history["loss"][0]
+        assert set(history) == {"loss", "ndcg_at_1", "ndcg_at_2", "mrr"}
+        learnt.append(model.get_weights()[0])
+    np.testing.assert_allclose(learnt[1:], [learnt[0]] * 2, rtol=1e-4, atol=1e-5)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.loss.get_config() == model.loss.get_config()

@@ -73,8 +73,9 @@ def test_pairs_equal_the_reference(case: Case) -> None:
             value = loss(identities.reshape(shape), scores, weights)
             # a loss of both sides weighs a pair by its query and by its item, which are the same
             np.testing.assert_allclose(value, expected, rtol=1e-12)
-        words = np.array(["a", "b", "c", "d"])[identities.astype(int)]
-        np.testing.assert_allclose(loss(words, scores, weights), expected, rtol=1e-12)
+        if loss.log_q is None:  # which is by integers
+            words = np.array(["a", "b", "c", "d"])[identities.astype(int)]
+            np.testing.assert_allclose(loss(words, scores, weights), expected, rtol=1e-12)
 
 
 @every_in_batch
@@ -220,17 +221,6 @@ def test_a_saved_loss_is_equal(case: Case) -> None:
     loaded = keras.saving.deserialize_keras_object(json.loads(saved))
     assert loaded.get_config() == case.make().get_config()
     np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
-
-
-@pytest.mark.compiled
-@every_loss
-def test_eager_graph_and_xla_agree(case: Case) -> None:
-    loss = case.make(dtype="float64")
-    read = loss.batch_of(*batch(case), "float64")
-    args = (read.labels, read.scores, read.mask, read.weights)
-    eager = loss.per_list(*args)
-    np.testing.assert_allclose(tf.function(loss.per_list)(*args), eager, rtol=1e-12)
-    np.testing.assert_allclose(loss.compiled(*args), eager, rtol=1e-12)
 
 
 @pytest.mark.compiled

@@ -174,10 +174,6 @@ def test_trains_and_loads(case: Case, tmp_path: pathlib.Path) -> None:
     model.compile(keras.optimizers.Adam(0.05), loss=case.make(), jit_compile=True)
     fit = model.fit(features, labels, batch_size=16, epochs=4, verbose=0, shuffle=False)
     assert fit.history["loss"][-1] < fit.history["loss"][0]
-    loss = case.make(dtype="float64")
-    read = loss.batch_of(*batch(case), "float64")
-    args = (read.labels, read.scores, read.mask, read.weights)
-    np.testing.assert_allclose(loss.compiled(*args), loss.per_list(*args), rtol=1e-12)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert loaded.loss.get_config() == model.loss.get_config()

@@ -23,6 +23,10 @@ class Difference(NamedTuple):
     where: Callable[[Case], bool]
     of: tuple[str, ...] = ()
 
+    def leaves(self, *names: str) -> list[str]:
+        """Those of the names in which there is no difference."""
+        return [name for name in names if self.of and name not in self.of]
+
 
 def table(
     kind: str, differences: Iterable[Difference], named: Callable[[tuple[str, ...]], str]

@@ -80,6 +80,11 @@ REPLAYS = {
 }
 
 
-@pytest.mark.parametrize(("case", "dtype"), vectors.cases("multilabel.json"))
+CASES = vectors.contents("multilabel.json")["cases"]
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"), vectors.with_dtypes(vectors.in_modes(CASES, kind="family"))
+)
 def test_replay(case: Case, dtype: str) -> None:
     vectors.replay(case, dtype, REPLAYS)

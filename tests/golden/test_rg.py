@@ -50,7 +50,7 @@ def loss(case: Case, dtype: str) -> None:
         assert_close(values, expected["per_list_loss"], dtype)
         assert_close(total, expected["weighted_sum"], dtype)
         assert_close(tape.gradient(total, scores), expected["grad_of_weighted_sum"], dtype)
-        gains = weights[:, None] * tf.where(tf.math.is_nan(labels), 0 * labels, labels)
+        gains = weights[:, None] * tf.where(tf.math.is_nan(labels), tf.zeros_like(labels), labels)
         per_gain = tf.math.divide_no_nan(total, tf.reduce_sum(gains))
         assert_close(per_gain, expected["normalized_by_sum_of_weighted_labels"], dtype)
     if np.all(np.array(case["base_weights"]) == 1.0):  # then list weights are free
@@ -134,16 +134,18 @@ REPLAYS: dict[str, Callable[[Case, str], None]] = {
 }
 
 
-def cases() -> list[Any]:
-    found = []
-    for family, held in RG.items():
-        if family != "meta":
-            for case in held if isinstance(held, list) else [{"name": family, **held}]:
-                case = {"id": case["name"], "family": family, **case}
-                found += [pytest.param(case, t, id=f"{case['id']}-{t}") for t in TOLERANCE]
-    return found
+def cases() -> list[Case]:
+    """The cases of all families; a family of one case holds no list."""
+    return [
+        {"id": case.get("name", family), "family": family, **case}
+        for family, held in RG.items()
+        if family != "meta"
+        for case in (held if isinstance(held, list) else [held])
+    ]
 
 
-@pytest.mark.parametrize(("case", "dtype"), cases())
+@pytest.mark.parametrize(
+    ("case", "dtype"), vectors.with_dtypes(vectors.in_modes(cases(), kind="family"))
+)
 def test_replay(case: Case, dtype: str) -> None:
     vectors.replay(case, dtype, REPLAYS)

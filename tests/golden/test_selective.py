@@ -231,6 +231,11 @@ def in_range(case: Case, dtype: str) -> bool:
     return dtype == "float64" or case["f32"] == "ok"
 
 
-@pytest.mark.parametrize(("case", "dtype"), vectors.cases("selective.json", where=in_range))
+CASES = vectors.contents("selective.json")["cases"]
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"), vectors.with_dtypes(vectors.in_modes(CASES, kind="family"), in_range)
+)
 def test_replay(case: Case, dtype: str) -> None:
     vectors.replay(case, dtype, REPLAYS)

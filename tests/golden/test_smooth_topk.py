@@ -1,15 +1,13 @@
 """Replays the golden vectors of smooth top-k: 60 digits, ordinary points and nasty ones."""
 
-import json
-import os
-import pathlib
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.golden.vectors import TOLERANCE, Case
+from tests.golden import vectors
+from tests.golden.vectors import Case
 from tfrank_sel import losses
 from tfrank_sel.ops import symmetric
 
@@ -18,20 +16,15 @@ FORMS = {
     "hit_at_k": losses.hit_at_k,
     "recall_structured": losses.recall_structured,
 }
-NOT_LOSSES = {"name", "scores", "relevant", "k", "tau", "alpha"}
+NOT_LOSSES = {"name", "family", "scores", "relevant", "k", "tau", "alpha"}
 KTH = "soft_kth_largest_of_negatives"
 
-
-FOLDER = pathlib.Path(os.environ.get("GOLDEN_DIR", pathlib.Path(__file__).parent))
-VECTORS = json.loads((FOLDER / "smooth_topk.json").read_text())
+VECTORS = vectors.contents("smooth_topk.json")
 
 
 def cases(family: str) -> list[Any]:
-    return [
-        pytest.param(case, dtype, id=f"{case['name']}-{dtype}")
-        for case in VECTORS[family]
-        for dtype in TOLERANCE
-    ]
+    named = [{**case, "family": family} for case in VECTORS[family]]
+    return vectors.with_dtypes(vectors.in_modes(named, kind="family", name="name"))
 
 
 def scores_of(case: Case) -> np.ndarray:

@@ -203,6 +203,11 @@ REPLAYS = {
 }
 
 
-@pytest.mark.parametrize(("case", "dtype"), vectors.cases("softmax.json"))
+CASES = vectors.contents("softmax.json")["cases"]
+
+
+@pytest.mark.parametrize(
+    ("case", "dtype"), vectors.with_dtypes(vectors.in_modes(CASES, kind="family"))
+)
 def test_replay(case: Case, dtype: str) -> None:
     vectors.replay(case, dtype, REPLAYS)

@@ -16,7 +16,7 @@ from tfrank_sel import metrics
 
 Array = NDArray[np.float64]
 
-FILE = "tfr_metrics.json"
+CASES = vectors.contents("tfr_metrics.json")["cases"]
 CLOSE: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-6}
 WITHOUT_AVERAGE_OVER_TIES = ("AlphaDCGMetric", "metrics_impl.BPrefMetric", "OPAMetric")
 
@@ -86,7 +86,7 @@ def weights_of_lists(batch: Case) -> list[Any]:
 
 
 @pytest.mark.filterwarnings("ignore:.*every list has one item")
-@pytest.mark.parametrize("case", vectors.contents(FILE)["cases"], ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", vectors.in_modes(CASES, kind="metric"))
 def test_replay(case: Case) -> None:
     ours = tfr_metric_counterparts.of(case)
     metric = ours.make(averaging=metrics.averaging.BY_RELEVANCE)
@@ -106,7 +106,7 @@ def test_replay(case: Case) -> None:
 
 TIED = [
     case
-    for case in vectors.contents(FILE)["cases"]
+    for case in CASES
     if not case["deterministic"]
     and case["metric"] not in WITHOUT_AVERAGE_OVER_TIES
     and not tfr_metric_differences.of(case)
@@ -133,16 +133,15 @@ def test_any_order_of_ties_is_that_of_a_permutation(case: Case, ties: metrics.ti
     assert np.min(distances) < 1e-5
 
 
+@vectors.of_our_files
 def test_every_difference_is_that_of_some_case() -> None:
-    met = {
-        id(d) for case in vectors.contents(FILE)["cases"] for d in tfr_metric_differences.of(case)
-    }
+    met = {id(d) for case in CASES for d in tfr_metric_differences.of(case)}
     for difference in tfr_metric_differences.DIFFERENCES:
         assert id(difference) in met, difference.scenario
 
 
+@vectors.of_our_files
 def test_the_preset_has_the_conventions_of_tensorflow_ranking() -> None:
-    cases = vectors.contents(FILE)["cases"]
-    [case] = [c for c in cases if c["id"] == "PrecisionMetric/fractional/w_none/default"]
+    [case] = [c for c in CASES if c["id"] == "PrecisionMetric/fractional/w_none/default"]
     found = metrics.Evaluator(metrics.tfr())(*inputs(case, case["batches"][0]))
     np.testing.assert_allclose(found["metric/precision"].mean(), case["expected"]["result"])

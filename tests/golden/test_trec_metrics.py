@@ -138,6 +138,7 @@ def test_exponential_gains_equal_those_of_trec_eval(case: Case) -> None:
     )
 
 
+@pytest.mark.compiled
 @every_case
 def test_err_equals_gdeval(case: Case) -> None:
     assert_equal(of_gdeval(), case["id"], case["expected"]["gdeval"], atol=6e-6)  # five decimals
@@ -239,6 +240,7 @@ def of_ranx() -> Values:
     return evaluate(formulas, *by_identifier())
 
 
+@pytest.mark.compiled
 @every_case
 def test_reciprocal_ranks_equal_those_of_ms_marco(case: Case) -> None:
     assert_equal(of_ms_marco(), case["id"], case["expected"]["msmarco"], atol=1e-9)

@@ -43,6 +43,8 @@ class Ours(NamedTuple):
             the sum over the items of the list (or over the samples) that tensorflow-ranking has.
         holds: Whether its gradient holds a part constant, which the reference takes as `held`.
         by_width: Whether tensorflow-ranking multiplies by the list size, padding included, besides.
+        is_of_order: Whether it is about the order of the labels: tensorflow-ranking gives equal
+            labels some order, ours none.
     """
 
     make: Callable[..., Any]
@@ -50,6 +52,7 @@ class Ours(NamedTuple):
     times: Callable[[list[float], list[Any]], float] = one
     holds: bool = False
     by_width: bool = False
+    is_of_order: bool = False
 
 
 def of(case: dict[str, Any]) -> Ours:
@@ -133,6 +136,7 @@ def list_mle(temperature: float = 1.0, lambda_weight: Any = None) -> Ours:
         functools.partial(
             ref_listwise.list_mle, position_weight=in_floats(lambda_weight), temperature=temperature
         ),
+        is_of_order=True,
     )
 
 
@@ -247,6 +251,7 @@ def pairwise(make: Callable[..., Any], surrogate: ref_pairwise.Surrogate) -> Cal
                 temperature=temperature,
                 is_sum=True,
             ),
+            holds=True,
             by_width=isinstance(lambda_weight, lambdas.GainLambdaWeight),
         )
 

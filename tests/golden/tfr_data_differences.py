@@ -156,6 +156,12 @@ DIFFERENCES = [
         lambda case: not case["context_feature_spec"],
     ),
     Difference(
+        ("TF_EXAMPLE",),
+        "no features of the items",
+        "They are read, as items without features. Here it is an error, as in the other formats.",
+        lambda case: not case["example_feature_spec"],
+    ),
+    Difference(
         ("SEQ", "TF_EXAMPLE"),
         "the sizes",
         "They are int64 or float32. Here they are int32 in all formats.",

@@ -47,7 +47,13 @@ def sequence_example(context: Values, items: list[Values]) -> bytes:
     return made.SerializeToString(deterministic=True)
 
 
-WRITERS = {"ELWC": elwc, "EIE": example_in_example, "SEQ": sequence_example}
+def one_example(context: Values, items: list[Values]) -> bytes:
+    [item] = items
+    return example({**context, **item})
+
+
+OF_LISTS = {"ELWC": elwc, "EIE": example_in_example, "SEQ": sequence_example}
+WRITERS = {**OF_LISTS, "TF_EXAMPLE": one_example}
 
 FULL = [
     {"f": [0.1], "rel": [2], "vec": [1.0, 2.0], "tok": [b"a"], "id": [b"x"]},
@@ -69,6 +75,8 @@ SPECS: dict[str, Case] = {
         "id": {"kind": "FixedLen", "shape": [1], "dtype": "string", "default": [""]},
     },
     "required": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": None}},
+    "none": {},
+    "wrong_dtype": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]}},
     "vector": {
         "vec": {"kind": "FixedLen", "shape": [2], "dtype": "float32", "default": [1.0, 2.0]}
     },
@@ -89,6 +97,8 @@ OPTIONS: dict[str, Case] = {
     "padded": {"list_size": 5, "mask_feature_name": "mask", "size_feature_name": "size"},
     "not_positive": {"list_size": 0},
     "shuffled": {"shuffle_examples": True, "seed": 7},
+    "shuffled_without_seed": {"shuffle_examples": True},
+    "other_names": {"mask_feature_name": "valid", "size_feature_name": "number"},
 }
 CONTEXT: Case = {"q": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": [9.0]}}
 
@@ -109,4 +119,7 @@ def case(kind: str, lists: str, spec: str, options: str) -> Case:
     }
 
 
-CASES = [case(*names) for names in itertools.product(WRITERS, LISTS, SPECS, OPTIONS)]
+CASES = [
+    *(case(*names) for names in itertools.product(OF_LISTS, LISTS, SPECS, OPTIONS)),
+    *(case("TF_EXAMPLE", "one", spec, "dynamic") for spec in SPECS),
+]

@@ -3,7 +3,7 @@
 import json
 import os
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,11 @@ Replay = Callable[[Case, str], None]
 TOLERANCE = {"float64": 1e-10, "float32": 2e-5}
 
 
+of_our_files = pytest.mark.skipif(
+    "GOLDEN_DIR" in os.environ, reason="about the files of this folder, not those of GOLDEN_DIR"
+)
+
+
 def contents(file: str) -> dict[str, Any]:
     """What a file of vectors holds."""
     folder = pathlib.Path(os.environ.get("GOLDEN_DIR", pathlib.Path(__file__).parent))
@@ -23,13 +28,25 @@ def contents(file: str) -> dict[str, Any]:
     return vectors
 
 
-def cases(file: str, where: Callable[[Case, str], bool] = lambda case, dtype: True) -> list[Any]:
-    """The cases of a file with each dtype that `where` admits, each under its own name."""
+def in_modes(cases: Sequence[Case], kind: str, name: str = "id") -> list[Any]:
+    """Each case under its own name; the first of each kind once more, as users run it: compiled."""
+    first = {case[kind]: case for case in reversed(cases)}
+    compiled = pytest.mark.compiled
     return [
-        pytest.param(case, dtype, id=f"{case['id']}-{dtype}")
-        for case in contents(file)["cases"]
+        *(pytest.param(case, id=case[name]) for case in cases),
+        *(pytest.param(x, id=f"{x[name]}-compiled", marks=compiled) for x in first.values()),
+    ]
+
+
+def with_dtypes(
+    parameters: Iterable[Any], where: Callable[[Case, str], bool] = lambda case, dtype: True
+) -> list[Any]:
+    """The parameters with each dtype that `where` admits."""
+    return [
+        pytest.param(*x.values, dtype, id=f"{x.id}-{dtype}", marks=x.marks)
+        for x in parameters
         for dtype in TOLERANCE
-        if where(case, dtype)
+        if where(*x.values, dtype)
     ]
 
 

@@ -228,7 +228,7 @@ def test_log_rho_is_a_weight_of_each_class() -> None:
     np.testing.assert_allclose(loss(s, z), plain(s, z, weights), rtol=1e-10)
     with pytest.raises(ValueError, match="`log_rho` must have a number for each place"):
         loss(s[:, :2], z[:, :2])
-    with pytest.raises(ValueError, match="`log_rho` must be finite"):
+    with pytest.raises(ValueError, match=r"`log_rho` of SelectiveSoftmaxLoss must be.*finite"):
         losses.SelectiveSoftmaxLoss(links.Sinh(), 1.0, [math.inf])
     saved = json.dumps(keras.saving.serialize_keras_object(loss))
     assert keras.saving.deserialize_keras_object(json.loads(saved))(s, z) == loss(s, z)
@@ -284,7 +284,7 @@ def test_a_sigmoid_that_underflows_times_a_large_score_is_not_lost() -> None:
 @pytest.mark.parametrize("gamma", [0.0, -1.0, math.inf, math.nan])
 def test_a_gamma_that_is_no_temperature_is_refused(gamma: float) -> None:
     for loss in (losses.SelectiveSoftmaxLoss, losses.SelectiveSigmoidCrossEntropyLoss):
-        with pytest.raises(ValueError, match="`gamma` must be positive and finite"):
+        with pytest.raises(ValueError, match=r"`gamma` .*must be (positive|a finite number)"):
             loss(links.Exp(), gamma)
 
 
@@ -300,7 +300,7 @@ def test_a_gamma_that_is_no_temperature_is_refused(gamma: float) -> None:
     ],
 )
 def test_what_is_no_link_is_refused(loss: Any, wrong: Any) -> None:
-    with pytest.raises(TypeError, match="A link must be an object"):
+    with pytest.raises(TypeError, match=r"must be an object of a subclass of Link"):
         loss(wrong)
-    with pytest.raises(TypeError, match="A link must be an object"):
+    with pytest.raises(TypeError, match=r"`label_map` of .* \(tfrank_sel\.links\) or None"):
         loss(links.Identity(), label_map=links.labels.gain)

@@ -97,7 +97,7 @@ def test_xla_sorts_once_for_the_ideal_ranking_of_all_cutoffs() -> None:
 
 def test_equal_names_are_refused() -> None:
     with pytest.raises(ValueError, match=r"Received twice: \['ndcg'\]"):
-        metrics.Evaluator([metrics.NDCG(1), metrics.NDCG(5), metrics.MRR()])
+        metrics.Evaluator([metrics.NDCG(1, name="ndcg"), metrics.NDCG(), metrics.MRR()])
 
 
 def test_metrics_of_regions_keep_their_own_lists() -> None:

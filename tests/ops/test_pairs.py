@@ -17,25 +17,27 @@ def items_of(size: int) -> Items:
     return Items(*map(tf.constant, (scores, labels, ones > 0.0, ones, ranks, labels)))
 
 
-def bowl(first: Items, second: Items, x: tf.Tensor) -> tf.Tensor:
-    """A symmetric function that is no polynomial: 0 for an item with itself."""
+def bowl(first: Items, second: Items, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """A symmetric function that is no polynomial, and the height: 0 for an item with itself."""
     is_pair = first.mask & second.mask
     height = tf.abs(first.labels - second.labels) + tf.abs(first.ranks - second.ranks)
-    return tf.where(is_pair, height * tf.cos(x), tf.zeros_like(x))
+    height = tf.where(is_pair, height, tf.zeros_like(height))
+    return height * tf.cos(x), height
 
 
-def expected(items: Items) -> tuple[np.ndarray, np.ndarray]:
+def expected(items: Items) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     s, y, r = (np.array(x) for x in (items.scores, items.labels, items.ranks))
     height = np.abs(y[:, :, None] - y[:, None]) + np.abs(r[:, :, None] - r[:, None])
     x = s[:, :, None] - s[:, None]
-    return 0.5 * np.sum(height * np.cos(x), axis=(1, 2)), -np.sum(height * np.sin(x), axis=2)
+    costs, counts = (0.5 * np.sum(y, axis=(1, 2)) for y in (height * np.cos(x), height))
+    return costs, counts, -np.sum(height * np.sin(x), axis=2)
 
 
-def value_and_gradient(items: Items) -> tuple[tf.Tensor, tf.Tensor]:
+def sums_and_gradient(items: Items) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     with tf.GradientTape() as tape:
         tape.watch(items.scores)
-        value = pairs.sum_over_pairs(bowl, items)
-    return value, tape.gradient(value, items.scores)
+        costs, counts = pairs.sums_over_pairs(bowl, items)
+    return costs, counts, tape.gradient(costs, items.scores)
 
 
 @pytest.mark.parametrize("size", [0, 1, 5, 63, 64, 65, 67, 130])
@@ -43,7 +45,7 @@ def value_and_gradient(items: Items) -> tuple[tf.Tensor, tf.Tensor]:
 def test_each_pair_counts_once(size: int, at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", at_a_time)
     items = items_of(size)
-    for actual, wanted in zip(value_and_gradient(items), expected(items), strict=True):
+    for actual, wanted in zip(sums_and_gradient(items), expected(items), strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-12, atol=1e-12)
 
 
@@ -51,7 +53,7 @@ def test_lists_of_unknown_size_are_summed_alike(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", 1000)
     shapes = Items(*(tf.TensorSpec([None, None], x.dtype) for x in items_of(1)))
     in_graph, under_xla = (
-        tf.function(value_and_gradient, input_signature=[shapes], jit_compile=jit, autograph=False)
+        tf.function(sums_and_gradient, input_signature=[shapes], jit_compile=jit, autograph=False)
         for jit in (False, True)
     )
     for size in (3, 90):
@@ -66,11 +68,11 @@ def test_second_derivatives_are_exact_in_chunks(monkeypatch: pytest.MonkeyPatch)
     items, direction = items_of(70), RNG.normal(size=[3, 70])
     with tf.GradientTape() as tape:
         tape.watch(items.scores)
-        _, gradient = value_and_gradient(items)
+        *_, gradient = sums_and_gradient(items)
         along = tf.reduce_sum(gradient * direction)
     step = 1e-6
     up, down = (
-        expected(items._replace(scores=items.scores + sign * step * direction))[1]
+        expected(items._replace(scores=items.scores + sign * step * direction))[2]
         for sign in (1.0, -1.0)
     )
     slope = (up - down) / (2 * step)

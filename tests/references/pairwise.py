@@ -46,8 +46,10 @@ def pairwise(
     weigh: Weights | None = None,
     temperature: float = 1.0,
     is_sum: bool = False,
+    held: Floats | None = None,
 ) -> float:
-    total, count, r = 0.0, 0, ranks(scores)
+    """Ranks are those of the scores `held`, if there are such."""
+    total, count, r = 0.0, 0, ranks(scores if held is None else held)
     for i, y in enumerate(labels):
         for j, other in enumerate(labels):
             if y > other if ordered else i != j:

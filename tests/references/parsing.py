@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import input_pb2
 
 Values = dict[str, list[Any]]
+DTYPES = {float: "float32", int: "int64", bytes: "string"}
 
 
 class Kind(NamedTuple):
@@ -32,25 +34,34 @@ def named(features: tf.train.Features) -> Values:
     return {name: values_of(feature) for name, feature in features.feature.items()}
 
 
+def message(kind: Any, serialized: bytes) -> Any:
+    try:
+        return kind.FromString(serialized)
+    except DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
 def example(serialized: bytes) -> Values:
-    return named(tf.train.Example.FromString(serialized).features)
+    return named(message(tf.train.Example, serialized).features)
 
 
 def read(kind: str, serialized: bytes, names: list[str]) -> StoredList:
     """One stored list; the features of its items that matter are those of `names`."""
     if kind == "ELWC":
-        found = input_pb2.ExampleListWithContext.FromString(serialized)
+        found = message(input_pb2.ExampleListWithContext, serialized)
         return StoredList(
             named(found.context.features), [named(e.features) for e in found.examples]
         )
     if kind == "EIE":
         parts = example(serialized)
         [context] = parts.get("serialized_context", [b""])
-        return StoredList(example(context), [example(x) for x in parts["serialized_examples"]])
+        return StoredList(
+            example(context), [example(x) for x in parts.get("serialized_examples", [])]
+        )
     if kind == "SEQ":
-        found = tf.train.SequenceExample.FromString(serialized)
+        found = message(tf.train.SequenceExample, serialized)
         lists = {n: found.feature_lists.feature_list[n].feature for n in names}
-        size = max(len(features) for features in lists.values())
+        size = max((len(features) for features in lists.values()), default=0)
         items = [{n: values_of(f[i]) for n, f in lists.items() if i < len(f)} for i in range(size)]
         return StoredList(named(found.context), items)
     return StoredList(example(serialized), [example(serialized)])
@@ -59,6 +70,8 @@ def read(kind: str, serialized: bytes, names: list[str]) -> StoredList:
 def value(found: Values, name: str, kind: Kind) -> Any:
     """A feature as the kind wants it; without values it is missing."""
     values = found.get(name, [])
+    if any(DTYPES[type(x)] != kind.dtype for x in values):
+        raise ValueError(f"{name} is not of dtype {kind.dtype}")
     if kind.shape is None:
         return values
     if not values:
@@ -86,6 +99,8 @@ def parse(
     """All features as nested lists, and `mask` and `size`."""
     if list_size is not None and list_size < 1:
         raise ValueError(f"list_size is {list_size}")
+    if not items:
+        raise ValueError("items have no features")
     sizes = [len(x.items) for x in lists]
     width = max(sizes) if list_size is None else list_size
     parsed: dict[str, Any] = {"size": sizes}

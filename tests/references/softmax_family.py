@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tests.references.metrics import dcg, ranked
 
@@ -115,18 +116,21 @@ def direct_ap(labels: Floats, scores: Floats, weights: Floats, epsilon: float) -
 
 
 def in_batch_infonce(
-    identities: Sequence[object], scores: Rows, weights: Floats, temperature: float, symmetric: bool
+    identities: Sequence[Any],
+    scores: Rows,
+    weights: Floats,
+    temperature: float,
+    symmetric: bool,
+    log_q: Floats | None,
 ) -> float:
     """The mean over the pairs of a batch."""
     total, n = 0.0, len(scores)
-    for matrix in (scores, list(zip(*scores, strict=True)))[: 1 + symmetric]:
+    q = [1.0 if log_q is None else math.exp(log_q[int(item)]) for item in identities]
+    odds = [[math.exp(s / temperature) / q[j] for j, s in enumerate(row)] for row in scores]
+    for matrix in (odds, list(zip(*odds, strict=True)))[: 1 + symmetric]:
         for i, row in enumerate(matrix):
-            exp = [
-                math.exp(s / temperature)
-                for j, s in enumerate(row)
-                if j == i or identities[i] != identities[j]
-            ]
-            total -= weights[i] * math.log(math.exp(row[i] / temperature) / sum(exp))
+            others = [x for j, x in enumerate(row) if j == i or identities[i] != identities[j]]
+            total -= weights[i] * math.log(row[i] / sum(others))
     return total / n / (1 + symmetric)
 
 

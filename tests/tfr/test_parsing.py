@@ -14,6 +14,7 @@ READERS: dict[str, Any] = {
     "ELWC": tfr.data.parse_from_example_list,
     "EIE": tfr.data.parse_from_example_in_example,
     "SEQ": tfr.data.parse_from_sequence_example,
+    "TF_EXAMPLE": tfr.data.parse_from_tf_example,
 }
 
 
@@ -28,7 +29,8 @@ def recorded(case: Case) -> Case:
         )
     except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
         return {**case, "error": str(error)}
-    return {**case, "expected": test_tfr_data.asked(case, found)}
+    names = test_tfr_data.recorded_names(case).values()
+    return {**case, "expected": {n: test_tfr_data.recorded_form(found[n]) for n in names}}
 
 
 @pytest.mark.parametrize("case", tfr_data_extra.CASES, ids=lambda case: case["id"])

@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 
+from tfrank_sel.arguments import Checked
+
 
 class InputError(ValueError):
     """Input that cannot be used as it is: the message names the place, the rule and what was found.
@@ -27,7 +29,7 @@ class InputError(ValueError):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ItemList:
+class ItemList(Checked):
     """One list: a query and its items, in the order of the source.
 
     Args:

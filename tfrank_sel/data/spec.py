@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import Checked
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -89,7 +90,7 @@ class FeatureSpec(Configurable):
 
 
 @dataclasses.dataclass(frozen=True)
-class ListFeatures:
+class ListFeatures(Checked):
     """The features of a list by name: what the query has, and what each item has.
 
     Args:

@@ -171,9 +171,9 @@ class Arcsinh(ElementaryLink):
 
 
 def check_exponent(exponent: float) -> None:
-    """Raises a ValueError unless `exponent` is positive and finite."""
-    if not 0.0 < exponent < math.inf:
-        raise ValueError(f"`exponent` must be positive and finite. Received: exponent={exponent}")
+    """Raises a ValueError unless `exponent` is positive."""
+    if not exponent > 0.0:
+        raise ValueError(f"`exponent` must be positive. Received: exponent={exponent}")
 
 
 def _hypotenuse(x: tf.Tensor) -> tf.Tensor:

@@ -193,10 +193,8 @@ class ElementaryLink(Link):
     phi_rises_from: ClassVar[float] = -math.inf
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.scale < math.inf:
-            raise ValueError(f"`scale` must be positive and finite. Received: scale={self.scale}")
-        if not math.isfinite(self.shift):
-            raise ValueError(f"`shift` must be finite. Received: shift={self.shift}")
+        if not self.scale > 0.0:
+            raise ValueError(f"`scale` must be positive. Received: scale={self.scale}")
 
     @property
     def domain(self) -> Interval:
@@ -282,12 +280,6 @@ class ElementaryLink(Link):
 
 
 def freeze(value: object, **fields: Sequence[float]) -> None:
-    """Keeps fields of numbers as tuples, so that a value can be hashed, also when it is loaded.
-
-    Raises:
-        ValueError: If a number is not finite.
-    """
+    """Keeps fields of numbers as tuples, so that a value can be hashed, also when it is loaded."""
     for name, numbers in fields.items():
         object.__setattr__(value, name, tuple(float(x) for x in numbers))
-        if not all(map(math.isfinite, numbers)):
-            raise ValueError(f"`{name}` must be finite. Received: {name}={tuple(numbers)}")

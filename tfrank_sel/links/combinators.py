@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Bound
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
@@ -31,10 +32,8 @@ class Scaled(Link):
     factor: float
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.factor < math.inf:
-            raise ValueError(
-                f"`factor` must be positive and finite. Received: factor={self.factor}"
-            )
+        if not self.factor > 0.0:
+            raise ValueError(f"`factor` must be positive. Received: factor={self.factor}")
 
     @property
     def domain(self) -> Interval:
@@ -99,8 +98,8 @@ class Capped(Link):
     """
 
     link: Link
-    lower: float = -math.inf
-    upper: float = math.inf
+    lower: Bound = -math.inf
+    upper: Bound = math.inf
 
     def __post_init__(self) -> None:
         if not self.lower < self.upper:

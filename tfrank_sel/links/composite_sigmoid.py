@@ -38,8 +38,6 @@ class CompositeSigmoid(Link):
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
-        if not math.isfinite(self.offset):
-            raise ValueError(f"`offset` must be finite. Received: offset={self.offset}")
         convexity.check_sigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
 
     @property
@@ -134,9 +132,9 @@ class CompositeSigmoid(Link):
 
 
 def check_gamma(gamma: float) -> None:
-    """Raises a ValueError unless `gamma` is positive and finite."""
-    if not 0.0 < gamma < math.inf:
-        raise ValueError(f"`gamma` must be positive and finite. Received: gamma={gamma}")
+    """Raises a ValueError unless `gamma` is positive."""
+    if not gamma > 0.0:
+        raise ValueError(f"`gamma` must be positive. Received: gamma={gamma}")
 
 
 def _by_smaller(near: Sequence[tf.Tensor], direct: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -21,9 +21,9 @@ class _ClippedLink(ElementaryLink):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.half_width < math.inf:
+        if not self.half_width > 0.0:
             raise ValueError(
-                f"`half_width` must be positive and finite. Received: half_width={self.half_width}"
+                f"`half_width` must be positive. Received: half_width={self.half_width}"
             )
 
     @property
@@ -181,8 +181,8 @@ class PiecewiseLinear(ElementaryLink):
             )
         if not _rise((0.0, self.slope_below), (0.0, self.slope_above), self.values):
             raise ValueError(
-                "`values` may not decrease, nor slopes be negative. Received: "
-                f"values={self.values}, slope_below={self.slope_below}, "
+                "`values` must not decrease, and `slope_below` and `slope_above` be at least 0. "
+                f"Received: values={self.values}, slope_below={self.slope_below}, "
                 f"slope_above={self.slope_above}"
             )
 

@@ -74,10 +74,8 @@ class AbsPower(ElementaryLink):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_exponent(self.exponent)
-        if not 0.0 <= self.constant < math.inf:
-            raise ValueError(
-                f"`constant` must be at least 0 and finite. Received: constant={self.constant}"
-            )
+        if not self.constant >= 0.0:
+            raise ValueError(f"`constant` must be at least 0. Received: constant={self.constant}")
 
     @property
     def phi_image(self) -> Interval:

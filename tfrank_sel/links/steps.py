@@ -1,7 +1,6 @@
 """Links made of steps: only whether a score is on the right side of a threshold counts."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -100,9 +99,7 @@ class Staircase(_StepLink):
     def __post_init__(self) -> None:
         super().__post_init__()
         freeze(self, thresholds=self.thresholds, jumps=self.jumps)
-        if len(self.thresholds) != len(self.jumps) or not all(
-            0.0 < w < math.inf for w in self.jumps
-        ):
+        if len(self.thresholds) != len(self.jumps) or not all(w > 0.0 for w in self.jumps):
             raise ValueError(
                 "`jumps` must be positive and as many as `thresholds`. "
                 f"Received: thresholds={self.thresholds}, jumps={self.jumps}"

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfrank_sel import stack
-from tfrank_sel.listwise import Formula, Listwise, under_xla
+from tfrank_sel.compilation import Formula, shared, under_xla
+from tfrank_sel.listwise import Listwise
 
 
 class ListwiseLoss(Listwise, stack.Loss):
@@ -21,22 +22,37 @@ class ListwiseLoss(Listwise, stack.Loss):
         reduction: How the losses of the lists become one, as in `keras.losses.Loss`. A list without
             a valid item has loss and weight zero: it counts in the mean over the batch, but not
             under `"mean_with_sample_weight"` (Keras 3).
-        name: Name of the loss.
+        name: Name of the loss, under which Keras reports it if a model names no outputs; by default
+            that of the class and of the options that are not the default, such as
+            `softmax_loss_temperature_0_5`. Equal losses of such a model need names of their own.
         dtype: The dtype of the computation; `keras.config.floatx()` if `None`, also under mixed
             precision.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
-    dtype. An item is valid if its label is at least `min_label` (0, unless a subclass says
-    otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is one, is True.
-    `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
+    dtype. Where labels are relevances, `y_true` may also be integers `[batch_size]` or
+    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0,
+    and a negative index is no item. An item is valid if its label is at least `min_label` (0,
+    unless a subclass says otherwise) and not NaN, and if the Keras mask of `y_pred`, where there is
+    one, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
     `[batch_size, list_size]` per item. Gradients flow to `y_pred` alone. Where the score of a valid
     item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
     other lists are unaffected. To leave an item out, make it padding; in the top-k losses alone,
     the score `-inf` leaves it out, too.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not fit, or `y_true` is an index where labels are scores.
     """
+
+    takes_minus_infinity: ClassVar[bool] = False  # True if an item of that score is left out
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        reduction: str | None = "sum_over_batch_size",
+        dtype: str | None = None,
+    ) -> None:
+        super().__init__(name=name or self.default_name, reduction=reduction, dtype=dtype)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
@@ -50,17 +66,14 @@ class ListwiseLoss(Listwise, stack.Loss):
         labels, mask, weights = y_true
         return self.compiled(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
 
-    takes_minus_infinity: ClassVar[bool] = False  # True if an item of that score is left out
-
     @functools.cached_property
     def compiled(self) -> Formula:
-        """As in `Listwise`; NaN for a list with a score that is not finite."""
-        formula = or_nan(self.per_list, self.takes_minus_infinity)
-        return under_xla(formula, in_one_pass=self.in_one_pass)
+        """`per_list` under XLA, in whatever mode the caller runs; gradients flow to the scores.
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make an equal loss."""
-        return {**super().get_config(), "dtype": self.dtype}  # which Keras forgets
+        Equal losses share it. It is NaN for a list with a score that is not finite.
+        """
+        formula = or_nan(self.per_list, self.takes_minus_infinity)
+        return shared(self.meaning, lambda: under_xla(formula, self.padding))
 
 
 def or_nan(formula: Formula, takes_minus_infinity: bool = False) -> Formula:

@@ -50,7 +50,7 @@ class CircleLoss(LabelOrderedLoss):
     """
 
     def __init__(
-        self, gamma: float = 64.0, margin: float = 0.25, name: str = "circle_loss", **kwargs: Any
+        self, gamma: float = 64.0, margin: float = 0.25, name: str | None = None, **kwargs: Any
     ) -> None:
         if not gamma > 0.0:
             raise ValueError(f"`gamma` must be positive. Received: gamma={gamma}")

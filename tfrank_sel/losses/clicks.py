@@ -55,7 +55,7 @@ class ClickEMLoss(ScoreVectorLoss):
         self,
         exam_weight: float = 1.0,
         relevance_weight: float = 1.0,
-        name: str = "click_em_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not (exam_weight >= 0.0 and relevance_weight >= 0.0):
@@ -121,7 +121,7 @@ class MixtureEMLoss(ScoreVectorLoss):
         https://dl.acm.org/doi/10.1145/3477495.3531837).
     """
 
-    def __init__(self, alpha: float = 1.0, name: str = "mixture_em_loss", **kwargs: Any) -> None:
+    def __init__(self, alpha: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
         if not alpha >= 0.0:
             raise ValueError(f"`alpha` must be at least 0. Received: alpha={alpha}")
         super().__init__(name=name, **kwargs)

@@ -73,7 +73,7 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         log_rho: Sequence[float] | None = None,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "selective_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)
@@ -82,6 +82,11 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         self.log_rho = log_rho
         self.allow_nonconvex = allow_nonconvex
         self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex)
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        return super().padding if self.log_rho is None else None
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -142,7 +147,7 @@ class SelectiveSigmoidLoss(ScoreLoss):
         offset: float = 0.0,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "selective_sigmoid_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)

@@ -59,7 +59,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         gamma: float = 1.0,
         log_rho: Sequence[float] | None = None,
         label_map: Link | None = None,
-        name: str = "selective_softmax_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)
@@ -67,6 +67,11 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         self.gamma = gamma
         self.log_rho = log_rho
         self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex=True)
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        return super().padding if self.log_rho is None else None
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -127,7 +132,7 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         gamma: float = 1.0,
         offset: float = 0.0,
         label_map: Link | None = None,
-        name: str = "selective_sigmoid_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(scaling, label_map, name, **kwargs)

@@ -54,7 +54,7 @@ class DirectAPLoss(ListwiseLoss):
         https://arxiv.org/abs/1511.06411).
     """
 
-    def __init__(self, epsilon: float = 1.0, name: str = "direct_ap_loss", **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
         if not epsilon:
             raise ValueError(f"`epsilon` must not be 0. Received: epsilon={epsilon}")
         super().__init__(name=name, **kwargs)

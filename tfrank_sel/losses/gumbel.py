@@ -60,7 +60,7 @@ class GumbelLoss(SampledLoss):
         sample_size: int = 8,
         temperature: float = 1.0,
         seed: int | None = None,
-        name: str = "gumbel_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

@@ -5,7 +5,7 @@ import functools
 
 import tensorflow as tf
 
-from tfrank_sel.listwise import Formula, under_xla
+from tfrank_sel.compilation import Formula, shared, under_xla
 from tfrank_sel.losses.base import ListwiseLoss, or_nan
 from tfrank_sel.ops import label_order
 
@@ -37,7 +37,7 @@ class LabelOrderedLoss(ListwiseLoss):
     @functools.cached_property
     def compiled(self) -> Formula:
         """`per_list`, all but the sorting under XLA."""
-        weighted = under_xla(or_nan(self._weighted), in_one_pass=True)
+        weighted = shared(self.meaning, lambda: under_xla(or_nan(self._weighted), self.padding))
         return lambda *fields: weighted(*_sorted(*fields))
 
     def _weighted(

@@ -73,7 +73,7 @@ class ListMLELoss(LabelOrderedLoss):
         self,
         position_weight: Callable[[tf.Tensor], tf.Tensor] | None = None,
         temperature: float = 1.0,
-        name: str = "list_mle_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

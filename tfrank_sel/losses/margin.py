@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.losses import class_labels
 from tfrank_sel.losses.base import ListwiseLoss
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import class_labels, masking
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -144,7 +143,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
         self,
         margin: Margin = NormFace(),
         scale: float = 30.0,
-        name: str = "margin_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not scale > 0.0:

@@ -60,7 +60,7 @@ class MatchingLoss(ScoreLoss):
         link: Link,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "matching_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(link, label_map, name, **kwargs)
@@ -121,7 +121,7 @@ class DecomposedMatchingLoss(ScoreLoss):
         link: Link,
         label_map: Link | None = None,
         allow_nonconvex: bool = False,
-        name: str = "decomposed_matching_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(link, label_map, name, **kwargs)
@@ -182,7 +182,7 @@ class ContrastiveMatchingLoss(ScoreLoss):
         self,
         link: Link,
         label_map: Link | None = None,
-        name: str = "contrastive_matching_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(link, label_map, name, **kwargs)
@@ -258,7 +258,7 @@ class FenchelYoungLoss(ScoreLoss):
         self,
         link: Link,
         label_map: Link | None = None,
-        name: str = "fenchel_young_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(link, label_map, name, **kwargs)

@@ -46,7 +46,7 @@ class ZLPRLoss(ListwiseLoss):
 
     compares_items = False
 
-    def __init__(self, threshold: float = 0.0, name: str = "zlpr_loss", **kwargs: Any) -> None:
+    def __init__(self, threshold: float = 0.0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.threshold = threshold
 

@@ -50,12 +50,10 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         temperature: float = 1.0,
-        name: str = "neural_sort_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
@@ -114,14 +112,12 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         https://arxiv.org/abs/2012.06731).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         temperature: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "neural_sort_ndcg_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

@@ -5,6 +5,7 @@ size with its padding, and returns the loss of each list.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -33,6 +34,17 @@ def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) ->
     The mean over a batch is then that of `tfr.keras.losses`. It changes with the padding.
     """
     return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
+
+
+class Normalized:
+    """Mixin of the losses with a `normalizer`."""
+
+    normalizer: Any
+
+    @property
+    def padding(self) -> float | None:
+        """As in `Listwise`: a function that divides by the list size counts padding."""
+        return 0.0 if self.normalizer in (None, mean_over_terms, sum_over_terms) else None
 
 
 def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -50,10 +50,12 @@ class NWayLoss(ListwiseLoss):
         """Reads the arguments of Keras: the items are rows, and labels and scores have classes."""
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores = (_dense(x, dtype) for x in (y_true, y_pred))
+        if labels.shape.rank is None:  # a function was traced for labels of several ranks
+            labels = tf.ensure_shape(labels, scores.shape)
         if scores.shape.rank == 2 and labels.shape.rank == 2:
             labels, scores = labels[tf.newaxis], scores[tf.newaxis]
             keras_mask = None if keras_mask is None else tf.reshape(keras_mask, [1, -1])
-            if sample_weight is not None and _dense(sample_weight, dtype).shape.rank > 0:
+            if sample_weight is not None:
                 sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
         if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
             raise ValueError(
@@ -115,7 +117,7 @@ class NWayJointLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_joint_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -182,7 +184,7 @@ class NWayMeanLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str = "n_way_mean_loss", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
@@ -247,7 +249,7 @@ class NWayPairwiseLoss(NWayLoss):
         self,
         scale: float = 1.0,
         class_weights: Sequence[float] | None = None,
-        name: str = "n_way_pairwise_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not scale > 0.0:
@@ -259,6 +261,12 @@ class NWayPairwiseLoss(NWayLoss):
         super().__init__(name=name, **kwargs)
         self.scale = scale
         self.class_weights = None if class_weights is None else [float(c) for c in class_weights]
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, of as many classes as have weights."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        self._weights(batch.scores)
+        return batch
 
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         """Computes, for each class, the sum of its pairs."""

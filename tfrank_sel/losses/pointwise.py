@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.base import ListwiseLoss
-from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, of_items
+from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms, of_items
 from tfrank_sel.losses.score_vectors import ScoreVectorLoss
 from tfrank_sel.ops import bregman, masking
 from tfrank_sel.serialization import register
 
 
 @register
-class SigmoidCrossEntropyLoss(ListwiseLoss):
+class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
     """Cross-entropy of each label, a probability of relevance, with the sigmoid of its score.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -49,7 +49,7 @@ class SigmoidCrossEntropyLoss(ListwiseLoss):
     def __init__(
         self,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "sigmoid_cross_entropy_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -64,7 +64,7 @@ class SigmoidCrossEntropyLoss(ListwiseLoss):
 
 
 @register
-class MeanSquaredLoss(ListwiseLoss):
+class MeanSquaredLoss(Normalized, ListwiseLoss):
     """Squared error of each score from its label.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -98,7 +98,7 @@ class MeanSquaredLoss(ListwiseLoss):
     def __init__(
         self,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "mean_squared_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
@@ -113,7 +113,7 @@ class MeanSquaredLoss(ListwiseLoss):
 
 
 @register
-class OrdinalLoss(ScoreVectorLoss):
+class OrdinalLoss(Normalized, ScoreVectorLoss):
     """Cross-entropies of the questions whether a label is at least 1, at least 2, and so on.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -156,7 +156,7 @@ class OrdinalLoss(ScoreVectorLoss):
         ordinal_size: int,
         use_fraction_label: bool = False,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "ordinal_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if ordinal_size < 1:
@@ -186,7 +186,7 @@ class OrdinalLoss(ScoreVectorLoss):
 
 
 @register
-class MultiClassLoss(ScoreVectorLoss):
+class MultiClassLoss(Normalized, ScoreVectorLoss):
     """Softmax cross-entropy of each label, which is the number of a class.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
@@ -227,7 +227,7 @@ class MultiClassLoss(ScoreVectorLoss):
         num_classes: int,
         label_smoothing: float = 0.0,
         normalizer: Normalizer = mean_over_terms,
-        name: str = "multi_class_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if num_classes < 2:

@@ -43,9 +43,7 @@ class RelaxedMetricLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
-    in_one_pass = True
-
-    def __init__(self, temperature: float, link: Link, name: str, **kwargs: Any) -> None:
+    def __init__(self, temperature: float, link: Link, name: str | None, **kwargs: Any) -> None:
         check_temperature(temperature)
         if not 0.0 <= link.image[0] <= link.image[1] <= 1.0:
             raise ValueError(f"`link` must have its values in [0, 1]. Received: link={link}")
@@ -114,7 +112,7 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         link: Link = SIGMOID,
-        name: str = "approx_dcg_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(temperature, link, name, **kwargs)
@@ -174,7 +172,7 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         link: Link = SIGMOID,
-        name: str = "approx_ndcg_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(temperature, link, name, **kwargs)
@@ -232,7 +230,7 @@ class ApproxMRRLoss(RelaxedMetricLoss):
         self,
         temperature: float = 0.1,
         link: Link = SIGMOID,
-        name: str = "approx_mrr_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(temperature, link, name, **kwargs)
@@ -285,7 +283,7 @@ class ApproxAPLoss(RelaxedMetricLoss):
         self,
         temperature: float = 0.1,
         link: Link = SIGMOID,
-        name: str = "approx_ap_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(temperature, link, name, **kwargs)

@@ -52,7 +52,7 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
         k: int,
         temperature: float = 0.1,
         link: Link = SIGMOID,
-        name: str = "approx_precision_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -108,7 +108,7 @@ class ApproxRecallLoss(RelaxedMetricLoss):
         k: int,
         temperature: float = 0.1,
         link: Link = SIGMOID,
-        name: str = "approx_recall_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)

@@ -61,7 +61,7 @@ class RG2Loss(ListwiseLoss):
         alpha: float = 0.0,
         target: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
-        name: str = "rg2_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         _check_alpha(alpha)
@@ -126,7 +126,7 @@ class RGCrossLoss(ListwiseLoss):
         alpha: float = 0.0,
         target: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
-        name: str = "rg_cross_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         _check_alpha(alpha)

@@ -27,7 +27,7 @@ class ScoreVectorLoss(ListwiseLoss):
     """
 
     compares_items = False
-    in_one_pass = True
+    takes_classes = False
 
     @property
     def num_scores(self) -> int | None:

@@ -26,20 +26,24 @@ class ScoreLoss(ListwiseLoss):
     Raises:
         TypeError: If `link` or `label_map` is not a link, such as a class of links.
 
-    Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, NaN is padding.
-    With a `label_map`, labels are relevances, and below 0 they are padding, too. Predictions must
-    lie in the domain of the link: outside, the loss is NaN.
+    Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, and NaN is
+    padding. The index of one item is refused, since it tells no score of the others. With a
+    `label_map`, labels are relevances, and below 0 they are padding, too. Predictions must lie in
+    the domain of the link: outside, the loss is NaN.
     """
 
     min_label = -math.inf
+    takes_classes = False
 
-    def __init__(self, link: Link, label_map: Link | None, name: str, **kwargs: Any) -> None:
+    def __init__(self, link: Link, label_map: Link | None, name: str | None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
-        for received in (link, label_map or link):
-            if not isinstance(received, Link):
-                raise TypeError(f"A link must be an object, such as `Exp()`. Received: {received}")
         self.label_map = label_map
         self._origin = link.origin
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain."""
+        return self._origin
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and makes scores of labels."""

@@ -60,7 +60,7 @@ class SoftRankLoss(ListwiseLoss):
         k: int | None = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "soft_rank_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not sigma > 0.0:

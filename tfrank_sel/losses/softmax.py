@@ -57,22 +57,15 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
         lambda_weight: SwapLambdaWeight | None = None,
-        name: str = "softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
-        if not isinstance(lambda_weight, SwapLambdaWeight | None):
-            raise TypeError(
-                "`lambda_weight` must be one that items have, a `lambdas.DCGLambdaWeight` or "
-                f"`lambdas.NDCGLambdaWeight`, or None. Received: lambda_weight={lambda_weight}"
-            )
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.targets = targets

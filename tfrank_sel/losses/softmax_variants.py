@@ -54,14 +54,13 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     """
 
     compares_items = False
-    in_one_pass = True
 
     def __init__(
         self,
         virtual_label: float = 0.0,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
-        name: str = "calibrated_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not virtual_label >= 0.0:
@@ -126,14 +125,12 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         epsilon: float = 1.0,
         temperature: float = 1.0,
         targets: Targets = BY_SHARES,
-        name: str = "poly_one_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not epsilon >= -1.0:
@@ -195,7 +192,7 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         self,
         temperature: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        name: str = "unique_softmax_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)

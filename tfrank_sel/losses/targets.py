@@ -10,10 +10,10 @@ from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import Configurable, register
 
 
-def check_temperature(temperature: float) -> None:
-    """Raises a `ValueError` unless `temperature` is positive."""
+def check_temperature(temperature: float, name: str = "temperature") -> None:
+    """Raises a `ValueError` unless the temperature of this name is positive."""
     if not temperature > 0.0:
-        raise ValueError(f"`temperature` must be positive. Received: temperature={temperature}")
+        raise ValueError(f"`{name}` must be positive. Received: {name}={temperature}")
 
 
 @dataclasses.dataclass(frozen=True)

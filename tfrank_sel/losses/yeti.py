@@ -9,6 +9,7 @@ from tfrank_sel.losses.lambdas import LambdaWeight, YetiDCGLambdaWeight
 from tfrank_sel.losses.normalization import Normalizer
 from tfrank_sel.losses.pairwise import PairwiseLogisticLoss
 from tfrank_sel.losses.sampled import SampledLoss
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.serialization import register
 
 NEIGHBOURS = YetiDCGLambdaWeight()
@@ -63,9 +64,10 @@ class YetiLogisticLoss(SampledLoss):
         gumbel_temperature: float = 1.0,
         seed: int | None = None,
         normalizer: Normalizer | None = None,
-        name: str = "yeti_logistic_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        check_temperature(gumbel_temperature, "gumbel_temperature")
         pairwise = PairwiseLogisticLoss(lambda_weight, temperature, normalizer)
         self._noisy = GumbelLoss(pairwise, sample_size, gumbel_temperature, seed)
         super().__init__(sample_size, seed, name, **kwargs)

@@ -8,30 +8,35 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
-from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Sort
+from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
 from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
-class ListwiseMetric(Listwise, keras.metrics.Mean):
+class ListwiseMetric(Measure, keras.metrics.Mean):
     """The weighted mean over lists of a measure; a subclass writes `per_list`.
 
     A list without a valid item is not counted. What else counts, and by which weight, `averaging`
     says.
 
     Args:
-        name: Name of the metric.
+        name: Name of the metric, under which Keras and TensorBoard report it; by default that of
+            the class with the cutoff and the options that are not the default, such as `ndcg_at_5`
+            or `precision_at_10_relevance_level_2`. The metrics of a model need different names:
+            Keras 3 returns the first of two of one name twice.
         averaging: Which lists count, and what weights mean: a value of `metrics.averaging`. By
             default every list counts by its own weight, and one without a relevant item is 0, as in
             TREC evaluation.
         dtype: The dtype of the computation.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
-    dtype. An item is valid if its label is at least 0 and not NaN, and if the Keras mask of
-    `y_pred`, where there is one, is True. `sample_weight` is a scalar, `[batch_size]` or
-    `[batch_size, 1]` per list, or `[batch_size, list_size]` per item. A valid item whose score is
-    NaN ranks last; a measure of the scores themselves is NaN for its list.
+    dtype. `y_true` may also be integers `[batch_size]` or `[batch_size, 1]`, the index of the item
+    of label 1 in each list, as in `losses.ListwiseLoss`. An item is valid if its label is at least
+    0 and not NaN, and if the Keras mask of `y_pred`, where there is one, is True. `sample_weight`
+    is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or `[batch_size, list_size]` per
+    item. A valid item whose score is NaN ranks last; a measure of the scores themselves is NaN for
+    its list.
 
     Raises:
         ValueError: If the shapes do not fit.
@@ -41,9 +46,9 @@ class ListwiseMetric(Listwise, keras.metrics.Mean):
     pooled: ClassVar[bool] = False
 
     def __init__(
-        self, name: str, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
+        self, name: str | None = None, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
     ) -> None:
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name=name or self.default_name, dtype=dtype)
         self.averaging = averaging
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -105,7 +110,11 @@ class ComparingMetric(ListwiseMetric):
     """
 
     def __init__(
-        self, name: str, *, averaging: Averaging = DEFINED_LISTS, dtype: str | None = None
+        self,
+        name: str | None = None,
+        *,
+        averaging: Averaging = DEFINED_LISTS,
+        dtype: str | None = None,
     ) -> None:
         super().__init__(name, averaging=averaging, dtype=dtype)
 
@@ -131,7 +140,7 @@ class RankedMetric(ListwiseMetric):
     averages_ties: ClassVar[bool] = True
     k: int | None = None  # the cut-off, of measures that have one
 
-    def __init__(self, name: str, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
         if isinstance(ties, Averaged) and not self.averages_ties:
             raise ValueError(
                 f"{type(self).__name__} has no closed form of its average over ties. "
@@ -190,7 +199,9 @@ class BinaryMetric(RankedMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    def __init__(self, name: str, *, relevance_level: float | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, name: str | None = None, *, relevance_level: float | None = None, **kwargs: Any
+    ) -> None:
         if relevance_level is not None and not relevance_level > 0.0:
             raise ValueError(
                 "`relevance_level` must be positive or None. "

@@ -49,7 +49,7 @@ class ERR(RankedMetric):
     averages_ties = False
 
     def __init__(
-        self, k: int | None = None, max_label: float = 4.0, name: str = "err", **kwargs: Any
+        self, k: int | None = None, max_label: float = 4.0, name: str | None = None, **kwargs: Any
     ) -> None:
         if not max_label > 0.0:
             raise ValueError(f"`max_label` must be positive. Received: max_label={max_label}")
@@ -111,7 +111,7 @@ class RBP(BinaryMetric):
         self,
         persistence: float = 0.8,
         k: int | None = None,
-        name: str = "rbp",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not 0.0 < persistence < 1.0:

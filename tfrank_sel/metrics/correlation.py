@@ -45,7 +45,7 @@ class ARP(RankedMetric):
     pooled = True
 
     def __init__(
-        self, name: str = "arp", averaging: Averaging = DEFINED_LISTS, **kwargs: Any
+        self, name: str | None = None, averaging: Averaging = DEFINED_LISTS, **kwargs: Any
     ) -> None:
         super().__init__(name, averaging=averaging, **kwargs)
 
@@ -103,7 +103,7 @@ class KendallTau(_Correlation):
         https://doi.org/10.1093/biomet/33.3.239).
     """
 
-    def __init__(self, name: str = "kendall_tau", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def per_list(
@@ -152,7 +152,7 @@ class SpearmanRho(_Correlation):
         https://doi.org/10.2307/1412159).
     """
 
-    def __init__(self, name: str = "spearman_rho", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def per_list(

@@ -30,11 +30,12 @@ class DiversityMetric(BinaryMetric):
                 check_row_lengths(y_true, y_pred)
             y_true = tf.cast(y_true, dtype).to_tensor(float("nan"))
         labels = tf.cast(tf.convert_to_tensor(y_true), dtype)
-        if labels.shape.rank != 3:
+        if not labels.shape.is_compatible_with([None, None, None]):
             raise ValueError(
                 "`y_true` must have shape [batch_size, list_size, subtopics]. "
                 f"Received: y_true.shape={labels.shape}"
             )
+        labels = tf.ensure_shape(labels, [None, None, None])
         valid = labels >= self.min_label
         items = tf.where(tf.reduce_any(valid, axis=-1), tf.ones([], dtype), float("nan"))
         batch = super().batch_of(items, y_pred, sample_weight, dtype)
@@ -98,7 +99,7 @@ class PrecisionIA(DiversityMetric):
         self,
         k: int | None = None,
         clip_k: bool = False,
-        name: str = "precision_ia",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -152,7 +153,7 @@ class SubtopicRecall(DiversityMetric):
     averages_ties = False
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str = "subtopic_recall", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k

@@ -1,16 +1,15 @@
 """Several metrics of the same lists at once, list by list: one sort, one compiled call."""
 
+import abc
 import collections
-import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch
-
-if TYPE_CHECKING:
-    from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel import compilation
+from tfrank_sel.arguments import Checked
+from tfrank_sel.listwise import ListBatch, Listwise
 
 
 class ListValues(NamedTuple):
@@ -42,7 +41,27 @@ class Sort(NamedTuple):
     deepest: int | None
 
 
-class Evaluator:
+class Measure(Listwise):
+    """What an `Evaluator` takes: a formula over lists that may share its sort with others."""
+
+    name: str
+    dtype: str
+
+    @property
+    @abc.abstractmethod
+    def reading(self) -> Hashable:
+        """Metrics whose `reading` is equal read the same batch of the same input."""
+
+    @abc.abstractmethod
+    def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort | None:
+        """Sorts once for all metrics of the same `reading`; `None` if they do not sort."""
+
+    @abc.abstractmethod
+    def list_values(self, batch: ListBatch, sort: Sort | None) -> ListValues:
+        """Computes the value and the weight of each list of a batch that `batch_of` read."""
+
+
+class Evaluator(Checked):
     """Evaluates several metrics of the same lists, in one call that sorts once.
 
     Metrics that read their input alike and rank ties alike share the sort; XLA compiles the rest of
@@ -50,10 +69,11 @@ class Evaluator:
 
     Args:
         metrics: The metrics, each with a name of its own. Their state is not touched.
-        jit_compile: Whether XLA compiles them, once for each shape of the input. That pays from
-            the second call on, or for many lists.
+        jit_compile: Whether XLA compiles them, for shapes that are rounded up as those of losses
+            are. That pays from the second call on, or for many lists.
 
     Raises:
+        TypeError: If a metric is not one of `tfrank_sel.metrics`.
         ValueError: If two metrics have the same name.
 
     Inputs: `y_true`, `y_pred` and `sample_weight`, as in `ListwiseMetric`.
@@ -67,24 +87,20 @@ class Evaluator:
         0.75
     """
 
-    def __init__(self, metrics: Sequence["ListwiseMetric"], jit_compile: bool = True) -> None:
+    def __init__(self, metrics: Sequence[Measure], jit_compile: bool = True) -> None:
         names = collections.Counter(metric.name for metric in metrics)
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"`metrics` must have names of their own. Received twice: {twice}")
         self.metrics = list(metrics)
-        alike: dict[Hashable, list[ListwiseMetric]] = {}
+        self.jit_compile = jit_compile
+        alike: dict[Hashable, list[Measure]] = {}
         for metric in self.metrics:
             alike.setdefault(metric.reading, []).append(metric)
         self._groups = list(alike.values())
         self._evaluate: Callable[..., list[list[ListValues]]] = self._values
         if jit_compile:
-            # a partial is its own key in TensorFlow's count of retracings, which warns of many
-            self._evaluate = tf.function(
-                functools.partial(self._values),
-                jit_compile=True,
-                reduce_retracing=True,
-                autograph=False,
-            )
+            key = (Evaluator, *(metric.meaning for metric in self.metrics))
+            self._evaluate = compilation.shared(key, lambda: compilation.jit(self._values))
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -94,12 +110,15 @@ class Evaluator:
             group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
             for group in self._groups
         ]
+        batch_size = tf.shape(batches[0].scores)[0]
+        if self.jit_compile:
+            batches = [batch.rounded_up() for batch in batches]
         sorts: list[Sort | None] = [None] * len(batches)
         if tf.executing_eagerly():  # a sort outside of XLA takes less time
             sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
         values = self._evaluate(batches, sorts)
         found = {
-            metric.name: value
+            metric.name: ListValues(*(x[:batch_size] for x in value))
             for group, of_group in zip(self._groups, values, strict=True)
             for metric, value in zip(group, of_group, strict=True)
         }
@@ -113,5 +132,5 @@ class Evaluator:
         return found
 
 
-def _sort(group: list["ListwiseMetric"], batch: ListBatch) -> Sort | None:
+def _sort(group: list[Measure], batch: ListBatch) -> Sort | None:
     return group[0].shared_sort(batch, group)

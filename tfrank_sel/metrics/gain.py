@@ -19,7 +19,7 @@ class _GainMetric(RankedMetric):
         k: int | None,
         gain: Callable[[tf.Tensor], tf.Tensor],
         discount: Callable[[tf.Tensor], tf.Tensor],
-        name: str,
+        name: str | None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -72,7 +72,7 @@ class DCG(_GainMetric):
         k: int | None = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "dcg",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, gain, discount, name, **kwargs)
@@ -127,7 +127,7 @@ class NDCG(_GainMetric):
         k: int | None = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "ndcg",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, gain, discount, name, **kwargs)
@@ -180,7 +180,7 @@ class PWA(RankedMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = 5, name: str = "pwa", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = 5, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k

@@ -47,7 +47,7 @@ class LogitNorm(ListwiseMetric):
 
     compares_items = False
 
-    def __init__(self, centered: bool = False, name: str = "logit_norm", **kwargs: Any) -> None:
+    def __init__(self, centered: bool = False, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.centered = centered
 

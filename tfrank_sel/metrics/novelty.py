@@ -21,7 +21,7 @@ class _AlphaMetric(DiversityMetric):
         k: int | None,
         alpha: float,
         discount: Callable[[tf.Tensor], tf.Tensor],
-        name: str,
+        name: str | None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -82,7 +82,7 @@ class AlphaDCG(_AlphaMetric):
         k: int | None = None,
         alpha: float = 0.5,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "alpha_dcg",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, alpha, discount, name, **kwargs)
@@ -136,7 +136,7 @@ class AlphaNDCG(_AlphaMetric):
         k: int | None = None,
         alpha: float = 0.5,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str = "alpha_ndcg",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, alpha, discount, name, **kwargs)

@@ -52,7 +52,7 @@ class Precision(BinaryMetric):
         self,
         k: int | None = None,
         clip_k: bool = False,
-        name: str = "precision",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)
@@ -104,7 +104,7 @@ class Recall(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str = "recall", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
@@ -154,7 +154,7 @@ class MAP(BinaryMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    def __init__(self, k: int | None = None, name: str = "map", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
@@ -203,7 +203,7 @@ class RPrecision(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, name: str = "r_precision", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def at_ranks(

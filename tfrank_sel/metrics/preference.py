@@ -42,7 +42,7 @@ class OPA(ComparingMetric):
 
     pooled = True
 
-    def __init__(self, name: str = "opa", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -92,7 +92,7 @@ class AUC(ComparingMetric):
         https://doi.org/10.1016/j.patrec.2005.10.010).
     """
 
-    def __init__(self, name: str = "auc", **kwargs: Any) -> None:
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -159,7 +159,7 @@ class BPref(BinaryMetric):
         self,
         k: int | None = None,
         of_relevant: bool = False,
-        name: str = "bpref",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         ranking.check_cutoff(k)

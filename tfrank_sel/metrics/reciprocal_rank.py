@@ -47,7 +47,7 @@ class MRR(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str = "mrr", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
@@ -96,7 +96,7 @@ class Hits(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str = "hits", **kwargs: Any) -> None:
+    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
         ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import Bound
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
@@ -19,10 +20,11 @@ class _RegionMetric(ListwiseMetric):
     """A mean over the items whose observed score lies in a region."""
 
     min_label = -math.inf
+    takes_classes = False
     compares_items = False
 
     def __init__(
-        self, lower: float, upper: float, label_map: Link | None, name: str, **kwargs: Any
+        self, lower: Bound, upper: Bound, label_map: Link | None, name: str | None, **kwargs: Any
     ) -> None:
         if not lower < upper:
             raise ValueError(
@@ -99,10 +101,10 @@ class RegionDivergence(_RegionMetric):
     def __init__(
         self,
         link: Link,
-        lower: float = -math.inf,
-        upper: float = math.inf,
+        lower: Bound = -math.inf,
+        upper: Bound = math.inf,
         label_map: Link | None = None,
-        name: str = "region_divergence",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(lower, upper, label_map, name, **kwargs)
@@ -156,10 +158,10 @@ class RegionAbsoluteError(_RegionMetric):
 
     def __init__(
         self,
-        lower: float = -math.inf,
-        upper: float = math.inf,
+        lower: Bound = -math.inf,
+        upper: Bound = math.inf,
         label_map: Link | None = None,
-        name: str = "region_absolute_error",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(lower, upper, label_map, name, **kwargs)

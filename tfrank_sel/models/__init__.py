@@ -7,6 +7,7 @@ the extra `als`.
 from tfrank_sel.models.cosine_classifier import CosineClassifier
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.list_scorer import ListScorer
+from tfrank_sel.models.log_q import LogQCorrection
 from tfrank_sel.models.scorer import Scorer, moments
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
@@ -15,6 +16,7 @@ __all__ = [
     "CosineClassifier",
     "Ensemble",
     "ListScorer",
+    "LogQCorrection",
     "Scorer",
     "TwoTower",
     "WithinList",

@@ -50,11 +50,11 @@ class TwoTower(Configurable, keras.Model):
                 "`num_users`, `num_items` and `num_factors` must be positive. Received: "
                 f"num_users={num_users}, num_items={num_items}, num_factors={num_factors}"
             )
-        self.num_users = num_users
-        self.num_items = num_items
-        self.num_factors = num_factors
-        self.users = keras.layers.Embedding(num_users, num_factors, name="users")
-        self.items = keras.layers.Embedding(num_items, num_factors, name="items")
+        self.num_users = int(num_users)
+        self.num_items = int(num_items)
+        self.num_factors = int(num_factors)
+        self.users = keras.layers.Embedding(self.num_users, self.num_factors, name="users")
+        self.items = keras.layers.Embedding(self.num_items, self.num_factors, name="items")
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the embeddings."""

@@ -40,48 +40,61 @@ class Items(NamedTuple):
     gains: tf.Tensor
 
 
-# of the items on both sides and the differences of their scores, a number for each pair
-PairFunction = Callable[[Items, Items, tf.Tensor], tf.Tensor]
+# Of the items on both sides and the differences of their scores, two numbers for each pair: what it
+# costs, and what it counts.
+PairFunction = Callable[[Items, Items, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
+Sums = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
-def sum_over_pairs(function: PairFunction, items: Items) -> tf.Tensor:
-    """Adds up a function of the unordered pairs of each list, differentiable in the scores.
+def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tensor]:
+    """Adds up the costs of the unordered pairs of each list, and what they count.
 
     Args:
-        function: Computes a number for each pair, of the first items, the second items, and the
-            score of the first less that of the second. It must be symmetric: the same for a pair
-            the other way round. It must be 0 for an item with itself, and where one is padding.
+        function: Computes cost and count of each pair, of the first items, the second items, and
+            the score of the first less that of the second. It must be symmetric: the same for a
+            pair the other way round. It must be 0 for an item with itself, and where one is
+            padding.
         items: The items.
 
     Returns:
-        The sum of each list, `[batch_size]`. Its gradient flows to `items.scores` alone, through
-        the differences.
+        The two sums of each list, `[batch_size]`. The gradient of the first flows to `items.scores`
+        alone, through the differences; it is computed along with the sums.
     """
 
-    def slope(first: Items, second: Items, difference: tf.Tensor) -> tf.Tensor:
+    def with_slope(first: Items, second: Items, difference: tf.Tensor) -> Sums:
         with tf.GradientTape() as tape:
             tape.watch(difference)
-            value = function(first, second, difference)
-        return tape.gradient(value, difference)
+            cost, count = function(first, second, difference)
+        return cost, count, tape.gradient(cost, difference)
 
     @tf.custom_gradient
-    def f(scores: tf.Tensor) -> tuple[tf.Tensor, object]:
-        here = items._replace(scores=scores)
+    def slopes_again(scores: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+            with tf.GradientTape() as tape:
+                tape.watch(scores)
+                slopes = _row_sums(with_slope, items._replace(scores=scores))[2]
+            return tape.gradient(slopes, scores, upstream), None
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            return upstream[:, tf.newaxis] * _row_sums(slope, here, symmetric=False)
+        return slopes, gradient
 
-        return tf.reduce_sum(_row_sums(function, here, symmetric=True), axis=-1), gradient
+    @tf.custom_gradient
+    def f(scores: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
+        costs, counts, slopes = _row_sums(with_slope, items._replace(scores=scores))
+
+        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
+
+        # each pair is met from both sides
+        return tuple(0.5 * tf.reduce_sum(x, axis=-1) for x in (costs, counts)), gradient
 
     return f(items.scores)
 
 
-def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Tensor:
+def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items) -> Sums:
     """Adds up a function of each item with the others, `[batch_size, list_size]`.
 
-    If it is symmetric, only one item of a pair counts the pair. Lists are cut into as many blocks
-    as there are lanes; a lane pairs each block with the one that lies so many blocks behind it,
-    where the first follows the last.
+    Lists are cut into as many blocks as there are lanes; a lane pairs each block with the one that
+    lies so many blocks behind it, where the first follows the last.
     """
     is_short = items.scores.shape[1] is not None and items.scores.shape[1] < SHORT
     num_lanes = 1 if is_short else LANES
@@ -98,26 +111,21 @@ def _row_sums(function: PairFunction, items: Items, *, symmetric: bool) -> tf.Te
         return tf.reshape(x, [tf.shape(x)[0], num_lanes, width])
 
     blocked = Items(*map(blocks, items))
-    lanes = range(num_lanes // 2 + 1 if symmetric else num_lanes)
-    behind = [Items(*(tf.roll(x, -k, axis=1)[:, :, tf.newaxis, :] for x in blocked)) for k in lanes]
+    behind = [
+        Items(*(tf.roll(x, -k, axis=1)[:, :, tf.newaxis, :] for x in blocked))
+        for k in range(num_lanes)
+    ]
 
-    def row_sums(chunk: Items) -> tf.Tensor:
+    def row_sums(chunk: Items) -> Sums:
         first = Items(*(x[..., tf.newaxis] for x in chunk))
-        # the block itself holds each pair twice, and the opposite one is met from both sides
-        halves = {0, num_lanes // 2} if symmetric else {}
-        terms = (
-            (0.5 if k in halves else 1.0) * function(first, x, first.scores - x.scores)
-            for k, x in zip(lanes, behind, strict=True)
-        )
-        return tf.reduce_sum(sum(terms, tf.zeros([], items.scores.dtype)), axis=-1)
+        lanes = (function(first, second, first.scores - second.scores) for second in behind)
+        return tuple(tf.reduce_sum(tf.add_n(x), axis=-1) for x in zip(*lanes, strict=True))
 
     sums = row_sums(blocked) if is_short else _in_chunks(row_sums, blocked, rows)
-    return tf.reshape(sums, [batch_size, num_lanes * width])[:, :list_size]
+    return tuple(tf.reshape(x, [batch_size, num_lanes * width])[:, :list_size] for x in sums)
 
 
-def _in_chunks(
-    row_sums: Callable[[Items], tf.Tensor], blocked: Items, rows: tf.Tensor
-) -> tf.Tensor:
+def _in_chunks(row_sums: Callable[[Items], Sums], blocked: Items, rows: tf.Tensor) -> Sums:
     """Computes the sums of so many rows of each block at a time."""
 
     def chunks(x: tf.Tensor) -> tf.Tensor:
@@ -128,7 +136,7 @@ def _in_chunks(
     sums = tf.map_fn(
         row_sums,
         Items(*map(chunks, blocked)),
-        fn_output_signature=blocked.scores.dtype,
+        fn_output_signature=(blocked.scores.dtype,) * 3,
         parallel_iterations=1,
     )
-    return tf.transpose(sums, [1, 2, 0, 3])
+    return tuple(tf.transpose(x, [1, 2, 0, 3]) for x in sums)

@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.lambdas import LambdaWeight
-from tfrank_sel.losses.normalization import Normalizer, mean_over_terms
+from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms
 from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import pairs, ranking
 from tfrank_sel.ops.pairs import Items
 
 
-class PairwiseLoss(ListwiseLoss):
+class PairwiseLoss(Normalized, ListwiseLoss):
     """A loss of the pairs of items of each list.
 
     A subclass writes `surrogate`, the loss of one pair. For each list of labels `y` in `y_true` and
@@ -43,7 +43,6 @@ class PairwiseLoss(ListwiseLoss):
     """
 
     ordered: ClassVar[bool] = True  # only pairs of different labels count, the larger one first
-    default_name: ClassVar[str]
 
     def __init__(
         self,
@@ -54,12 +53,7 @@ class PairwiseLoss(ListwiseLoss):
         **kwargs: Any,
     ) -> None:
         check_temperature(temperature)
-        if not isinstance(lambda_weight, LambdaWeight | None):
-            raise TypeError(
-                "`lambda_weight` must be a `losses.lambdas.LambdaWeight` or None. "
-                f"Received: lambda_weight={lambda_weight}"
-            )
-        super().__init__(name=name or self.default_name, **kwargs)
+        super().__init__(name=name, **kwargs)
         self.lambda_weight = lambda_weight
         self.temperature = temperature
         self.normalizer = normalizer
@@ -78,8 +72,7 @@ class PairwiseLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Adds up the losses of the pairs, and divides them by what the normalizer says."""
         items = self._items(labels, scores / self.temperature, mask, weights)
-        total = pairs.sum_over_pairs(self._pair, items)
-        terms = tf.stop_gradient(pairs.sum_over_pairs(self._count, items))
+        total, terms = pairs.sums_over_pairs(self._pair, items)
         return self._normalizer(total, terms, tf.shape(scores)[1])
 
     @property
@@ -101,23 +94,18 @@ class PairwiseLoss(ListwiseLoss):
         scores, labels, mask, weights, gains = ranking.sort_by(scores, *fields, mask=mask)
         return Items(scores, labels, mask, weights, ranks, gains)
 
-    def _pair(self, first: Items, second: Items, x: tf.Tensor) -> tf.Tensor:
+    def _pair(self, first: Items, second: Items, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the loss of a pair, and counts it, in both directions where both count."""
         y = first.labels - second.labels
         if self.ordered:
             values = tf.where(y > 0.0, first.weights, second.weights)
             values *= self.surrogate(tf.sign(y) * x, tf.abs(y))
         else:
             values = (first.weights + second.weights) * self.surrogate(x, y)
-        is_pair = self._is_pair(first, second)
+        differ = first.labels != second.labels if self.ordered else first.ranks != second.ranks
+        is_pair = first.mask & second.mask & differ
         if self.lambda_weight is not None:
             weights = tf.stop_gradient(self.lambda_weight.pairs(first, second))
             values *= tf.where(is_pair, weights, tf.zeros_like(weights))
-        return tf.where(is_pair, values, tf.zeros_like(values))
-
-    def _count(self, first: Items, second: Items, x: tf.Tensor) -> tf.Tensor:
-        """Counts a pair, in both directions where both count."""
-        return tf.cast(self._is_pair(first, second), x.dtype) * (1.0 if self.ordered else 2.0)
-
-    def _is_pair(self, first: Items, second: Items) -> tf.Tensor:
-        differ = first.labels != second.labels if self.ordered else first.ranks != second.ranks
-        return first.mask & second.mask & differ
+        count = tf.cast(is_pair, x.dtype) * (1.0 if self.ordered else 2.0)
+        return tf.where(is_pair, values, tf.zeros_like(values)), count

@@ -49,8 +49,6 @@ class PairwiseLogisticLoss(PairwiseLoss):
         https://dl.acm.org/doi/10.1145/1102351.1102363).
     """
 
-    default_name = "pairwise_logistic_loss"
-
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `log(1 + exp(-x))`."""
         return Sigmoid().potential(-x)
@@ -91,8 +89,6 @@ class LambdaLoss(PairwiseLoss):
         [Wang et al., The LambdaLoss Framework for Ranking Metric Optimization, 2018](
         https://research.google/pubs/pub47258/).
     """
-
-    default_name = "lambda_loss"
 
     def __init__(
         self,
@@ -142,8 +138,6 @@ class PairwiseHingeLoss(PairwiseLoss):
         https://dl.acm.org/doi/10.1145/775047.775067).
     """
 
-    default_name = "pairwise_hinge_loss"
-
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `max(0, 1 - x)`."""
         return tf.nn.relu(1.0 - x)
@@ -181,8 +175,6 @@ class PairwiseSoftZeroOneLoss(PairwiseLoss):
         [Wang et al., The LambdaLoss Framework for Ranking Metric Optimization, 2018](
         https://research.google/pubs/pub47258/).
     """
-
-    default_name = "pairwise_soft_zero_one_loss"
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `1 / (1 + exp(x))`."""
@@ -222,7 +214,6 @@ class PairwiseMSELoss(PairwiseLoss):
         https://github.com/tensorflow/ranking).
     """
 
-    default_name = "pairwise_mse_loss"
     ordered = False
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -268,8 +259,6 @@ class PairwiseQuantileLoss(PairwiseLoss):
         [Koenker and Bassett, Regression Quantiles, 1978](https://www.jstor.org/stable/1913643), of
         pairs, as in [Rax](https://github.com/google/rax).
     """
-
-    default_name = "pairwise_quantile_loss"
 
     def __init__(
         self,

@@ -8,10 +8,9 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.losses import class_labels
 from tfrank_sel.losses.base import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
-from tfrank_sel.ops import masking
+from tfrank_sel.ops import class_labels, masking
 from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
 from tfrank_sel.serialization import register
 
@@ -21,7 +20,7 @@ class _TopKLoss(ListwiseLoss):
 
     takes_minus_infinity = True
 
-    def __init__(self, k: int, margin: float, form: Form, name: str, **kwargs: Any) -> None:
+    def __init__(self, k: int, margin: float, form: Form, name: str | None, **kwargs: Any) -> None:
         if k < 1:
             raise ValueError(f"`k` must be positive. Received: k={k}")
         if not margin >= 0.0:
@@ -141,7 +140,7 @@ class SmoothTopKLoss(_TopKLoss):
         tau: float = 1.0,
         margin: float = 1.0,
         form: Form = mean_over_relevant,
-        name: str = "smooth_top_k_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not tau > 0.0:
@@ -199,7 +198,7 @@ class TopKHingeLoss(_TopKLoss):
         k: int,
         margin: float = 1.0,
         form: Form = mean_over_relevant,
-        name: str = "top_k_hinge_loss",
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(k, margin, form, name, **kwargs)
@@ -211,10 +210,10 @@ class TopKHingeLoss(_TopKLoss):
 
 
 def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
-    """Whether a mask or weights differ from class to class, as they do for items of a list."""
+    """Whether rows, a mask or weights differ from class to class, as for items of a list."""
     if getattr(y_pred, "_keras_mask", None) is not None:
         return True
-    if isinstance(sample_weight, tf.RaggedTensor):
+    if isinstance(y_pred, tf.RaggedTensor) or isinstance(sample_weight, tf.RaggedTensor):
         return True
     shape = (
         tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape

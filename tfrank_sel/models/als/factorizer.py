@@ -50,10 +50,10 @@ class RGFactorizer(Configurable):
             best factors; never if `None`.
         cg_steps: Steps of preconditioned conjugate gradients a row, which start where it stands;
             exact solutions if `None`.
-        initial_scale: Standard deviation of the initial factors.
+        initial_scale: Standard deviation of the initial factors; positive.
         num_threads: Number of threads; as many as there are processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
-        seed: Seed of the initial factors.
+        seed: Seed of the initial factors; at least 0.
         device: Where TensorFlow solves the rows, exactly, such as "GPU:0"; if `None`, compiled
             loops solve them, which are faster on a processor.
 
@@ -103,6 +103,11 @@ class RGFactorizer(Configurable):
         for name, value in {**counts, "cg_steps": cg_steps, "num_threads": num_threads}.items():
             if value is not None and value < 1:
                 raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
+        if seed < 0 or not initial_scale > 0.0:
+            raise ValueError(
+                "`seed` must not be negative, and `initial_scale` be positive. "
+                f"Received: seed={seed}, initial_scale={initial_scale}"
+            )
         if not regularization >= 0.0 or dtype not in ("float32", "float64"):
             raise ValueError(
                 "`regularization` must not be negative, and `dtype` be float32 or float64. "

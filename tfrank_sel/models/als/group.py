@@ -9,13 +9,15 @@ import scipy.sparse as sp
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import Checked
+
 Array: TypeAlias = NDArray[Any]
 Places: TypeAlias = NDArray[np.int64] | slice
 
 _ALL = slice(None)
 
 
-class Group(abc.ABC):
+class Group(Checked, abc.ABC):
     """Processes that work on one problem; each calls the same methods in the same order.
 
     Attributes:

@@ -1,0 +1,142 @@
+"""What every formula must do with the index of one relevant item a list."""
+
+import re
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.cases import (
+    HOLDING,
+    LOSSES,
+    METRICS,
+    SAMPLED,
+    SCORE_VECTORS,
+    Case,
+    name_of,
+    one_per_class,
+)
+from tfrank_sel import losses, metrics
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+FORMULAS = one_per_class([*LOSSES, *HOLDING, *SAMPLED, *METRICS])
+OF_RELEVANCES = [case for case in FORMULAS if case.make().min_label == 0.0]
+OF_SCORES = [case for case in FORMULAS if case.make().min_label != 0.0]
+# which take an index of any dtype
+OF_CLASSES = (losses.MarginSoftmaxLoss, losses.SmoothTopKLoss, losses.TopKHingeLoss)
+
+every_formula = pytest.mark.parametrize("case", OF_RELEVANCES, ids=name_of)
+
+SCORES = np.random.default_rng(8).normal(size=[4, 5]).astype(np.float32)
+CLASSES = np.array([3, 0, -1, 4])  # a list without a relevant item among them
+ONE_HOT = np.eye(5, dtype=np.float32)[CLASSES] * (CLASSES >= 0)[:, None]
+WEIGHTS = np.random.default_rng(9).uniform(0.5, 2.0, [4, 5]).astype(np.float32)
+
+
+@every_formula
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_an_index_is_a_one_hot_row(case: Case, dtype: str) -> None:
+    known = CLASSES >= 0 if dtype == "uint8" else np.full(4, True)
+    classes, scores = tf.constant(CLASSES[known], dtype), SCORES[known]
+    for weights in (None, WEIGHTS[known, 0], WEIGHTS[known, :1], WEIGHTS[known]):
+        expected = case.make()(ONE_HOT[known], scores, weights)
+        for y_true in (classes, classes[:, tf.newaxis]):
+            np.testing.assert_allclose(case.make()(y_true, scores, weights), expected, rtol=1e-5)
+
+
+@every_formula
+def test_an_index_of_masked_and_of_ragged_lists(case: Case) -> None:
+    valid = np.array([[True] * 5, [True, True, False, True, True], [True] * 5, [False] * 5])
+    masked, plain = tf.constant(SCORES), tf.constant(SCORES)
+    masked._keras_mask = plain._keras_mask = tf.constant(valid)
+    expected = case.make()(ONE_HOT, plain)
+    np.testing.assert_allclose(case.make()(CLASSES, masked), expected, rtol=1e-5)
+    ragged = tf.RaggedTensor.from_tensor(SCORES, lengths=[4, 1, 5, 5])
+    labels = tf.RaggedTensor.from_tensor(ONE_HOT, lengths=[4, 1, 5, 5])
+    expected = case.make()(labels, ragged)
+    np.testing.assert_allclose(case.make()(CLASSES, ragged), expected, rtol=1e-5)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("make", [losses.SoftmaxLoss, losses.RGCrossLoss, metrics.NDCG])
+@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("known", [(4, 1), (None,), (None, 1), (None, None), None], ids=str)
+def test_an_index_in_graphs(make: Any, jit_compile: bool, known: Any) -> None:
+    formula = make() if make is not metrics.NDCG else metrics.Evaluator([make()])
+    y_true = CLASSES if known == (None,) else CLASSES[:, np.newaxis]
+
+    @tf.function(
+        input_signature=[tf.TensorSpec(known, tf.int64), tf.TensorSpec([None, None])],
+        jit_compile=jit_compile,
+    )
+    def call(y_true: tf.Tensor, y_pred: tf.Tensor) -> Any:
+        return formula(y_true, y_pred)
+
+    for result in (call(y_true, SCORES), formula(ONE_HOT, SCORES)):
+        value = result["ndcg"].mean() if isinstance(result, dict) else result
+        np.testing.assert_allclose(value, make()(ONE_HOT, SCORES), rtol=1e-5)
+
+
+@pytest.mark.compiled
+def test_labels_of_unknown_width_stay_labels() -> None:
+    evaluate = metrics.Evaluator([metrics.DCG()])
+
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, None], tf.int32), tf.TensorSpec([None, None])]
+    )
+    def call(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+        return evaluate(y_true, y_pred)["dcg"].values
+
+    grades = np.array([[2, 0, 1, 0, 1]] * 4, np.int32)
+    expected = metrics.DCG().evaluate(grades.astype(np.float32), SCORES).values
+    np.testing.assert_allclose(call(grades, SCORES), expected, rtol=1e-6)
+    np.testing.assert_allclose(call(grades[:, :1], SCORES[:, :1]), [3.0] * 4)  # lists of one item
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("run_eagerly", [True, False])
+def test_a_classifier_trains(run_eagerly: bool) -> None:
+    keras.utils.set_random_seed(2)
+    features = np.random.default_rng(2).normal(size=[64, 6]).astype(np.float32)
+    classes = np.argmax(features[:, :4], axis=1)
+    for y_true in (classes, classes[:, np.newaxis]):
+        model = keras.Sequential([keras.Input([6]), keras.layers.Dense(4)])
+        model.compile(
+            keras.optimizers.Adam(0.1),
+            losses.SoftmaxLoss(),
+            metrics=[metrics.MRR()],
+            run_eagerly=run_eagerly,
+        )
+        model.fit(features, y_true, batch_size=24, epochs=8, verbose=0)
+        found = model.evaluate(features, y_true, verbose=0, return_dict=True)
+        assert found["mrr"] > 0.9
+        expected = metrics.MRR()(np.eye(4)[classes], model.predict(features, verbose=0))
+        np.testing.assert_allclose(found["mrr"], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", OF_SCORES, ids=name_of)
+def test_an_index_beside_scores_is_refused_with_advice(case: Case) -> None:
+    for y_true in (CLASSES, CLASSES[:, np.newaxis], CLASSES.astype(np.float32)):
+        with pytest.raises(ValueError, match=re.escape("write tf.one_hot(y_true, 5)")):
+            case.make()(y_true, SCORES)
+
+
+@pytest.mark.parametrize("case", one_per_class(SCORE_VECTORS), ids=name_of)
+def test_an_index_beside_vectors_of_scores_is_refused_with_advice(case: Case) -> None:
+    loss = case.make()
+    with pytest.raises(ValueError, match=re.escape("write tf.one_hot(y_true, 5)")):
+        loss(CLASSES, np.zeros([4, 5, loss.num_scores or 2]))
+
+
+@every_formula
+def test_numbers_that_are_no_integers_are_refused_with_advice(case: Case) -> None:
+    if issubclass(case.make.func, OF_CLASSES):
+        return
+    for y_true in (CLASSES.astype(np.float32), CLASSES[:, np.newaxis] * 1.0):
+        with pytest.raises(ValueError, match=re.escape("write tf.cast(y_true, tf.int32)")):
+            case.make()(y_true, SCORES)
+    with pytest.raises(ValueError, match=re.escape("y_true.shape=(3,), y_pred.shape=(4, 5)")):
+        case.make()(CLASSES[:3], SCORES)

@@ -1,0 +1,245 @@
+"""What every public constructor must do: refuse what it cannot use, and name it."""
+
+import copy
+import dataclasses
+import importlib.util
+import inspect
+import math
+import pickle
+import re
+import types
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.cases import (
+    DIVERSITY,
+    HOLDING,
+    IN_BATCH,
+    LINKS,
+    LOSSES,
+    METRICS,
+    N_WAY,
+    SAMPLED,
+    SCORE_VECTORS,
+)
+from tfrank_sel import callbacks, data, links, losses, metrics, models
+from tfrank_sel.arguments import Checked
+from tfrank_sel.losses import lambdas, margin, targets
+from tfrank_sel.metrics import averaging, ties
+
+Arguments = dict[str, Any]
+
+MODULES = [callbacks, data, links, losses, metrics, models]
+MODULES += [averaging, lambdas, margin, targets, ties]
+
+FORMULAS = [*LOSSES, *HOLDING, *SCORE_VECTORS, *SAMPLED, *N_WAY, *IN_BATCH, *METRICS, *DIVERSITY]
+
+# arguments with which each public class is made
+EXAMPLES: dict[type, Arguments] = {
+    **{type(case.link): vars(case.link) for case in LINKS},
+    **{
+        case.make.func: inspect.signature(case.make.func)
+        .bind(*case.make.args, **case.make.keywords)
+        .arguments
+        for case in FORMULAS
+    },
+    links.CompositeSoftmax: {"scaling": links.Exp()},
+    **{
+        cls: {}
+        for cls in (
+            averaging.AllLists,
+            averaging.ByRelevance,
+            averaging.DefinedLists,
+            lambdas.DCGLambdaWeight,
+            lambdas.LabelDiffLambdaWeight,
+            lambdas.NDCGLambdaWeight,
+            lambdas.NDCGLambdaWeightV2,
+            lambdas.SwapLambdaWeight,
+            lambdas.YetiDCGLambdaWeight,
+            margin.ArcFace,
+            margin.CosFace,
+            margin.NormFace,
+            models.WithinList,
+            targets.Shares,
+            targets.Softmax,
+            ties.Averaged,
+            ties.InOrder,
+            ties.Reversed,
+            ties.Shuffled,
+        )
+    },
+    lambdas.CallbackLambdaWeight: {"function": lambda first, second: first.labels},
+    lambdas.PrecisionLambdaWeight: {"k": 2},
+    metrics.Evaluator: {"metrics": [metrics.MRR()]},
+    models.CosineClassifier: {"classes": 3},
+    models.Ensemble: {"members": [models.Scorer([0.0], [1.0])]},
+    models.ListScorer: {"mean": [0.0], "variance": [1.0]},
+    models.LogQCorrection: {"num_buckets": 4},
+    models.Scorer: {"mean": [0.0], "variance": [1.0]},
+    models.TwoTower: {"num_users": 2, "num_items": 2, "num_factors": 2},
+    data.FeatureSpec: {"num_features": 2},
+    data.ItemList: {
+        "query_id": "1",
+        "labels": np.zeros([1]),
+        "features": np.zeros([1, 2]),
+        "doc_ids": ("a",),
+    },
+    data.ListFeatures: {"items": {"x": tf.io.FixedLenFeature([], tf.float32)}},
+    callbacks.AnnealTau: {"loss": losses.SmoothTopKLoss(2), "schedule": lambda step: 1.0},
+    callbacks.LogSoftmaxBounds: {"log_dir": "logs", "validation_data": tf.data.Dataset.range(1)},
+}
+
+if importlib.util.find_spec("numba") is not None:  # the extra `als`
+    from tfrank_sel.models import als
+
+    MODULES.append(als)
+    EXAMPLES |= {x: {} for x in (als.RG2, als.RGCross, als.RGFactorizer, als.WeightedSquare)}
+
+every_class = pytest.mark.parametrize("cls", EXAMPLES, ids=lambda cls: cls.__name__)
+
+WORDS = ["name", "dtype", "reduction", "device", "log_dir", "query_id"]  # that any string may be
+WORDS += [field.name for field in dataclasses.fields(data.FeatureSpec)[1:]]
+WORDS += ["mask", "size", "label"]
+
+
+def constructors(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
+    """The arguments of a class: its own, and those by keyword that its bases take."""
+    found: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        if base.__module__.startswith("tfrank_sel") and "__init__" in vars(base):
+            _, *own = inspect.signature(base.__init__).parameters.values()
+            for p in own:
+                if p.kind is p.KEYWORD_ONLY or (p.kind is not p.VAR_KEYWORD and not found):
+                    found.setdefault(p.name, p)
+            if not any(p.kind is p.VAR_KEYWORD for p in own):
+                break
+    yield from found.items()
+
+
+def wrong_types(name: str, annotation: Any) -> Iterator[Any]:
+    hint = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    yield from (object(), object, [object()], math.nan, b"bytes", 1j)
+    if name not in WORDS:
+        yield "no such option"
+    if "float" not in hint:
+        yield 10.5
+    if "Annotated" not in hint:
+        yield math.inf
+    if "bool" not in hint:
+        yield True
+
+
+def refused(cls: type, name: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"`{name}`") as told:
+        cls(**{**EXAMPLES[cls], name: value})
+    assert "Received" in str(told.value)
+
+
+@every_class
+def test_a_value_of_a_wrong_type_is_refused_by_name(cls: type) -> None:
+    cls(**EXAMPLES[cls])
+    for name, parameter in constructors(cls):
+        for value in wrong_types(name, parameter.annotation):
+            refused(cls, name, value)
+
+
+@every_class
+def test_a_number_out_of_the_documented_range_is_refused_by_name(cls: type) -> None:
+    document = "\n".join(inspect.getdoc(base) or "" for base in cls.__mro__)
+    for name, parameter in constructors(cls):
+        described = re.search(rf"^    {name}: ((?:.|\n     )*)", document, re.MULTILINE)
+        if described is None or not re.search("int|float", str(parameter.annotation)):
+            continue
+        text, is_list = described[1], "Sequence" in str(parameter.annotation)
+        if re.search(r"\bpositive\b", text) or re.search(
+            rf"`{name}`( or `\w+`)? is not positive", document
+        ):
+            refused(cls, name, [0, 1] if is_list else 0)
+        if re.search(r"\bpositive\b|at least 0|not negative|in \[0", text):
+            refused(cls, name, [-1, 1] if is_list else -1)
+
+
+@every_class
+def test_numbers_of_numpy_are_numbers(cls: type) -> None:
+    for name, value in EXAMPLES[cls].items():
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            made = cls(**{**EXAMPLES[cls], name: np.array([value])[0]})
+            assert getattr(made, name) == value
+
+
+def test_no_public_class_is_missing() -> None:
+    public = {
+        x
+        for module in MODULES
+        for x in vars(module).values()
+        if inspect.isclass(x) and x.__module__.startswith(module.__name__)
+        if not inspect.isabstract(x) and not x.__name__.startswith("_")
+        if not issubclass(x, (tuple, Exception, ties.Ranks))  # which the package makes
+        if x.__name__ != "CollectiveGroup"  # which is made before TensorFlow runs anything
+    }
+    assert public
+    assert public <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: metrics.NDCG(10.5), "`k` of NDCG must be an integer or None. Received: k=10.5"),
+        (lambda: metrics.NDCG(ties="average"), "Averaged, InOrder, Reversed or Shuffled"),
+        (lambda: metrics.NDCG(gain="exp"), "a function such as tfrank_sel.ops.ranking.exponential"),
+        (lambda: losses.SoftmaxLoss(targets="softmax"), "Shares or Softmax (tfrank_sel.losses.tar"),
+        (lambda: losses.ApproxNDCGLoss(link="sigmoid"), "a subclass of Link (tfrank_sel.links)"),
+        (lambda: losses.MatchingLoss(links.Exp), "a subclass of Link (tfrank_sel.links)"),
+        (lambda: models.Scorer([0.0, "x"], [1.0, 1.0]), "each item is a finite number"),
+    ],
+)
+def test_the_error_says_what_is_accepted(make: types.FunctionType, message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        make()
+
+
+def test_a_class_of_a_user_is_checked_too() -> None:
+    class TopGrade(metrics.ListwiseMetric):
+        def __init__(self, grade: int, name: str | None = None, **kwargs: Any) -> None:
+            super().__init__(name, **kwargs)
+            self.grade = grade
+
+        def per_list(
+            self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+        ) -> tf.Tensor:
+            return tf.reduce_max(labels, axis=1) / float(self.grade)
+
+    assert TopGrade(4).name == "top_grade_grade_4"
+    assert float(TopGrade(4)([[2.0, 0.0]], [[0.0, 1.0]])) == 0.5
+    with pytest.raises(TypeError, match="`grade` of TopGrade must be an integer"):
+        TopGrade("A")
+    with pytest.raises(TypeError, match="`averaging` of TopGrade"):
+        TopGrade(4, averaging="all")
+
+
+def test_annotations_that_say_nothing_check_nothing() -> None:
+    class Odd(Checked):
+        def __init__(
+            self,
+            word: Literal["a", "b"],
+            known: "OnlyForTypeCheckers" = 3,  # noqa: F821
+        ) -> None:
+            self.word, self.known = word, known
+
+    class Implicit(Checked):
+        def __init__(self, k: int = None, kind: Literal["a", "b"] = "a") -> None:  # noqa: RUF013
+            self.k, self.kind = k, kind
+
+    assert Odd("c", "x").word == "c"
+    assert Implicit(None, "c").kind == "c"
+    with pytest.raises(TypeError, match="`k` of Implicit must be an integer"):
+        Implicit(1.5)
+
+
+def test_copies_are_made_without_arguments() -> None:
+    link = links.Exp(scale=2.0)
+    assert copy.deepcopy(link) == pickle.loads(pickle.dumps(link)) == link

@@ -1,0 +1,50 @@
+"""What the options of a pipeline refuse."""
+
+import math
+from typing import Any
+
+import pytest
+
+from pipelines.blessing import Rules
+from pipelines.drift import Thresholds
+from pipelines.ingest import Inputs
+from pipelines.run import Plan
+from pipelines.sources import Columns, Format, Source
+from pipelines.training import Settings
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "value"),
+    [
+        (Columns, "features", "price"),
+        (Inputs, "sources", ["train.txt"]),
+        (Inputs, "adjacent", "no"),
+        (Plan, "reference", "runs/last"),
+        (Plan, "version", 1.5),
+        (Rules, "margin", math.nan),
+        (Rules, "min_queries", "many"),
+        (Settings, "averaging", 1.0),
+        (Settings, "epochs", 2.5),
+        (Settings, "epochs", 0),
+        (Settings, "hidden_units", 64),
+        (Settings, "learning_rate", math.inf),
+        (Settings, "learning_rate", -0.1),
+        (Settings, "seed", -1),
+        (Source, "format", "elwc"),
+        (Thresholds, "features", "0.2"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_refused_by_name(
+    options: Any, name: str, value: Any
+) -> None:
+    needed = {
+        Inputs: {"sources": [Source("train.txt", Format.LETOR)]},
+        Source: {"path": "train.txt", "format": Format.LETOR},
+    }.get(options, {})
+    options(**needed)
+    with pytest.raises((TypeError, ValueError), match=f"`{name}`"):
+        options(**{**needed, name: value})
+
+
+def test_an_infinite_bound_is_none() -> None:
+    assert Rules(margin=math.inf).margin == Thresholds(features=math.inf).features == math.inf

@@ -1,0 +1,187 @@
+"""Checks of constructors' arguments against the annotations of these constructors."""
+
+import collections.abc
+import functools
+import inspect
+import math
+import numbers
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+
+# a bound of an interval, which may be infinite, where a `float` is finite
+Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
+
+MOST_NAMED = 12  # choices that a message names
+
+
+class Checked:
+    """Mixin: the constructor refuses arguments of another type than it is annotated with.
+
+    An `int` may be of NumPy, but is no `bool`; a `float` is any finite real number, and a `Bound`
+    one that may be infinite; a `Callable` is no class; a `Sequence` may be an array, but is no
+    string. A default is always accepted, and so is anything where the annotation is none of these
+    and no class. Arguments that `**kwargs` pass on are checked by the annotations of the bases.
+    Ranges are left to the constructor.
+
+    Raises:
+        TypeError: If an argument is of another type.
+        ValueError: If a number is NaN or, where it is a `float`, infinite.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        for name, value in given(cls, args, kwargs).items():
+            _check(cls, name, value)
+        make: Callable[..., Self] = super().__new__
+        return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
+
+
+class Argument(NamedTuple):
+    """An argument of a constructor.
+
+    Attributes:
+        hint: The type it is annotated with; `Any` without an annotation.
+        default: Its default; `inspect.Parameter.empty` if it must be given.
+        is_own: Whether it is of the class's own constructor, not passed on to a base.
+    """
+
+    hint: Any
+    default: Any
+    is_own: bool
+
+
+@functools.cache
+def declared(cls: type) -> Mapping[str, Argument]:
+    """Returns the arguments of a constructor, by name: its own, and those that it passes on.
+
+    A constructor with `**kwargs` passes on the keyword-only arguments of its bases.
+    """
+    found: dict[str, Argument] = {}
+    for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
+        own = not found
+        if not own and not issubclass(base, Checked):
+            break  # of Keras, which checks its own
+        constructor = vars(base)["__init__"]
+        hints = _hints(constructor)
+        _, *parameters = inspect.signature(constructor).parameters.values()
+        for p in parameters:
+            if p.kind is p.KEYWORD_ONLY or (own and p.kind is p.POSITIONAL_OR_KEYWORD):
+                found.setdefault(p.name, Argument(hints.get(p.name, Any), p.default, own))
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return types.MappingProxyType(found)
+
+
+def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that a call of a constructor gives, by the names of its arguments."""
+    return {**dict(zip(declared(cls), args, strict=False)), **kwargs}
+
+
+def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
+    """Says in words what an argument takes, such as "an integer or None".
+
+    Args:
+        hint: The type that it is annotated with.
+        default: Its default, which serves as an example of a function.
+    """
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(accepted(part, default) for part in parts)
+    if origin is Annotated:
+        return str(parts[1]) if hint == Bound else accepted(parts[0], default)
+    if hint in _WORDS:
+        return _WORDS[hint]
+    if origin is collections.abc.Callable:
+        example = getattr(default, "__qualname__", None)
+        return "a function" + (f" such as {default.__module__}.{example}" if example else "")
+    if origin is collections.abc.Sequence:
+        return f"a sequence in which each item is {accepted(parts[0])}"
+    if origin is collections.abc.Mapping:
+        return f"a mapping in which each key is {accepted(parts[0])}"
+    return _of_kind(origin or hint)
+
+
+_WORDS = {
+    int: "an integer",
+    float: "a finite number",
+    bool: "True or False",
+    str: "a string",
+    types.NoneType: "None",
+    Any: "anything",
+}
+
+
+def _check(cls: type, name: str, value: Any) -> None:
+    argument = declared(cls).get(name)
+    if argument is None or value is argument.default or _fits(argument.hint, value):
+        return
+    raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(
+        f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}. "
+        f"Received: {name}={value!r}"
+    )
+
+
+def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
+    """Whether a value is of a type; with `finite`, its numbers must also be what they should."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(part, value, finite) for part in parts)
+    if hint == Bound:
+        return _fits(float, value, finite=False) and not (finite and math.isnan(value))
+    if origin is Annotated:
+        return _fits(parts[0], value, finite)
+    if hint is float:
+        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+        return is_number and not (finite and not math.isfinite(value))
+    if hint is int:
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if hint is bool:
+        return isinstance(value, (bool, np.bool_))
+    if origin is collections.abc.Callable:
+        return callable(value) and not isinstance(value, type)
+    if origin is collections.abc.Sequence:
+        if isinstance(value, (str, bytes)):
+            return False
+        is_array = isinstance(value, np.ndarray) and value.ndim > 0
+        is_sequence = is_array or isinstance(value, collections.abc.Sequence)
+        return is_sequence and all(_fits(parts[0], item, finite) for item in value)
+    if origin is collections.abc.Mapping:
+        return isinstance(value, Mapping) and all(_fits(parts[0], key) for key in value)
+    kind = origin or hint
+    is_class = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
+    return not is_class or isinstance(value, kind)
+
+
+def _hints(constructor: Any) -> Mapping[str, Any]:
+    try:
+        return typing.get_type_hints(constructor, include_extras=True)
+    except NameError:  # of a type that is imported for type checkers alone
+        return {}
+
+
+def _of_kind(kind: type) -> str:
+    """Names a class, or the public classes of a base, if they are few, and where they are."""
+    choices = {c.__name__: c.__module__ for c in _concrete(kind)}
+    if not choices:
+        return f"an object of {kind.__name__}"
+    folders = {*choices.values()}
+    folder = folders.pop() if len(folders) == 1 else kind.__module__.rpartition(".")[0]
+    *names, last = sorted(choices)
+    if len(choices) > MOST_NAMED:
+        names, last = [], f"a subclass of {kind.__name__}"
+    return f"an object of {' or '.join([', '.join(names), last] if names else [last])} ({folder})"
+
+
+def _concrete(kind: type) -> Iterator[type]:
+    """Yields the classes of this package that are of a kind and complete."""
+    if kind.__module__.startswith("tfrank_sel"):
+        if not inspect.isabstract(kind) and not kind.__name__.startswith("_"):
+            yield kind
+        subclasses: list[type] = kind.__subclasses__()
+        for subclass in subclasses:
+            yield from _concrete(subclass)
