@@ -71,7 +71,8 @@ class Ensemble(Configurable, keras.Model):
             mean = masking.masked_mean(scores, mask)[:, tf.newaxis]
             gaps = tf.where(mask, scores - mean, 0.0)
             variance = masking.masked_mean(gaps**2, mask)[:, tf.newaxis]
-            total += tf.math.divide_no_nan(gaps, tf.sqrt(variance))
+            # where all scores are equal, so that the gaps are 0, the root has no gradient
+            total += gaps / tf.sqrt(tf.where(variance > 0.0, variance, 1.0))
         return total / len(self.members)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
