@@ -48,7 +48,7 @@ def batch(case: Case) -> tuple[Array, Array, Array]:
     classes = (3,) if case in N_WAY else ()
     vectors = (case.make().num_scores or 2,) if case in SCORE_VECTORS else ()
     labels = np.arange(4.0) if case in IN_BATCH else case.labels(rng, (*shape, *classes))
-    if case not in IN_BATCH + N_WAY:
+    if case not in IN_BATCH + N_WAY + DIVERSITY:
         labels *= rng.random(shape) < 0.6  # enough items that are not relevant
     if case not in IN_BATCH:
         labels[0, 3:] = np.nan
@@ -139,13 +139,15 @@ def test_every_mode_has_the_same_value_and_gradient(
 
 @every_loss
 def test_a_gradient_has_a_gradient(case: Case, run_eagerly: Callable[[bool], None]) -> None:
-    fields = [tf.constant(x, tf.float32) for x in batch(case)]
+    labels, scores, weights = (tf.constant(x, tf.float64) for x in batch(case))
+    untied = scores + 0.01 * tf.cumsum(tf.ones_like(scores), axis=1)
+    fields = labels, untied, weights
+    make = functools.partial(case.make, reduction="sum", dtype="float64")
     run_eagerly(True)
-    expected = gradient_of_gradient(case.make(reduction="sum"), *fields)
+    expected = gradient_of_gradient(make(), *fields)
     run_eagerly(False)
-    run = functools.partial(gradient_of_gradient, case.make(reduction="sum"))
-    found = Mode(known, known)(run, *fields)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4 * np.max(np.abs(expected)))
+    found = Mode(known, known)(functools.partial(gradient_of_gradient, make()), *fields)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8 * np.max(np.abs(expected)))
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,11 @@ def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
 def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
     size = tf.shape(labels)[1]
+    # abs, for both the bits of -0 and the order of XLA put it below 0
     if labels.dtype == tf.float32:
         # one number for label and place: the bits of a float that is not negative sort as it does
         places = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
-        bits = tf.cast(tf.bitcast(labels + 0.0, tf.int32), tf.int64)
+        bits = tf.cast(tf.bitcast(tf.abs(labels), tf.int32), tf.int64)
         keys = tf.where(mask, bits * 2**32 + places, -1)
         keys = tf.math.top_k(keys, k=size).values
         mask = keys >= 0
@@ -50,7 +51,8 @@ def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tens
         labels = tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
         order = size - 1 - tf.cast(keys - bits * 2**32, tf.int32)
     else:
-        top = tf.math.top_k(tf.where(mask, labels, tf.constant(-math.inf, labels.dtype)), k=size)
+        keys = tf.where(mask, tf.abs(labels), tf.constant(-math.inf, labels.dtype))
+        top = tf.math.top_k(keys, k=size)
         mask, order = top.values > -math.inf, top.indices
         labels = tf.where(mask, top.values, 0.0)
     return labels, at(scores, order), mask
