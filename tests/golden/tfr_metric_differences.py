@@ -5,6 +5,8 @@
 
 from typing import Any
 
+import tensorflow as tf
+
 from tests.golden import differences
 from tests.golden.differences import Difference
 from tests.golden.vectors import Case
@@ -73,13 +75,15 @@ DIFFERENCES = [
     ),
     Difference(
         ("NDCGMetric", "DCGMetric"),
-        "a gain of label 0 that is not 0, beside padding",
-        "Padding gains as an item of label 0 does. Here it gains nothing.",
+        "a gain of label 0 that is not 0, beside padding or an item of weight 0",
+        "Padding, and an item of weight 0, gain as an item of label 0 does. "
+        "Here they gain nothing.",
         lambda case: (
             case["kwargs"].get("gain_fn") == "label+1"
             and (
                 any(is_padding(y) for row in labels_of_lists(case) for y in row)
                 or len({len(row) for row in labels_of_lists(case)}) > 1
+                or any(0.0 in tf.nest.flatten(batch["sample_weight"]) for batch in case["batches"])
             )
         ),
     ),
