@@ -135,7 +135,8 @@ def _folded(q: Link, x: tf.Tensor) -> tf.Tensor:
     """Mirrors scores to one side, where the potential is even."""
     if q.mirror is None:
         return x
-    return tf.minimum(x, 2.0 * q.mirror - x) if q.mirror > 0.0 else tf.maximum(x, 2.0 * q.mirror - x)
+    lower, upper = (f(x, 2.0 * q.mirror - x) for f in (tf.minimum, tf.maximum))
+    return lower if q.mirror > 0.0 else upper
 
 
 def _change_between(
