@@ -4,10 +4,10 @@
     python -m benchmarks.adversarial --seconds 1800
 
 Every loss of every link, and losses of labels, are computed as a user computes them, in float32 and
-compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far apart, at kinks, caps and
-mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12 to 1e12. The reference
-takes the same float32 numbers to 100 digits. An error of a loss is relative to it, or, where it can
-be negative, to its largest term; one of a gradient is relative to its largest entry. Lists whose
+compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far
+apart, at kinks, caps and mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12
+to 1e12. The reference takes the same float32 numbers to 100 digits. An error of a loss is relative to
+it, or, where it can be negative, to its largest term; one of a gradient is relative to its largest entry. Lists whose
 loss or gradient float32 cannot hold do not count.
 """
 

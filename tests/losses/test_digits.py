@@ -1,4 +1,4 @@
-"""Losses of labels keep their digits in float32, where a formula as it stands would lose them."""
+"""Losses keep their digits in float32, where a formula as it stands would lose them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import losses
+from tfrank_sel import links, losses
 
 # loss, labels, scores, weights, and the loss and its gradient to 9 digits, by mpmath
 EXACT = {
@@ -38,6 +38,10 @@ EXACT = {
         (losses.SigmoidCrossEntropyLoss(), [1, 1], [20.0, 22.0], [1, 1]),
         (1.17005021e-9, [-1.03057681e-9, -1.39473405e-10]),
     ),
+    "from end to end of a domain": (
+        (losses.MatchingLoss(links.Tan()), [1.5707], [-1.57075], [1]),
+        (32629.8865, [-31971.5454]),
+    ),
     "far below the first": (
         (losses.ListMLELoss(), [3, 2, 1, 0], [0.0, -9999.99902, -1e4, -10000.001], [1, 1, 1, 1]),
         (1.79029506, [0.0, -0.666341093, -0.166422632, 0.832763725]),
@@ -46,7 +50,7 @@ EXACT = {
 
 
 @pytest.mark.parametrize(("given", "expected"), EXACT.values(), ids=list(EXACT))
-def test_losses_of_labels_keep_their_digits_in_float32(given: Any, expected: Any) -> None:
+def test_losses_keep_their_digits_in_float32(given: Any, expected: Any) -> None:
     loss, labels, scores, weights = given
     scores = tf.constant([scores])
     with tf.GradientTape() as tape:
