@@ -6,9 +6,9 @@
 Every loss of every link, and losses of labels, are computed as a user computes them, in float32 and
 compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far
 apart, at kinks, caps and mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12
-to 1e12. The reference takes the same float32 numbers to 100 digits. An error of a loss is relative to
-it, or, where it can be negative, to its largest term; one of a gradient is relative to its largest entry. Lists whose
-loss or gradient float32 cannot hold do not count.
+to 1e12. The reference takes the same float32 numbers to 100 digits. An error of a loss is relative
+to it, or, where it can be negative, to its largest term; one of a gradient is relative to its
+largest entry. Lists whose loss or gradient float32 cannot hold do not count.
 """
 
 import argparse
@@ -527,8 +527,8 @@ def sweep(
         match order.pop():
             case str(name):
                 identity = links.Identity()
-                for size, regimes in ((SIZE, REGIMES), (10 * SIZE, LONG_REGIMES)):
-                    made = lists(rng, identity, regimes, 10 * count, size, targets=False)
+                for size, regimes, each in ((SIZE, REGIMES, 10 * count), (30, LONG_REGIMES, 1)):
+                    made = lists(rng, identity, regimes, each, size, targets=False)
                     compare_labels(rng, name, made, worst[name])
             case case:
                 compare_case(rng, case, count, worst[type(case.loss).__name__])
