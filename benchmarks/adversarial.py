@@ -1,19 +1,19 @@
-"""Errors of the losses of links against mpmath, where float32 is in danger.
+"""Errors of losses against mpmath, where float32 is in danger.
 
     pip install '.[benchmarks]'
     python -m benchmarks.adversarial --seconds 1800
 
-Every loss of every link is computed as a user computes it, in float32 and compiled, on lists made
-to break it: scores that nearly agree, agree in all but one, lie far apart, at kinks, caps and
-mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12 to 1e12. The reference
-takes the same float32 numbers to 100 digits. An error of a loss is relative to it, one of a
-gradient to its largest entry. Lists whose loss or gradient float32 cannot hold do not count.
+Every loss of every link, and losses of labels, are computed as a user computes them, in float32 and
+compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far
+apart, at kinks, caps and mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12
+to 1e12. The reference takes the same float32 numbers to 100 digits. An error of a loss is relative
+to it, or, where it can be negative, to its largest term; one of a gradient is relative to its
+largest entry. Lists whose loss or gradient float32 cannot hold do not count.
 """
 
 import argparse
 import dataclasses
 import datetime
-import itertools
 import math
 import sys
 import time
@@ -24,7 +24,7 @@ import mpmath as mp
 import numpy as np
 import tensorflow as tf
 
-from benchmarks import exact
+from benchmarks import exact, exact_labels
 from benchmarks.interleaved import machine
 from tfrank_sel import links, losses
 
@@ -295,6 +295,26 @@ SCALAR: dict[str, Family] = {
 }
 
 
+LABELLED: dict[str, tuple[losses.ListwiseLoss, exact_labels.Terms]] = {
+    type(loss).__name__: (loss, terms)
+    for loss, terms in (
+        (losses.SoftmaxLoss(reduction="none"), exact_labels.softmax),
+        (losses.CalibratedSoftmaxLoss(1.0, reduction="none"), exact_labels.calibrated),
+        (losses.PolyOneSoftmaxLoss(reduction="none"), exact_labels.poly_one),
+        (losses.InfoNCELoss(reduction="none"), exact_labels.infonce),
+        (losses.ListMLELoss(reduction="none"), exact_labels.list_mle),
+        (losses.ZLPRLoss(reduction="none"), exact_labels.zlpr),
+        (losses.RG2Loss(reduction="none"), exact_labels.rg2),
+        (losses.RGCrossLoss(reduction="none"), exact_labels.rg_cross),
+        (losses.SmoothTopKLoss(2, 0.1, reduction="none"), exact_labels.smooth_top_k(2, 0.1)),
+        (losses.PairwiseLogisticLoss(reduction="none"), exact_labels.pairwise_logistic),
+        (losses.SigmoidCrossEntropyLoss(reduction="none"), exact_labels.sigmoid_cross_entropy),
+    )
+}
+PROBABILITIES = ("ZLPRLoss", "SigmoidCrossEntropyLoss")  # their labels are at most 1
+SIGNED = ("RG2Loss", "RGCrossLoss")
+
+
 @dataclasses.dataclass(frozen=True)
 class Lists:
     """Lists of one size, of float32 numbers.
@@ -348,6 +368,15 @@ class Worst:
     loss: tuple[float, str] = (0.0, "")
     gradient: tuple[float, str] = (0.0, "")
 
+    def add(self, name: str, loss: float, gradient: float, *rows: Array) -> None:
+        """Counts a list, and prints it if it is beyond the promise."""
+        self.lists += 1
+        self.loss = max(self.loss, (loss, name))
+        self.gradient = max(self.gradient, (gradient, name))
+        if not max(loss, gradient) < PROMISE:
+            lists = [row.tolist() for row in rows]
+            print(f"{name}: {loss:.1e}, {gradient:.1e}: {lists}", file=sys.stderr)
+
 
 def weights(rng: np.random.Generator, n: int) -> Array:
     return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
@@ -394,16 +423,23 @@ def is_held(formula: exact.Formula, gamma: float, *lists: list[mp.mpf]) -> bool:
 
 
 def errors(
-    value: float, gradient: Array, exact_value: mp.mpf, exact_gradient: list[mp.mpf], size: mp.mpf
+    value: float,
+    gradient: Array,
+    exact_value: mp.mpf,
+    exact_gradient: list[mp.mpf],
+    size: mp.mpf,
+    scale: mp.mpf | None = None,
 ) -> tuple[float, float]:
     """The error of a loss and that of its gradient; 0 where float32 cannot hold them.
 
     A gradient is the difference of values of the link: below 1e-9 of their `size` it is not held.
+    The error of a loss is relative to `scale`, by default the loss.
     """
     top = max(map(abs, exact_gradient))
     found = [0.0, 0.0]
-    if HELD[0] < abs(exact_value) < HELD[1]:
-        found[0] = relative(value, exact_value, abs(exact_value))
+    scale = abs(exact_value) if scale is None else scale
+    if HELD[0] < scale < HELD[1]:
+        found[0] = relative(value, exact_value, scale)
     if max(HELD[0], size * 1e-9) < top < HELD[1]:
         found[1] = max(relative(a, b, top) for a, b in zip(gradient, exact_gradient, strict=True))
     return found[0], found[1]
@@ -435,12 +471,32 @@ def compare(case: Case, made: Lists, worst: Worst) -> None:
             continue
         size = max(map(abs, map(formula.h, (*observed, *z))))
         loss, gradient = errors(values[k], gradients[k], *exactly(s, z, w), size)
-        worst.lists += 1
-        worst.loss = max(worst.loss, (loss, f"{case.name}, {regime}"))
-        worst.gradient = max(worst.gradient, (gradient, f"{case.name}, {regime}"))
-        if not max(loss, gradient) < PROMISE:
-            rows = [x[k].tolist() for x in (made.s, made.z, made.w)]
-            print(f"{case.name}, {regime}: {loss:.1e}, {gradient:.1e}: {rows}", file=sys.stderr)
+        worst.add(f"{case.name}, {regime}", loss, gradient, made.s[k], made.z[k], made.w[k])
+
+
+def labels(rng: np.random.Generator, n: int, top: int) -> Array:
+    """One relevant item, or some: never none, never all."""
+    y = np.zeros(n) if rng.random() < 0.3 else rng.integers(top + 1, size=n)
+    relevant, other = rng.permutation(n)[:2]
+    y[relevant], y[other] = 1.0, 0.0
+    return y
+
+
+def compare_labels(rng: np.random.Generator, name: str, made: Lists, worst: Worst) -> None:
+    """Compares a loss of labels on lists of scores, of which some are in the right order."""
+    loss, terms = LABELLED[name]
+    y = np.array([labels(rng, made.z.shape[1], 1 if name in PROBABILITIES else 3) for _ in made.z])
+    right = rng.random(len(y)) < 0.3
+    y[right], made.z[right] = np.sort(y[right]), np.sort(made.z[right])
+    made = dataclasses.replace(made, s=y.astype(np.float32))
+    values, gradients = computed(loss, made)
+    for k, regime in enumerate(made.regimes):
+        rows = made.s[k], made.z[k], made.w[k]
+        numbers = ([mp.mpf(float(x)) for x in row] for row in rows)
+        value, gradient, largest = exact_labels.with_gradient(terms, *numbers)
+        scale = largest if name in SIGNED else abs(value)
+        found = errors(values[k], gradients[k], value, gradient, mp.mpf(0), scale)
+        worst.add(f"{name}, {regime}", *found, *rows)
 
 
 def cases(names: list[str]) -> list[Case]:
@@ -459,41 +515,54 @@ def cases(names: list[str]) -> list[Case]:
     return made
 
 
-def sweep(names: list[str], seed: int, seconds: float, count: int) -> dict[str, Worst]:
-    """Compares lists of all regimes, again and again, until the time is over."""
+def sweep(
+    names: list[str], seed: int, seconds: float, count: int
+) -> tuple[dict[str, Worst], list[str]]:
+    """Compares all losses once, in random order, and returns those that time did not reach, too."""
     began, rng = time.monotonic(), np.random.default_rng(seed)
     worst = {name: Worst() for name in names}
-    everything = cases(names)
-    for is_first in itertools.chain([True], itertools.repeat(False)):
-        for case in rng.permutation(everything):
-            if time.monotonic() - began > seconds:
-                return worst
-            regimes = REGIMES if case.link in ON_THE_LINE else BOUNDED_REGIMES
-            each = count if case.link in ON_THE_LINE else 10 * count
-            made = lists(rng, case.link, regimes, each, SIZE, case.family.targets)
-            compare(case, made, worst[type(case.loss).__name__])
-            if is_first and case.link in LONG and "softmax" in case.loss.name:
-                made = lists(rng, case.link, LONG_REGIMES, 1, 10_000, targets=False)
-                compare(case, made, worst[type(case.loss).__name__])
+    everything: list[Case | str] = [*cases(names), *(name for name in names if name in LABELLED)]
+    order = [everything[k] for k in rng.permutation(len(everything))]
+    while order and time.monotonic() - began < seconds:
+        match order.pop():
+            case str(name):
+                identity = links.Identity()
+                for size, regimes, each in ((SIZE, REGIMES, 10 * count), (30, LONG_REGIMES, 1)):
+                    made = lists(rng, identity, regimes, each, size, targets=False)
+                    compare_labels(rng, name, made, worst[name])
+            case case:
+                compare_case(rng, case, count, worst[type(case.loss).__name__])
+    return worst, [x if isinstance(x, str) else x.name for x in order]
+
+
+def compare_case(rng: np.random.Generator, case: Case, count: int, worst: Worst) -> None:
+    """Compares a loss of a link on lists of all regimes."""
+    on_the_line = case.link in ON_THE_LINE
+    regimes = REGIMES if on_the_line else BOUNDED_REGIMES
+    each = count if on_the_line else 10 * count
+    compare(case, lists(rng, case.link, regimes, each, SIZE, case.family.targets), worst)
+    if case.link in LONG and "softmax" in case.loss.name:
+        compare(case, lists(rng, case.link, LONG_REGIMES, 1, 10_000, targets=False), worst)
 
 
 def main() -> None:
     """Prints the table of the largest errors."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=1800.0, help="time for the sweep")
+    parser.add_argument("--seconds", type=float, default=1800.0, help="limit of time")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=3, help="lists of a regime in a round")
-    names = [*SCALAR, *softmaxes(1.0)]
+    parser.add_argument("--count", type=int, default=3, help="lists of a regime")
+    names = [*SCALAR, *softmaxes(1.0), *LABELLED]
     parser.add_argument("losses", nargs="*", default=names, help=f"any of {', '.join(names)}")
     arguments = parser.parse_args()
     mp.mp.dps = DIGITS
-    worst = sweep(arguments.losses, arguments.seed, arguments.seconds, arguments.count)
+    worst, left = sweep(arguments.losses, arguments.seed, arguments.seconds, arguments.count)
     versions = f"mpmath {mp.__version__}, seed {arguments.seed}"
     print(f"{machine()}, {versions}, {datetime.date.today()}", HEAD, sep="\n\n")
     for name, found in worst.items():
         print(f"| `{name}` | {found.lists:,} | {found.loss[0]:.1e} | {found.gradient[0]:.1e} |")
     for name, found in worst.items():
         print(f"{name}: {found.loss[1]}; {found.gradient[1]}", file=sys.stderr)
+    print(f"{len(left)} not reached{': ' if left else ''}{'; '.join(left)}")
 
 
 if __name__ == "__main__":

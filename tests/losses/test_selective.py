@@ -204,19 +204,49 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize(("given", "expected"), EXACT.values(), ids=list(EXACT))
-def test_selective_softmax_keeps_its_digits_in_float32(given: Any, expected: Any) -> None:
-    scaling, gamma, s, z, weights = given
-    loss = losses.SelectiveSoftmaxLoss(scaling, gamma)
+def check_digits(
+    loss: losses.ListwiseLoss, s: Any, z: Any, weights: Any, value: float, slopes: Any
+) -> None:
     scores = tf.constant([z])
     with tf.GradientTape() as tape:
         tape.watch(scores)
-        value = loss([s], scores, [weights])
-    np.testing.assert_allclose(value, expected[0], rtol=2e-5)
-    largest = np.abs(expected[1]).max()
-    np.testing.assert_allclose(
-        tape.gradient(value, scores)[0] / largest, expected[1] / largest, 0, 2e-5
-    )
+        found = loss([s], scores, [weights])
+    np.testing.assert_allclose(found, value, rtol=2e-5)
+    largest = np.abs(slopes).max()
+    np.testing.assert_allclose(tape.gradient(found, scores)[0] / largest, slopes / largest, 0, 2e-5)
+
+
+@pytest.mark.parametrize(("given", "expected"), EXACT.values(), ids=list(EXACT))
+def test_selective_softmax_keeps_its_digits_in_float32(given: Any, expected: Any) -> None:
+    scaling, gamma, *lists = given
+    check_digits(losses.SelectiveSoftmaxLoss(scaling, gamma), *lists, *expected)
+
+
+@pytest.mark.parametrize(
+    ("s", "z", "weights", "value", "slopes"),
+    [
+        (
+            [0.625, -0.1875, 1.375, 1.4375, 0.5],
+            [0.6249, 2.1875, 1.3749, 1.43749, 1.5],
+            [1.0] * 5,
+            0.0728849949,
+            [-1.42473138e-6, 4.36843218e-7, -1.40801655e-6, -2.0684104e-7, 1.32698783e-8],
+        ),
+        (
+            [9.67081928, 9.67135239, 9.67140102],
+            [11.4703112, 11.4708448, 11.470891],
+            [1329944320.0, 2239297280.0, 98823976.0],
+            2.2022927,
+            [-2.27481485e-6, 2.91492178e-6, -6.40106861e-7],
+        ),
+    ],
+    ids=["nearly mirrored", "crowded, all move alike"],
+)
+def test_selective_softmax_cross_entropy_keeps_its_digits_in_float32(
+    s: Any, z: Any, weights: Any, value: float, slopes: Any
+) -> None:
+    loss = losses.SelectiveSoftmaxCrossEntropyLoss(links.Tanh(scale=0.5, shift=1.0), 0.1)
+    check_digits(loss, s, z, weights, value, slopes)
 
 
 def test_log_rho_is_a_weight_of_each_class() -> None:

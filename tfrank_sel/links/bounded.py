@@ -170,7 +170,9 @@ class Tan(_BoundedLink):
         return tf.where(near, remainder, far)
 
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return tf.sin(d) / (tf.cos(x) * tf.cos(z))
+        # sin(d) loses digits as d nears pi
+        far = tf.tan(z) - tf.tan(x)
+        return tf.where(tf.abs(d) < 1.0, tf.sin(d) / (tf.cos(x) * tf.cos(z)), far)
 
 
 @register

@@ -78,7 +78,7 @@ def compare(
     digits of a small change, the left side, a series in `u`, has not.
     """
     area = q.stable_divergence(z, s, z - s)
-    u, log_lost = _log_ratio(q, gamma, z, s, area, p_z, p_s)
+    u, log_lost = _log_ratio(q, gamma, z, s, p_z, p_s)
     # KL as it stands; relative to its mean v, it is also log sum p(s) * exp(v), as sum p(s) * v = 0
     far_kl = p_z.log_total - p_s.log_total - row_sum(p_s.times(p_z.exponent - p_s.exponent))
     v = u - row_sum(p_s.times(u))
@@ -103,23 +103,15 @@ def _grown(
 
 
 def _log_ratio(
-    q: Link,
-    gamma: float,
-    z: tf.Tensor,
-    s: tf.Tensor,
-    area: tf.Tensor,
-    p_z: Softmax,
-    p_s: Softmax,
+    q: Link, gamma: float, z: tf.Tensor, s: tf.Tensor, p_z: Softmax, p_s: Softmax
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `log(p(z) / p(s))` relative to that of the likeliest item `r`; 0 where `p(s)` is.
 
-    It is the difference of both exponents, or, with `d = z - s`,
-
-        (q(s_k) * (d_k - d_r) + (q(s_k) - q(s_r)) * d_r + D_k - D_r) / gamma
-
-    The one cancels where the changes are small, the other where they are large: the smaller terms
-    count. Where the potential is even, all items are mirrored to the side of `r`. The second result
-    is `log(p_r(s) / p_r(z))`.
+    It is the difference of the exponents, or `Q(z_k) - Q(s_k) - (Q(z_r) - Q(s_r))` by what changes:
+    from `s` to `z`, or from `r` to `k`. The first cancels where changes are small, the second where
+    items are near each other, the third where they are not: the smallest terms count. Where the
+    potential is even, all scores are mirrored to the side of 0, where the grid of floats is finer.
+    The second result is `log(p_r(s) / p_r(z))`.
     """
     lowest, at_z, at_s = s.dtype.min, p_z.exponent, p_s.exponent
     is_r = p_s.root == _largest(p_s.root)
@@ -127,21 +119,42 @@ def _log_ratio(
     is_r &= s == s_r
     z_r = _largest(tf.where(is_r, z, lowest))
     is_r &= z == z_r
-    area_r, z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (area, at_z, at_s))
+    z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (at_z, at_s))
+    u, size = (at_z - z_top) - (at_s - s_top), -(at_s + at_z + s_top + z_top)  # none is above 0
     # in float64 the difference of two errors is exact
-    z, s, z_r, s_r = (tf.cast(x, tf.float64) for x in (z, s, z_r, s_r))
-    d, d_r = z - s, z_r - s_r
-    if q.mirror is not None:
-        across = (s < q.mirror) != (s_r < q.mirror)
-        s, d = tf.where(across, 2.0 * q.mirror - s, s), tf.where(across, -d, d)
-    beside, away, d_r, s, s_r = (tf.cast(x, area.dtype) for x in (d - d_r, s - s_r, d_r, s, s_r))
-    along, turn = q(s) * beside, q.stable_difference(s, s_r, away) * d_r
-    size = tf.abs(along) + tf.abs(turn) + tf.abs(area) + tf.abs(area_r)
-    by_errors = size < -gamma * (at_s + at_z + s_top + z_top)  # of which none is above 0
-    change = ((along + turn) + (area - area_r)) / gamma
-    u = tf.where(by_errors, change, (at_z - z_top) - (at_s - s_top))
+    z, s, z_r, s_r = (_folded(q, tf.cast(x, tf.float64)) for x in (z, s, z_r, s_r))
+    for b, a, b_r, a_r in ((z, s, z_r, s_r), (z, z_r, s, s_r)):
+        change = _change_between(q, b, a, b_r, a_r, u.dtype)
+        by_change, its_size = (x / gamma for x in change)
+        u, size = tf.where(its_size < size, by_change, u), tf.minimum(its_size, size)
     log_lost = (p_z.log_total - p_s.log_total) + (s_top - z_top)
     return tf.where(p_s.root > 0.0, u, 0.0), log_lost
+
+
+def _folded(q: Link, x: tf.Tensor) -> tf.Tensor:
+    """Mirrors scores to one side, where the potential is even."""
+    if q.mirror is None:
+        return x
+    lower, upper = (f(x, 2.0 * q.mirror - x) for f in (tf.minimum, tf.maximum))
+    return lower if q.mirror > 0.0 else upper
+
+
+def _change_between(
+    q: Link, b: tf.Tensor, a: tf.Tensor, b_r: tf.Tensor, a_r: tf.Tensor, dtype: tf.DType
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes `Q(b) - Q(a) - (Q(b_r) - Q(a_r))`, and the size of its terms.
+
+    With the steps `d = b - a`, it is `q(a) * (d - d_r) + (q(a) - q(a_r)) * d_r + D - D_r`.
+    """
+    d, d_r = b - a, b_r - a_r
+    beside, away = d - d_r, a - a_r
+    b, a, b_r, a_r, d, d_r, beside, away = (
+        tf.cast(x, dtype) for x in (b, a, b_r, a_r, d, d_r, beside, away)
+    )
+    along, turn = q(a) * beside, q.stable_difference(a, a_r, away) * d_r
+    area, area_r = q.stable_divergence(b, a, d), q.stable_divergence(b_r, a_r, d_r)
+    size = tf.abs(along) + tf.abs(turn) + tf.abs(area) + tf.abs(area_r)
+    return (along + turn) + (area - area_r), size
 
 
 def row_sum(x: tf.Tensor) -> tf.Tensor:

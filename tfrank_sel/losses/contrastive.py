@@ -60,8 +60,12 @@ class InfoNCELoss(ListwiseLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the contrasts of the positives of each list."""
-        x, positive = scores / self.temperature, mask & (labels > 0.0)
+        positive = mask & (labels > 0.0)
         negative = mask & ~positive
+        # relative to the hardest negative: a shift changes nothing, and keeps digits at a height
+        hardest = tf.reduce_max(tf.where(negative, scores, scores.dtype.min), -1, keepdims=True)
+        hardest = tf.where(tf.reduce_any(negative, axis=-1, keepdims=True), hardest, 0.0)
+        x = (scores - tf.stop_gradient(hardest)) / self.temperature
         top = masking.log_sum_exp(x, negative)[:, tf.newaxis]
         contrasts = tf.where(
             tf.reduce_any(negative, axis=-1, keepdims=True), tf.math.softplus(top - x), 0.0

@@ -91,10 +91,10 @@ class ListMLELoss(LabelOrderedLoss):
         top, total = (label_order.at(part, group.first) for part in sums)
         top_below, below = (label_order.at(part, group.behind) for part in sums)
         left = (1.0 - passed) * total + passed * tf.exp(top_below - top) * below
-        costs = top + tf.math.log(tf.where(mask, left, 1.0))
+        log_left = tf.math.log(tf.where(mask, left, 1.0))
         if self.position_weight is None:
-            return masking.masked_sum(costs - x, mask)
+            return masking.masked_sum((top - x) + log_left, mask)
         c = tf.broadcast_to(self.position_weight(positions), tf.shape(x))
         up_to = tf.pad(tf.cumsum(c, axis=-1), [[0, 0], [1, 0]])
         share = label_order.at(up_to, group.behind) - label_order.at(up_to, group.first)
-        return masking.masked_sum(c * costs - share / (behind - first) * x, mask)
+        return masking.masked_sum(c * (top + log_left) - share / (behind - first) * x, mask)

@@ -265,4 +265,7 @@ def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         linear = targets * tf.maximum(-s, 0.0) + (1.0 - targets) * tf.maximum(s, 0.0)
         return link.potential(-tf.abs(s)) + linear
 
-    return bregman.with_derivative(value, lambda s: link(s) - targets, scores)
+    def slope(s: tf.Tensor) -> tf.Tensor:
+        return tf.where(s > 0.0, (1.0 - targets) - link(-s), link(s) - targets)
+
+    return bregman.with_derivative(value, slope, scores)

@@ -158,18 +158,22 @@ def _expansion(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `G * (log V + var / 2) - sum g * (o - mu)` and `mu` of each list.
 
-    Taken about the mean, nothing cancels however far the logits of a list lie from zero. A list
-    without weight is zero.
+    Taken about the item `r` of the largest weight, then about the mean, nothing cancels however far
+    the logits of a list lie from zero, or however much of the weight `r` has. A list without weight
+    is zero.
     """
     total = tf.reduce_sum(weights, axis=-1, keepdims=True)
     gains = tf.where(total > 0.0, gains, tf.zeros_like(gains))
     shares = tf.math.divide_no_nan(weights, total)
-    mean = tf.reduce_sum(tf.where(mask, shares * scores, tf.zeros_like(scores)), -1, keepdims=True)
-    centred = tf.where(mask, scores - mean, tf.zeros_like(scores))
-    variance = tf.reduce_sum(shares * tf.square(centred), axis=-1)
+    is_r = tf.one_hot(tf.argmax(shares, axis=-1), tf.shape(scores)[1], True, False)
+    at_r = masking.masked_sum(scores, is_r & (shares > 0.0))[:, tf.newaxis]
+    d = tf.where(mask & ~is_r, scores - at_r, tf.zeros_like(scores))
+    mean = tf.reduce_sum(shares * d, axis=-1, keepdims=True)
+    variance = tf.reduce_sum(shares * tf.square(d - mean), axis=-1)
     log_total = tf.math.log(tf.where(total > 0.0, total, tf.ones_like(total)))[:, 0]
-    value = tf.reduce_sum(gains, axis=-1) * (log_total + variance / 2.0)
-    return value - masking.masked_sum(gains * centred, mask), mean[:, 0]
+    gain = tf.reduce_sum(gains, axis=-1, keepdims=True)
+    value = gain[:, 0] * (log_total + variance / 2.0)
+    return value - tf.reduce_sum((gains - gain * shares) * d, axis=-1), (at_r + mean)[:, 0]
 
 
 def _anchor(gains: tf.Tensor, scores: tf.Tensor, alpha: float, target: float) -> tf.Tensor:

@@ -146,7 +146,7 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Adds the cross-entropy and what the probabilities lack of 1."""
         x, targets = scores / self.temperature, weights * self.targets(labels, mask)
-        lacking = masking.masked_sum(targets * (1.0 - masking.softmax(x, mask)), mask)
+        lacking = masking.masked_sum(targets * masking.softmax_complement(x, mask), mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * lacking
 
 

@@ -25,6 +25,14 @@ def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return exp / (rest + count)
 
 
+def softmax_complement(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `1 - softmax(x)`, exact where an item has nearly all the probability."""
+    exp, centred, rest, count = _exponentials(x, mask)
+    # the one at the top moves with `rest` alone
+    own = tf.where((centred < 0.0) | (count > 1.0), exp, 1.0)
+    return (rest + (count - own)) / (rest + count)
+
+
 def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `log sum_i exp(x_i)` over the valid items of each list; 0 where there are none."""
     top = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
@@ -48,9 +56,20 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
         The logarithm, of the shape of `x` without `axis`.
     """
     counts = masses > 0.0
-    x = tf.where(counts, x + tf.math.log(tf.where(counts, masses, 1.0)), 0.0)
-    top = tf.stop_gradient(tf.maximum(tf.reduce_max(x, axis=axis, keepdims=True), 0.0))
-    total = tf.reduce_sum(tf.where(counts, tf.exp(x - top), 0.0), axis=axis)
+    x, log_mass = tf.where(counts, x, 0.0), tf.math.log(tf.where(counts, masses, 1.0))
+    exponent = tf.where(counts, x + log_mass, x.dtype.min)
+    top = tf.reduce_max(exponent, axis=axis, keepdims=True)
+    # relative to the item at the top, whose sum of both was rounded
+    is_top = counts & (exponent == top) & (top > 0.0)
+    some = tf.reduce_any(is_top, axis=axis, keepdims=True)
+    x_top = tf.reduce_max(tf.where(is_top, x, x.dtype.min), axis=axis, keepdims=True)
+    is_top &= x == x_top
+    mass_top = tf.reduce_max(tf.where(is_top, log_mass, x.dtype.min), axis=axis, keepdims=True)
+    x_top, mass_top, top = (
+        tf.stop_gradient(tf.where(some, part, 0.0)) for part in (x_top, mass_top, top)
+    )
+    exp = tf.exp((x - x_top) + (log_mass - mass_top))
+    total = tf.reduce_sum(tf.where(counts, exp, 0.0), axis=axis)
     top = tf.squeeze(top, axis)
     # with top = 0 this is log1p of the sum, and else the total is at least 1: nothing cancels
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
@@ -100,7 +119,9 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
         exp, centred, rest, count = _exponentials(logits, mask)
         share = total / (rest + count)
         # at the top 1 - p = (rest + count - 1) / (rest + count), which does not cancel
-        at_top = (total - targets) - share * (rest + (count - 1.0))
+        below = masked_sum(targets, centred < 0.0)[..., tf.newaxis]
+        others = below + ((total - below) - targets)
+        at_top = tf.where(count > 1.0, others, below) - share * (rest + (count - 1.0))
         return tf.where(centred < 0.0, share * exp - targets, at_top), gradient
 
     return f(logits)
