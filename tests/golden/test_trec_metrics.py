@@ -92,7 +92,7 @@ def of_gdeval() -> Values:
 def of_exponential_gains() -> Values:
     ndcg = functools.partial(metrics.NDCG, ties=metrics.ties.REVERSED)
     cut = [ndcg(k, name=f"ndcg_cut_{k}") for k in CUTOFFS]
-    return evaluate([ndcg(), *cut], *by_identifier())
+    return evaluate([ndcg(name="ndcg"), *cut], *by_identifier())
 
 
 @functools.cache

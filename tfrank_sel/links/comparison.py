@@ -30,7 +30,7 @@ class Softmax(NamedTuple):
         total, at_top = row_sum(mass), row_sum(tf.where(is_top, mass, 0.0))
         # a list without a valid item has none
         total, at_top = (tf.where(x > 0.0, x, 1.0) for x in (total, at_top))
-        below = row_sum(tf.where(is_top, 0.0, mass)) / at_top
+        below = row_sum(tf.where(is_top, tf.zeros_like(mass), mass)) / at_top
         exact_log_total = tf.math.log(at_top) + tf.math.log1p(below)
         root = root_mass * tf.math.rsqrt(total)
         return cls(exponent, tf.math.log(total), exact_log_total, root)
