@@ -12,6 +12,7 @@ largest entry. Lists whose loss or gradient float32 cannot hold do not count.
 """
 
 import argparse
+import collections
 import dataclasses
 import datetime
 import math
@@ -384,7 +385,8 @@ def main() -> None:
         print(f"| `{name}` | {found.lists:,} | {found.loss[0]:.1e} | {found.gradient[0]:.1e} |")
     for name, found in worst.items():
         print(f"{name}: {found.loss[1]}; {found.gradient[1]}", file=sys.stderr)
-    print(f"{len(left)} not reached{': ' if left else ''}{'; '.join(left)}")
+    missed = collections.Counter(name.partition(",")[0] for name in left)
+    print(f"{len(left)} not reached", *(f"{n} of {name}" for name, n in missed.items()), sep="; ")
 
 
 if __name__ == "__main__":
