@@ -221,8 +221,7 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     if weights.shape.rank in (0, 1):
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
     if weights.shape.rank is None:  # where a function was traced for weights of several ranks
-        shape = tf.ensure_shape(tf.concat([tf.shape(weights), [1, 1]], 0)[:2], [2])
-        weights = tf.reshape(weights, shape)
+        weights = class_labels.as_matrix(weights)
     per_list = tf.equal(tf.shape(weights)[1], 1)
     item_weights = tf.where(per_list, tf.ones_like(weights), weights)
     first = tf.reduce_sum(weights[:, :1], axis=1)  # of lists without items, too

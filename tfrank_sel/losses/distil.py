@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.compilation import Formula, shared, under_xla
+from tfrank_sel.compilation import Formula, under_xla
 from tfrank_sel.losses.sampled import SampledLoss
 from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
@@ -85,7 +85,7 @@ class CoupledRankDistilLoss(SampledLoss):
 
     @functools.cached_property
     def _compiled_of_order(self) -> Formula:
-        return shared(self.meaning, lambda: under_xla(self._of_order, self.padding))
+        return under_xla(self._of_order, self.padding)
 
     def _of_order(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -33,8 +33,7 @@ def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
     if isinstance(y_pred, tf.RaggedTensor):
         return y_true  # a row is no longer than the labels beside it
     # how many labels a list has shows when the graph runs
-    columns = tf.ensure_shape(tf.concat([tf.shape(y_true), [1]], axis=0)[:2], [2])
-    y_true = tf.reshape(y_true, columns)
+    y_true = as_matrix(y_true)
     is_one = (tf.shape(y_true)[1] == 1) & (tf.shape(y_pred)[1] != 1)
     first = tf.reduce_sum(y_true[:, :1], axis=1)  # of lists without items, too
     return tf.where(is_one, tf.cast(one_hot(first, y_pred), y_true.dtype), y_true)
@@ -68,6 +67,12 @@ def one_hot(classes: tf.Tensor, y_pred: Any) -> tf.Tensor | tf.RaggedTensor:
     places = tf.cast(tf.ragged.range(y_pred.row_lengths()).values, tf.int32)
     of_rows = tf.gather(classes, y_pred.value_rowids())
     return y_pred.with_values(tf.cast(places == of_rows, tf.float32))
+
+
+def as_matrix(x: tf.Tensor) -> tf.Tensor:
+    """Gives a scalar or a vector one column, where a graph may not know the number of axes."""
+    shape = tf.ensure_shape(tf.concat([tf.shape(x), [1, 1]], axis=0)[:2], [2])
+    return tf.reshape(x, shape)
 
 
 def _are_indices(labels: tf.TensorShape, scores: tf.TensorShape) -> bool | None:
