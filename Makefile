@@ -26,7 +26,7 @@ demo: .venv/installed
 
 demo-tfx: .venv-tfx/installed
 	rm -rf $(TFX_DEMO)
-	.venv-tfx/bin/python -m pipelines.tfx run --output $(TFX_DEMO) --epochs 10
+	.venv-tfx/bin/python -m tfrank_sel.pipelines.tfx run --output $(TFX_DEMO) --epochs 10
 	$(call serve_and_rank,.venv-tfx,$(TFX_DEMO))
 
 # the environment, and the folder of the run
@@ -51,7 +51,7 @@ test: .venv/installed .venv-tfr/installed
 
 test-tfx: .venv-tfx/installed
 	mkdir -p build
-	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml tests/tfx pipelines/tfx
+	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
 # goes on without a peer that cannot be installed, and names it

@@ -14,7 +14,7 @@ import tfrank_sel
 
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:
-    collect_ignore = ["pipelines/tfx", "tests/tfx"]
+    collect_ignore = ["tfrank_sel/pipelines/tfx", "tests/tfx"]
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ MODULES = (
     "tfrank_sel.callbacks",
     "tfrank_sel.plots",
     "tfrank_sel.bounds",
-    "serving.client",
+    "tfrank_sel.serving.client",
 )
 
 

@@ -9,9 +9,9 @@ import ctypes, json, pathlib, sys
 import tensorflow as tf
 library = pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"
 ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
-from serving import tensor_protos, warmup
-from serving.model import LoadedModel
-from serving.predict import predict
+from tfrank_sel.serving.engine import tensor_protos, warmup
+from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.predict import predict
 folder = pathlib.Path(sys.argv[1])
 model, answers = LoadedModel(folder, 1), []
 for log in warmup.read(folder / warmup.PATH):

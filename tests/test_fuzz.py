@@ -1,10 +1,10 @@
-"""The targets of `benchmarks.fuzz`, on what fuzzing found and on a few mutations of good input."""
+"""The targets of fuzzing, on what it found and on a few mutations of good input."""
 
 import random
 
 import pytest
 
-from benchmarks.fuzz_targets import SEEDS, TARGETS
+from benchmarks.robustness.fuzz_targets import SEEDS, TARGETS
 
 OCTETS = b'\x00\x01\n "#-.09:[]e{}\xff'
 FOUND = {

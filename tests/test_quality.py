@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.quality_selection import Trial, chosen, ndcg
+from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
 from tfrank_sel import data
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from benchmarks import rows, speed
-from benchmarks.rows import LeftOut, Peer, Row
+from benchmarks.speed import __main__ as speed, rows
+from benchmarks.speed.rows import LeftOut, Peer, Row
 
 
 def test_a_row_tells_medians_in_its_unit_and_how_many_times_faster_ours_is():
@@ -53,7 +53,7 @@ def test_what_is_shown_is_read_back(found, capsys):
 def collected(report, run, printed, code=""):
     """Collects from a program that prints rows among other lines, and then runs the code."""
     program = (
-        "from benchmarks import rows; from benchmarks.rows import LeftOut, Peer, Row;"
+        "from benchmarks.speed import rows; from benchmarks.speed.rows import LeftOut, Peer, Row;"
         f"print('news'); rows.show({printed!r}, as_json=True); {code}"
     )
     speed.collect(report, run, [sys.executable, "-c", program], None)
@@ -101,4 +101,4 @@ def test_a_benchmark_goes_on_without_its_peers():
 def test_every_run_is_of_a_benchmark():
     modules = {run.options.split()[0] for run in speed.RUNS}
 
-    assert [x for x in modules if importlib.util.find_spec(f"benchmarks.{x}") is None] == []
+    assert [x for x in modules if importlib.util.find_spec(f"benchmarks.speed.{x}") is None] == []

@@ -1,4 +1,4 @@
-"""The wheel holds the three packages, and nothing else."""
+"""The wheel holds one package, and nothing else."""
 
 import pathlib
 import subprocess
@@ -22,18 +22,14 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return zipfile.ZipFile(wheel).namelist()
 
 
-def test_the_wheel_holds_the_three_packages_and_nothing_else(names: list[str]) -> None:
+def test_the_wheel_holds_one_package_and_nothing_else(names: list[str]) -> None:
     tops = {n.split("/")[0] for n in names}
-    assert {t for t in tops if not t.endswith(".dist-info")} == {
-        "tfrank_sel",
-        "pipelines",
-        "serving",
-    }
+    assert {t for t in tops if not t.endswith(".dist-info")} == {"tfrank_sel"}
 
 
-def test_the_wheel_holds_every_file_of_the_packages_and_the_licence(names: list[str]) -> None:
+def test_the_wheel_holds_every_file_of_the_package_and_the_licence(names: list[str]) -> None:
     files = subprocess.run(
-        ["git", "ls-files", "tfrank_sel", "pipelines", "serving"],
+        ["git", "ls-files", "tfrank_sel"],
         cwd=ROOT,
         capture_output=True,
         text=True,

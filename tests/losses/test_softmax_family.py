@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.losses import direct, margin, targets
+from tfrank_sel.losses.classes import margin
+from tfrank_sel.losses.listwise import direct
+from tfrank_sel.losses.parts import targets
 from tfrank_sel.ops import rank_distributions
 
 RNG = np.random.default_rng(5)

@@ -5,9 +5,10 @@ import pyarrow as pa
 import tensorflow as tf
 from pyarrow import csv, parquet
 
-from pipelines import ingest, readers
-from pipelines.sources import Columns, Format, expand
 from tfrank_sel.data import letor, synthetic, wire
+from tfrank_sel.data.readers import readers
+from tfrank_sel.data.readers.sources import Columns, Format, expand
+from tfrank_sel.pipelines.ingestion import ingest
 
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
 COLUMNS = Columns(context=("device", "age"))

@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings, strategies
 from hypothesis.extra.numpy import arrays
 
-from pipelines import drift, sketches
-from pipelines.drift import Thresholds
-from pipelines.statistics import Statistics, _Summary
 from tfrank_sel import data
 from tfrank_sel.data import packed
+from tfrank_sel.pipelines.analysis import drift, sketches
+from tfrank_sel.pipelines.analysis.drift import Thresholds
+from tfrank_sel.pipelines.analysis.statistics import Statistics, _Summary
 
 NAMES = ["a", "b"]
 FLOATS = strategies.floats(-1e9, 1e9, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-9)

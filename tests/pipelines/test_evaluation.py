@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import blessing, bootstrap, evaluation, ingest, readers
-from pipelines.bands import FREQUENCIES, band
-from pipelines.blessing import Rules
-from pipelines.evaluation import Comparison, Evaluation
-from pipelines.slices import OVERALL, Slicing
-from pipelines.sources import Columns, expand
 from tests.pipelines import sets
 from tfrank_sel import data, metrics
+from tfrank_sel.data.readers import readers
+from tfrank_sel.data.readers.sources import Columns, expand
+from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
+from tfrank_sel.pipelines.evaluation import blessing, bootstrap, evaluation
+from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing
+from tfrank_sel.pipelines.ingestion import ingest
 
 
 @keras.utils.register_keras_serializable("tests")

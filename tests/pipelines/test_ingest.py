@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from pipelines import census, ingest, readers, sources, stored, tables
-from pipelines.sources import Columns, Format, Found, Rejected, Source
 from tests.pipelines import sets
 from tfrank_sel import data
 from tfrank_sel.data import letor, wire
+from tfrank_sel.data.readers import readers, sources, tables
+from tfrank_sel.data.readers.sources import Columns, Format, Found, Rejected, Source
+from tfrank_sel.pipelines.ingestion import census, ingest, stored
 
 FILES = {
     "letor": ("?.txt*", None),

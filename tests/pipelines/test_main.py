@@ -11,9 +11,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_serving.config import model_server_config_pb2
 from typer.testing import CliRunner
 
-from pipelines.__main__ import app
 from tfrank_sel import data
 from tfrank_sel.data import letor
+from tfrank_sel.pipelines.__main__ import app
 
 SPLITS = {"train": 16, "validation": 4, "test": 6}
 GOOD = "1 qid:1 1:1 2:0\n0 qid:1 1:2\n0 qid:2 2:5\n"
@@ -246,7 +246,14 @@ def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path):
 
 
 def test_a_process_with_bad_input_prints_one_line(tmp_path):
-    command = [sys.executable, "-m", "pipelines", "run", "--output", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "tfrank_sel.pipelines",
+        "run",
+        "--output",
+        str(tmp_path / "out"),
+    ]
     files = [part for split in SPLITS for part in (f"--{split}", str(tmp_path / "none.txt"))]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert done.returncode == 2

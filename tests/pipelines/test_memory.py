@@ -2,14 +2,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import ingest_memory
+from benchmarks.speed import ingest_memory
 
 ROOT = Path(__file__).parents[2]
 STEPS = """
 import sys
 from pathlib import Path
-from benchmarks import ingest_memory
-from pipelines import artefacts, evaluation, schema, statistics
+from benchmarks.speed import ingest_memory
+from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel import data, models
 
 for name in sys.argv[1:]:

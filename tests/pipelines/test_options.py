@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from pipelines.blessing import Rules
-from pipelines.drift import Thresholds
-from pipelines.ingest import Inputs
-from pipelines.run import Plan
-from pipelines.sources import Columns, Format, Source
-from pipelines.training import Settings
+from tfrank_sel.data.readers.sources import Columns, Format, Source
+from tfrank_sel.pipelines.analysis.drift import Thresholds
+from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.run import Plan
+from tfrank_sel.pipelines.training import Settings
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,15 @@ import subprocess
 import numpy as np
 import pytest
 
-from pipelines import curves, ingest, readers, report, schema, sources, statistics
-from pipelines.training import Split, Trained
 from tests.references import metrics as references
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import letor, synthetic
+from tfrank_sel.data.readers import readers, sources
+from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.evaluation import curves
+from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.reporting import report
+from tfrank_sel.pipelines.training import Split, Trained
 
 SPEC = data.FeatureSpec(num_features=4)
 NAMES = ["first", "<b>second</b>", "third & last", "0"]

@@ -9,10 +9,13 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from pipelines import bootstrap, census, evaluation, ingest, runners, schema, slices, statistics
-from pipelines.sources import Layout
 from tests.pipelines import sets
 from tfrank_sel import data, models
+from tfrank_sel.data.readers.sources import Layout
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
+from tfrank_sel.pipelines.ingestion import census, ingest
 
 SPEC = data.FeatureSpec(6)
 

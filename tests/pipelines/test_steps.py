@@ -8,11 +8,13 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
-from pipelines import artefacts, ingest, preparation, publication, schema, statistics, stored
-from pipelines.console import Progress
-from pipelines.sources import Format, Layout, Source
 from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
+from tfrank_sel.data.readers.sources import Format, Layout, Source
+from tfrank_sel.pipelines import artefacts, preparation, publication
+from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion import ingest, stored
 
 LAYOUT = Layout({"features": 6})
 SPEC = data.FeatureSpec(num_features=6)
@@ -207,4 +209,4 @@ def test_without_beam_the_import_error_names_the_extra(monkeypatch):
         importlib.util, "find_spec", lambda name: None if name == "apache_beam" else name
     )
     with pytest.raises(ImportError, match=r"tfrank_sel\[pipelines\]"):
-        importlib.reload(sys.modules["pipelines"])
+        importlib.reload(sys.modules["tfrank_sel.pipelines"])

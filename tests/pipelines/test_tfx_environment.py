@@ -59,4 +59,4 @@ def test_without_tfx_the_import_error_names_extra_and_script():
     if importlib.util.find_spec("tfx"):
         pytest.skip("TFX is installed")
     with pytest.raises(ImportError, match=r"tfrank_sel\[tfx\].*environment\.sh"):
-        importlib.import_module("pipelines.tfx")
+        importlib.import_module("tfrank_sel.pipelines.tfx")

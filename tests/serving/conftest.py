@@ -3,11 +3,11 @@ import pathlib
 
 import pytest
 
-from serving import model_config
-from serving.endpoint import Endpoint
-from serving.model_config import Latest, ModelConfig
 from tests.serving.deployments import deploy, entrypoint
 from tests.serving.half_plus import Client, save
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from serving.__main__ import app
+from tfrank_sel.serving.__main__ import app
 
 
 def tool(name):

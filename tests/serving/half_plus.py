@@ -2,7 +2,7 @@ import grpc
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from serving import tensor_protos
+from tfrank_sel.serving.engine import tensor_protos
 
 EXAMPLES = tf.TensorSpec([None], tf.string, name="inputs")
 

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from serving import batching, config, warmup
-from serving.batching import BatchedModel
-from serving.client import Ranker
-from serving.config_messages import BatchingParameters
-from serving.endpoint import Endpoint
-from serving.model import LoadedModel
-from serving.model_config import ModelConfig
-from serving.status import Code, ServingError
 from tests.serving.half_plus import Client
 from tests.serving.test_ranker import SPEC, base, model  # noqa: F401
 from tfrank_sel.data import elwc
+from tfrank_sel.serving.client import Ranker
+from tfrank_sel.serving.deployment import config
+from tfrank_sel.serving.deployment.config_messages import BatchingParameters
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.engine import batching, warmup
+from tfrank_sel.serving.engine.batching import BatchedModel
+from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.status import Code, ServingError
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,12 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from serving import config, model_config
-from serving.__main__ import app
-from serving.check import check
-from serving.model_config import AllVersions, Latest, ModelConfig, Specific
-from serving.warmup import PATH
 from tests.serving.certificates import certificate
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.deployment import config, model_config
+from tfrank_sel.serving.deployment.check import check
+from tfrank_sel.serving.deployment.model_config import AllVersions, Latest, ModelConfig, Specific
+from tfrank_sel.serving.engine.warmup import PATH
 
 BATCHING = """max_batch_size { value: 128 } batch_timeout_micros { value: 2000 }
 allowed_batch_sizes: 32 allowed_batch_sizes: 128 pad_variable_length_inputs: false"""

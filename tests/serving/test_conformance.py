@@ -19,11 +19,11 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.endpoint import Endpoint
-from serving.model_config import ModelConfig, Specific
 from tests.golden.vectors import contents
 from tests.serving.half_plus import save
 from tests.serving.tiny_rank import TinyRank
+from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
+from tfrank_sel.serving.endpoint import Endpoint
 
 GOLDEN = contents("serving_conformance.json")
 MESSAGES = {

@@ -7,10 +7,10 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
-from serving import model_config
-from serving.__main__ import app
-from serving.check import check
 from tests.serving.deployments import deploy, entrypoint, read, run, tool
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.check import check
 
 
 def test_the_folder_would_serve(deployment):

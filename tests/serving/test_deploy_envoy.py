@@ -5,8 +5,8 @@ import re
 import pytest
 from google.protobuf import json_format
 
-from serving import monitoring
 from tests.serving.deployments import read, status
+from tfrank_sel.serving import monitoring
 
 pytest.importorskip("envoy", reason="xds-protos is not installed")
 

@@ -7,8 +7,8 @@ import re
 import pytest
 import yaml
 
-from serving import monitoring
 from tests.serving.deployments import manifests, read, run, tool
+from tfrank_sel.serving import monitoring
 
 # those that TensorFlow Serving exports, beside the series of its histograms
 METRICS = {

@@ -1,4 +1,4 @@
-from benchmarks import serving_faults
+from benchmarks.robustness import serving_faults
 
 
 def test_good_clients_are_served_whatever_bad_ones_do():

@@ -3,7 +3,7 @@ import importlib.util
 
 import pytest
 
-import serving
+from tfrank_sel import serving
 
 
 def test_what_is_missing_is_named_with_the_extra(monkeypatch):
@@ -11,5 +11,7 @@ def test_what_is_missing_is_named_with_the_extra(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == "grpc" else genuine(name)
     )
-    with pytest.raises(ImportError, match=r"`serving` needs grpc: .*tfrank_sel\[serving\]"):
+    with pytest.raises(
+        ImportError, match=r"`tfrank_sel.serving` needs grpc: .*tfrank_sel\[serving\]"
+    ):
         importlib.reload(serving)

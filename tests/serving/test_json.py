@@ -6,8 +6,8 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from tensorflow.core.framework import types_pb2
 
-from serving import json_inputs, json_numbers, json_outputs, json_reader
-from serving.status import Code, ServingError
+from tfrank_sel.serving.rest import json_inputs, json_numbers, json_outputs, json_reader
+from tfrank_sel.serving.status import Code, ServingError
 
 VALUES = st.recursive(
     st.none()

@@ -9,10 +9,10 @@ import grpc
 import numpy as np
 import pytest
 
-from serving.endpoint import Endpoint
-from serving.limits import Limits
-from serving.model_config import ModelConfig
 from tests.serving.half_plus import Client
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.limits import Limits
 
 PREDICT = "/v1/models/half:predict"
 BODY = b'{"instances": [2.0]}'

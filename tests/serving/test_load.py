@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from serving import load
-from serving.__main__ import app
-from serving.endpoint import Endpoint
-from serving.model_config import ModelConfig
 from tests.serving.test_ranker import QUERY, base, model  # noqa: F401
+from tfrank_sel.serving import load
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.monitoring import Metrics
-from serving.status import Code, ServingError
+from tfrank_sel.serving.monitoring import Metrics
+from tfrank_sel.serving.status import Code, ServingError
 
 
 def samples(text):

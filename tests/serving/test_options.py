@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from serving.client import Ranker
-from serving.limits import Limits
-from serving.model_config import Latest, ModelConfig, Specific
+from tfrank_sel.serving.client import Ranker
+from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig, Specific
+from tfrank_sel.serving.limits import Limits
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,20 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from serving import config, tls
-from serving.__main__ import app
-from serving.client import Ranker
-from serving.config_messages import SSLConfig
-from serving.endpoint import Endpoint
-from serving.model import LoadedModel
-from serving.model_config import ModelConfig
-from serving.status import Code, ServingError
-from serving.warmup import warm_up
 from tests.serving.certificates import certificate
 from tfrank_sel import export
 from tfrank_sel.data import elwc, wire
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.serving import tls
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.client import Ranker
+from tfrank_sel.serving.deployment import config
+from tfrank_sel.serving.deployment.config_messages import SSLConfig
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.status import Code, ServingError
 
 SPEC = FeatureSpec(num_features=3)
 QUERY = """\
@@ -297,7 +298,7 @@ def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):
 
 
 def test_serve_answers_until_it_is_told_to_stop(base, tmp_path):
-    command = [sys.executable, "-m", "serving", "serve", "--model-base-path", str(base)]
+    command = [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", str(base)]
     options = ["--rest-port", "0", "--grpc-port", "0"]
     config.write(tmp_path / "batching", config.batching(max_batch_size=8))
     config.write(tmp_path / "session", config.session(intra_op_threads=1))

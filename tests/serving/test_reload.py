@@ -9,12 +9,18 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 
-from serving.core import ServerCore
-from serving.endpoint import Endpoint
-from serving.model_config import AllVersions, Latest, ModelConfig, Specific, read
-from serving.status import Code, ServingError
-from serving.versions import State
 from tests.serving.half_plus import Client
+from tfrank_sel.serving.deployment.model_config import (
+    AllVersions,
+    Latest,
+    ModelConfig,
+    Specific,
+    read,
+)
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.versions import State
+from tfrank_sel.serving.status import Code, ServingError
 
 X = np.array([2.0], np.float32)
 

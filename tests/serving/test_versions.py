@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from serving.endpoint import Endpoint
-from serving.model_config import Latest, ModelConfig
-from serving.status import ServingError
-from serving.versions import ModelVersions, State, find
 from tests.serving.half_plus import Client, save
+from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.engine.versions import ModelVersions, State, find
+from tfrank_sel.serving.status import ServingError
 
 X = np.array([2.0], np.float32)
 

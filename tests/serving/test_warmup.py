@@ -5,11 +5,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from serving import tensor_protos
-from serving.model_config import ModelConfig
-from serving.status import Code
-from serving.versions import ModelVersions
-from serving.warmup import PATH
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine.versions import ModelVersions
+from tfrank_sel.serving.engine.warmup import PATH
+from tfrank_sel.serving.status import Code
 
 
 @pytest.fixture

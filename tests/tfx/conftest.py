@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pipelines.tfx import lists
-from pipelines.tfx.__main__ import app
 from tfrank_sel import data
+from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx.__main__ import app
 
 # More queries than SchemaGen takes for categories of a feature, which an identifier is not.
 LISTS, ITEMS, FEATURES = 160, 6, 3

@@ -1,10 +1,10 @@
 import keras
 import pytest
 
-from pipelines.tfx import infra_validation, lists
-from pipelines.tfx.infra_validation import RefusalError
 from tests.tfx.conftest import FEATURES
 from tfrank_sel import export, models
+from tfrank_sel.pipelines.tfx import infra_validation, lists
+from tfrank_sel.pipelines.tfx.infra_validation import RefusalError
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 from typer.testing import CliRunner
 
-from pipelines.tfx.__main__ import app
+from tfrank_sel.pipelines.tfx.__main__ import app
 
 IMAGE = "registry.example/ranker:1"
 EDGES = {
@@ -97,7 +97,7 @@ def test_what_was_asked_for_is_in_it(compiled, tasks):
     assert split["partition_feature_name"] == "query_id"
     assert [one["name"] for one in split["splits"]] == ["train", "eval", "test"]
     assert json.loads(constant(tasks["Trainer"], "custom_config"))["epochs"] == 7
-    assert constant(tasks["Trainer"], "run_fn") == "pipelines.tfx.training.run_fn"
+    assert constant(tasks["Trainer"], "run_fn") == "tfrank_sel.pipelines.tfx.training.run_fn"
     assert constant(tasks["Evaluator"], "tolerance") == 0.02
     pushed = json.loads(constant(tasks["Pusher"], "push_destination"))
     assert pushed == {"filesystem": {"base_directory": "gs://bucket/serving/ranker"}}

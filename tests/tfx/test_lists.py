@@ -5,9 +5,9 @@ from google.protobuf import text_format
 from hypothesis import given, settings, strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from pipelines.tfx import lists
 from tfrank_sel import data
 from tfrank_sel.data import elwc
+from tfrank_sel.pipelines.tfx import lists
 
 LAYOUT = lists.Layout({"feature_001": tf.float32, "feature_002": tf.float32})
 

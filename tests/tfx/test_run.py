@@ -8,10 +8,10 @@ import tensorflow as tf
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from typer.testing import CliRunner
 
-from pipelines.tfx import evaluation, lists, local
-from pipelines.tfx.__main__ import app
 from tests.tfx.conftest import FEATURES, ITEMS, made_lists
 from tfrank_sel import metrics
+from tfrank_sel.pipelines.tfx import evaluation, lists, local
+from tfrank_sel.pipelines.tfx.__main__ import app
 
 COMPONENTS = [
     "ExampleGen",

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from pipelines.tfx.scaling import Totals, described
+from tfrank_sel.pipelines.tfx.scaling import Totals, described
 
 SIZES = collections.Counter({("train", 2): 1, ("train", 3): 2, ("eval", 4): 1})
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from pipelines.tfx.evaluation import verdict
+from tfrank_sel.pipelines.tfx.evaluation import verdict
 
 RULES = {"least_ndcg": 0.5, "tolerance": 0.01, "seed": 0}
 

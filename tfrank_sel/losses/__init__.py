@@ -1,49 +1,48 @@
 """Ranking losses."""
 
-from tfrank_sel.losses.base import ListwiseLoss as ListwiseLoss
-from tfrank_sel.losses.choice import design as design, judge as judge
-from tfrank_sel.losses.circle import CircleLoss as CircleLoss
-from tfrank_sel.losses.clicks import ClickEMLoss as ClickEMLoss, MixtureEMLoss as MixtureEMLoss
-from tfrank_sel.losses.composite import (
-    SelectiveSigmoidLoss as SelectiveSigmoidLoss,
-    SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
-)
-from tfrank_sel.losses.contrastive import (
-    InBatchInfoNCELoss as InBatchInfoNCELoss,
-    InfoNCELoss as InfoNCELoss,
-)
-from tfrank_sel.losses.cross_entropy import (
-    SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
-    SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
-)
-from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
-from tfrank_sel.losses.distil import CoupledRankDistilLoss as CoupledRankDistilLoss
-from tfrank_sel.losses.gumbel import GumbelLoss as GumbelLoss
-from tfrank_sel.losses.listmle import ListMLELoss as ListMLELoss
-from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
-from tfrank_sel.losses.matching import (
-    ContrastiveMatchingLoss as ContrastiveMatchingLoss,
-    DecomposedMatchingLoss as DecomposedMatchingLoss,
-    FenchelYoungLoss as FenchelYoungLoss,
-    MatchingLoss as MatchingLoss,
-)
-from tfrank_sel.losses.multilabel import ZLPRLoss as ZLPRLoss
-from tfrank_sel.losses.neural_sort import (
-    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
-    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
-)
-from tfrank_sel.losses.normalization import (
-    mean_over_slots as mean_over_slots,
-    mean_over_terms as mean_over_terms,
-    sum_over_terms as sum_over_terms,
-)
-from tfrank_sel.losses.nway import (
+from tfrank_sel.losses.bases.listwise import ListwiseLoss as ListwiseLoss
+from tfrank_sel.losses.classes.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
+from tfrank_sel.losses.classes.multilabel import ZLPRLoss as ZLPRLoss
+from tfrank_sel.losses.classes.nway import (
     NWayJointLoss as NWayJointLoss,
     NWayLoss as NWayLoss,
     NWayMeanLoss as NWayMeanLoss,
     NWayPairwiseLoss as NWayPairwiseLoss,
 )
-from tfrank_sel.losses.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.classes.nway_optimum import joint_optimum as joint_optimum
+from tfrank_sel.losses.clicks.mixture import (
+    ClickEMLoss as ClickEMLoss,
+    MixtureEMLoss as MixtureEMLoss,
+)
+from tfrank_sel.losses.distillation.coupled import CoupledRankDistilLoss as CoupledRankDistilLoss
+from tfrank_sel.losses.listwise.contrastive import (
+    InBatchInfoNCELoss as InBatchInfoNCELoss,
+    InfoNCELoss as InfoNCELoss,
+)
+from tfrank_sel.losses.listwise.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.listwise.gumbel import GumbelLoss as GumbelLoss
+from tfrank_sel.losses.listwise.listmle import ListMLELoss as ListMLELoss
+from tfrank_sel.losses.listwise.neural_sort import (
+    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
+    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
+)
+from tfrank_sel.losses.listwise.relaxed import (
+    ApproxAPLoss as ApproxAPLoss,
+    ApproxDCGLoss as ApproxDCGLoss,
+    ApproxMRRLoss as ApproxMRRLoss,
+    ApproxNDCGLoss as ApproxNDCGLoss,
+)
+from tfrank_sel.losses.listwise.relaxed_cutoff import (
+    ApproxPrecisionLoss as ApproxPrecisionLoss,
+    ApproxRecallLoss as ApproxRecallLoss,
+)
+from tfrank_sel.losses.listwise.soft_rank import SoftRankLoss as SoftRankLoss
+from tfrank_sel.losses.listwise.softmax import SoftmaxLoss as SoftmaxLoss
+from tfrank_sel.losses.listwise.softmax_variants import (
+    CalibratedSoftmaxLoss as CalibratedSoftmaxLoss,
+    PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
+    UniqueSoftmaxLoss as UniqueSoftmaxLoss,
+)
 from tfrank_sel.losses.pairwise import (
     LambdaLoss as LambdaLoss,
     PairwiseHingeLoss as PairwiseHingeLoss,
@@ -53,29 +52,34 @@ from tfrank_sel.losses.pairwise import (
     PairwiseQuantileLoss as PairwiseQuantileLoss,
     PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
 )
-from tfrank_sel.losses.pointwise import (
+from tfrank_sel.losses.pairwise.circle import CircleLoss as CircleLoss
+from tfrank_sel.losses.pairwise.yeti import YetiLogisticLoss as YetiLogisticLoss
+from tfrank_sel.losses.parts.normalization import (
+    mean_over_slots as mean_over_slots,
+    mean_over_terms as mean_over_terms,
+    sum_over_terms as sum_over_terms,
+)
+from tfrank_sel.losses.pointwise.losses import (
     MeanSquaredLoss as MeanSquaredLoss,
     MultiClassLoss as MultiClassLoss,
     OrdinalLoss as OrdinalLoss,
     SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss,
 )
-from tfrank_sel.losses.relaxed import (
-    ApproxAPLoss as ApproxAPLoss,
-    ApproxDCGLoss as ApproxDCGLoss,
-    ApproxMRRLoss as ApproxMRRLoss,
-    ApproxNDCGLoss as ApproxNDCGLoss,
+from tfrank_sel.losses.rg.losses import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
+from tfrank_sel.losses.selective.composite import (
+    SelectiveSigmoidLoss as SelectiveSigmoidLoss,
+    SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
 )
-from tfrank_sel.losses.relaxed_cutoff import (
-    ApproxPrecisionLoss as ApproxPrecisionLoss,
-    ApproxRecallLoss as ApproxRecallLoss,
+from tfrank_sel.losses.selective.cross_entropy import (
+    SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
+    SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
 )
-from tfrank_sel.losses.rg import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
-from tfrank_sel.losses.soft_rank import SoftRankLoss as SoftRankLoss
-from tfrank_sel.losses.softmax import SoftmaxLoss as SoftmaxLoss
-from tfrank_sel.losses.softmax_variants import (
-    CalibratedSoftmaxLoss as CalibratedSoftmaxLoss,
-    PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
-    UniqueSoftmaxLoss as UniqueSoftmaxLoss,
+from tfrank_sel.losses.selective.design import design as design, judge as judge
+from tfrank_sel.losses.selective.matching import (
+    ContrastiveMatchingLoss as ContrastiveMatchingLoss,
+    DecomposedMatchingLoss as DecomposedMatchingLoss,
+    FenchelYoungLoss as FenchelYoungLoss,
+    MatchingLoss as MatchingLoss,
 )
 from tfrank_sel.losses.topk import (
     SmoothTopKLoss as SmoothTopKLoss,
@@ -84,4 +88,3 @@ from tfrank_sel.losses.topk import (
     mean_over_relevant as mean_over_relevant,
     recall_structured as recall_structured,
 )
-from tfrank_sel.losses.yeti import YetiLogisticLoss as YetiLogisticLoss

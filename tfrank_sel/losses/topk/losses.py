@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.losses.base import ListwiseLoss
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
 from tfrank_sel.ops import class_labels, masking
 from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection

@@ -84,8 +84,8 @@ class CollectiveGroup(Group):
     large problems take is in `docs/als_at_scale.md`.
 
     Collectives were chosen over a Beam pipeline a half-sweep by measurement
-    (`benchmarks/als_sharded.py exchange`): a process keeps its interactions and its factors in
-    memory between half-sweeps, so that only factors travel, where Beam reads the interactions
+    (`benchmarks/speed/als_sharded.py exchange`): a process keeps its interactions and its factors
+    in memory between half-sweeps, so that only factors travel, where Beam reads the interactions
     again, and starts its workers again.
 
     Args:

@@ -1,0 +1,307 @@
+"""How well losses rank LETOR sets, beside boosted trees, tensorflow-ranking and keras-rs.
+
+    python -m benchmarks.quality train --data DIR --scores FOLDER [--rows NAME ...]
+    python -m benchmarks.quality judge --data DIR --scores FOLDER --table quality.md --plot q.png
+
+`train` writes the test scores of each row (all that are not in FOLDER yet and whose library is
+installed; tensorflow-ranking's under the second stack). Five folds, three seeds, four settings for
+each; the setting and the stage of training (epochs, trees) are chosen on the validation lists of
+the fold, by the same rule for all. All losses train the same network (64 and 32 hidden units,
+dropout, Adam, averaged weights); the last rows the one of `models.ListScorer`, whose features are
+relative to the list, too, and ensembles of its seeds; ten other seeds of some tell what is luck.
+`tfrank-sel-pipelines run` is what that command trains without any option, one setting.
+
+`judge` measures with pytrec_eval: gain 2^relevance - 1, the mean over all queries, where one
+without a relevant document counts 0. Intervals are of the difference to LightGBM, by paired
+bootstrap over queries, 95 %.
+"""
+
+import argparse
+import functools
+import importlib.util
+import os
+import pathlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.quality import networks, trees
+from benchmarks.quality.data import Lists, folds
+from benchmarks.quality.selection import SEEDS, Scores
+from tfrank_sel import links, losses
+
+Row = Callable[[Sequence[dict[str, Lists]]], Scores]
+
+BASE = "LightGBM lambdarank"
+RESAMPLES = 10_000
+MEASURES = {
+    "NDCG@1": "ndcg_cut_1",
+    "NDCG@5": "ndcg_cut_5",
+    "NDCG@10": "ndcg_cut_10",
+    "MRR": "recip_rank",
+    "MAP": "map",
+}
+
+
+def keras_rs_network(name: str) -> Row:
+    """Trains the network with a loss of keras-rs."""
+
+    def train(data: Sequence[dict[str, Lists]]) -> Scores:
+        import keras_rs
+
+        loss = getattr(keras_rs.losses, name)(reduction="sum")
+
+        def masked(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+            mask = labels >= 0.0
+            given = {"labels": tf.where(mask, labels, 0.0), "mask": mask}
+            if name == "ListMLELoss":  # one value a list
+                return loss(given, scores, sample_weight=weights)
+            return loss(given, scores, sample_weight=tf.broadcast_to(weights, tf.shape(scores)))
+
+        return networks.train(masked, data, within=False)
+
+    return train
+
+
+def ranking_network(name: str) -> Row:
+    """Trains the network with a loss of tensorflow-ranking."""
+
+    def train(data: Sequence[dict[str, Lists]]) -> Scores:
+        import tensorflow_ranking as tfr
+
+        loss = getattr(tfr.keras.losses, name)(reduction="sum")
+        return networks.train(loss, data, within=False, jit_compile=False)
+
+    return train
+
+
+def default_of_pipelines(data: Sequence[dict[str, Lists]]) -> Scores:
+    """Trains what the pipelines do without any option."""
+    from benchmarks.quality import default
+
+    return default.train(data)
+
+
+def ours(
+    loss: type[losses.ListwiseLoss],
+    *arguments: Any,
+    within: bool = False,
+    seeds: Sequence[int] = SEEDS,
+) -> Row:
+    """Trains the network with one of our losses, which is summed over lists."""
+    summed = loss(*arguments, reduction="sum")
+    return functools.partial(networks.train, summed, within=within, seeds=seeds)
+
+
+def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
+    """Trains with our softmax loss and the weights of lists of tensorflow-ranking's."""
+    loss = losses.SoftmaxLoss(reduction="sum")
+
+    def weighted(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        total = tf.reduce_sum(tf.maximum(labels, 0.0), axis=1, keepdims=True)
+        return loss(labels, scores, sample_weight=weights * total)
+
+    return networks.train(weighted, data, within=False)
+
+
+TOGETHER = (losses.ListMLELoss, losses.LambdaLoss, losses.RGCrossLoss)
+GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade
+ROWS: dict[str, Row] = {
+    BASE: functools.partial(trees.train, trees.lightgbm),
+    "XGBoost rank:ndcg": functools.partial(trees.train, trees.xgboost),
+    "keras-rs ListMLELoss": keras_rs_network("ListMLELoss"),
+    "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss"),
+    "tensorflow-ranking SoftmaxLoss": ranking_network("SoftmaxLoss"),
+    "tensorflow-ranking ApproxNDCGLoss": ranking_network("ApproxNDCGLoss"),
+    "tensorflow-ranking ListMLELoss": ranking_network("ListMLELoss"),
+    "SoftmaxLoss": ours(losses.SoftmaxLoss),
+    "SoftmaxLoss, lists weighted by their labels": softmax_by_labels,
+    "SelectiveSoftmaxLoss(Sigmoid)": ours(losses.SelectiveSoftmaxLoss, GRADES),
+    "SelectiveSoftmaxLoss(Exp)": ours(losses.SelectiveSoftmaxLoss, links.Exp(scale=0.5)),
+    "MatchingLoss(Exp)": ours(losses.MatchingLoss, links.Exp(scale=1.0)),
+    "SmoothTopKLoss(3)": ours(losses.SmoothTopKLoss, 3),
+    "LambdaLoss": ours(losses.LambdaLoss),
+    "ApproxNDCGLoss": ours(losses.ApproxNDCGLoss),
+    "ListMLELoss": ours(losses.ListMLELoss),
+    "RG2Loss": ours(losses.RG2Loss),
+    "RGCrossLoss": ours(losses.RGCrossLoss),
+    "tfrank-sel-pipelines run": default_of_pipelines,
+    "ListScorer, SelectiveSoftmaxLoss(Sigmoid)": ours(
+        losses.SelectiveSoftmaxLoss, GRADES, within=True
+    ),
+    "ListScorer, ListMLELoss": ours(losses.ListMLELoss, within=True),
+    "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
+    "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
+    **{
+        f"ListScorer, {loss.__name__}, ten seeds": ours(loss, within=True, seeds=range(3, 13))
+        for loss in TOGETHER
+    },
+}
+LIBRARIES = {
+    "LightGBM": "lightgbm",
+    "XGBoost": "xgboost",
+    "keras-rs": "keras_rs",
+    "tensorflow-ranking": "tensorflow_ranking",
+    "tfrank-sel-pipelines": "apache_beam",
+}
+ENSEMBLES = {
+    "Ensemble of seeds, LightGBM": [BASE],
+    "Ensemble of seeds, RGCrossLoss": ["ListScorer, RGCrossLoss"],
+    "Ensemble of ten seeds, RGCrossLoss": ["ListScorer, RGCrossLoss, ten seeds"],
+    "Ensemble of seeds, three losses": [f"ListScorer, {x.__name__}" for x in TOGETHER],
+    "Ensemble of ten seeds, three losses": [
+        f"ListScorer, {x.__name__}, ten seeds" for x in TOGETHER
+    ],
+}
+
+
+def is_installed(row: str) -> bool:
+    """Whether the library of a row is there."""
+    library = LIBRARIES.get(row.partition(" ")[0])
+    return library is None or importlib.util.find_spec(library) is not None
+
+
+def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence[str]) -> None:
+    """Writes the scores of rows that have none yet, one file each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in rows:
+        path = folder / f"{name}.npz"
+        if path.exists() or not is_installed(name):
+            continue
+        began = time.perf_counter()
+        scores = ROWS[name](data)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.savez(file, **_packed(scores))  # type: ignore[arg-type]
+        partial.rename(path)
+        print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
+        tf.keras.backend.clear_session()
+
+
+def _packed(scores: Scores) -> dict[str, np.ndarray]:
+    """Scores as arrays by name: those of all lists of a fold and seed, and the lengths of these."""
+    packed = {}
+    for (fold, seed), found in scores.items():
+        packed[f"scores {fold} {seed}"] = np.concatenate(found)
+        packed[f"sizes {fold} {seed}"] = np.array([len(x) for x in found])
+    return packed
+
+
+def _unpacked(packed: Mapping[str, np.ndarray]) -> Scores:
+    keys = [name.removeprefix("sizes ") for name in packed if name.startswith("sizes ")]
+    return {
+        (int(key.split()[0]), int(key.split()[1])): np.split(
+            packed[f"scores {key}"], np.cumsum(packed[f"sizes {key}"])[:-1]
+        )
+        for key in keys
+    }
+
+
+def ensemble(parts: Sequence[Scores]) -> Scores:
+    """Adds up the scores of all seeds, standardised in each list, as `models.Ensemble` does."""
+    summed: Scores = {}
+    for scores in parts:
+        for (fold, _), found in scores.items():
+            standard = [(x - x.mean()) / (x.std() or 1.0) for x in found]
+            so_far = summed.get((fold, 0), [np.zeros(1)] * len(found))
+            summed[fold, 0] = [a + b for a, b in zip(so_far, standard, strict=True)]
+    return summed
+
+
+def measured(data: Sequence[dict[str, Lists]], scores: Scores) -> dict[str, np.ndarray]:
+    """Each measure of each query of all folds, the mean over seeds."""
+    import pytrec_eval
+
+    sums: dict[str, dict[str, list[float]]] = {name: {} for name in MEASURES}
+    for (fold, _), found in scores.items():
+        lists = data[fold]["test"]
+        judged = {x.query_id: _named(2.0**x.labels - 1.0, int) for x in lists}
+        run = {x.query_id: _named(s, float) for x, s in zip(lists, found, strict=True)}
+        evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.1,5,10", "recip_rank", "map"})
+        for query, values in evaluator.evaluate(run).items():
+            for name, key in MEASURES.items():
+                sums[name].setdefault(query, []).append(values[key])
+    return {
+        name: np.array([np.mean(queries[query]) for query in sorted(queries)])
+        for name, queries in sums.items()
+    }
+
+
+def _named(values: np.ndarray, kind: type) -> dict[str, Any]:
+    return {f"{i:04}": kind(value) for i, value in enumerate(values)}
+
+
+def interval(differences: np.ndarray) -> tuple[float, float]:
+    """The 95 % interval of the mean, by bootstrap over queries."""
+    random = np.random.default_rng(0)
+    chosen = random.integers(len(differences), size=(RESAMPLES, len(differences)))
+    low, high = np.percentile(differences[chosen].mean(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def judge(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> dict[str, Any]:
+    """Measures every row that has scores, and the ensembles of those."""
+    scores: Mapping[str, Scores] = {
+        path.stem: _unpacked(np.load(path)) for path in folder.glob("*.npz")
+    }
+    found = {name: measured(data, scores[name]) for name in ROWS if name in scores}
+    for name, members in ENSEMBLES.items():
+        if all(member in scores for member in members):
+            found[name] = measured(data, ensemble([scores[member] for member in members]))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("stage", choices=["train", "judge"])
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of a LETOR set")
+    parser.add_argument("--scores", type=pathlib.Path, required=True, help="folder of the scores")
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
+    parser.add_argument("--table", type=pathlib.Path, help="Markdown file to write")
+    parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
+    options = parser.parse_args()
+    data = folds(options.data)
+    if options.stage == "train":
+        train(data, options.scores, options.rows)
+        return
+    found = judge(data, options.scores)
+    lines = [
+        "| | " + " | ".join(MEASURES) + " | NDCG@10 - LightGBM's (95 %) |",
+        "|---|" + "---|" * (len(MEASURES) + 1),
+    ]
+    gaps = {}
+    for name, values in found.items():
+        gap = values["NDCG@10"] - found[BASE]["NDCG@10"]
+        gaps[name] = (gap.mean(), *interval(gap))
+        cells = " | ".join(f"{values[measure].mean():.4f}" for measure in MEASURES)
+        low_to_high = "" if name == BASE else "{:+.4f} ({:+.4f} to {:+.4f})".format(*gaps[name])
+        lines.append(f"| {name} | {cells} | {low_to_high} |")
+    print("\n".join(lines))
+    if options.table:
+        options.table.write_text("\n".join(lines) + "\n")
+    if options.plot:
+        draw(gaps, options.plot)
+
+
+def draw(gaps: Mapping[str, tuple[float, float, float]], path: pathlib.Path) -> None:
+    """Draws the differences to LightGBM with their intervals, down to -0.03."""
+    import matplotlib.pyplot as plt
+
+    names = list(gaps)[::-1]
+    mean, low, high = np.array([gaps[name] for name in names]).T
+    figure, axes = plt.subplots(figsize=(8, 0.32 * len(names) + 1), layout="constrained")
+    axes.errorbar(mean, names, xerr=[mean - low, high - mean], fmt="o", capsize=3)
+    axes.axvline(0.0, color="gray", linewidth=1)
+    axes.set(xlabel="NDCG@10 above LightGBM's, 95 % interval")
+    axes.set_xlim(left=max(-0.03, axes.get_xlim()[0]))
+    axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What `tfrank-sel-pipelines run` trains by default, on the folds of the quality benchmark."""
+
+import pathlib
+import tempfile
+from collections.abc import Sequence
+
+import numpy as np
+import rich.console
+
+from benchmarks.quality.data import PARTS, Lists
+from benchmarks.quality.selection import SEEDS, Scores
+from tfrank_sel import data
+from tfrank_sel.data import letor
+from tfrank_sel.data.readers.sources import Format, Source
+from tfrank_sel.pipelines import preparation, run, training
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion.ingest import Inputs
+
+
+def train(folds: Sequence[dict[str, Lists]]) -> Scores:
+    """Returns the scores of the test lists of each fold and seed: one setting, not chosen."""
+    found: Scores = {}
+    for number, fold in enumerate(folds):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            sources = []
+            for part, split in zip(PARTS, ("train", "validation", "test"), strict=True):
+                letor.write(folder / f"{part}.txt", fold[part])
+                sources.append(Source(str(folder / f"{part}.txt"), Format.LETOR, split))
+            quiet = Progress(rich.console.Console(quiet=True))
+            layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
+            for seed in SEEDS:
+                trained = training.train(
+                    run.CANDIDATES["ours"],
+                    data.FeatureSpec(len(layout.names)),
+                    splits["train"],
+                    splits["validation"],
+                    training.Settings(seed=seed),
+                    folder / "logs",
+                    folder / "model.keras",
+                    on_epoch=lambda line: None,
+                )
+                found[number, seed] = [
+                    np.array(trained.model(x.features[np.newaxis], training=False))[0]
+                    for x in fold["test"]
+                ]
+    return found

@@ -1,0 +1,1 @@
+"""Benchmarks of robustness: digits, faults, memory over time."""

@@ -1,0 +1,393 @@
+"""Errors of losses against mpmath, where float32 is in danger.
+
+    pip install '.[benchmarks]'
+    python -m benchmarks.robustness.adversarial --seconds 1800
+
+Every loss of every link, and losses of labels, are computed as a user computes them, in float32 and
+compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far
+apart, at kinks, caps and mirrors, at 1e4, at 1e-40; items without probability; weights from 1e-12
+to 1e12. The reference takes the same float32 numbers to 100 digits. An error of a loss is relative
+to it, or, where it can be negative, to its largest term; one of a gradient is relative to its
+largest entry. Lists whose loss or gradient float32 cannot hold do not count.
+"""
+
+import argparse
+import collections
+import dataclasses
+import datetime
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.robustness import exact, exact_labels
+from benchmarks.robustness.adversarial_lists import (
+    BOUNDED,
+    BOUNDED_REGIMES,
+    LONG,
+    LONG_REGIMES,
+    ON_THE_LINE,
+    REGIMES,
+    Array,
+    Regime,
+)
+from benchmarks.speed.interleaved import machine
+from tfrank_sel import links, losses
+
+tf.get_logger().setLevel("ERROR")
+PROMISE = 2e-5
+DIGITS = 100
+SIZE = 6
+HELD = (1e-30, 1e37)
+
+HEAD = """| loss | lists | error of the loss | error of the gradient |
+|---|---|---|---|"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """A loss of a link, and what it is exactly.
+
+    Args:
+        make: Makes the loss of a link.
+        exact: Computes it, and its gradient, from labels, scores and weights.
+        allows: Whether it takes a link.
+        targets: Whether labels are values of the link.
+    """
+
+    make: Callable[[links.Link], losses.ListwiseLoss]
+    exact: Callable[[exact.Formula], Callable[..., Any]]
+    allows: Callable[[links.Link], bool] = lambda link: True
+    targets: bool = False
+
+
+def keeps_potential(link: links.Link) -> bool:
+    """Whether the potential keeps its digits: a conjugate is a difference of large numbers."""
+    return not isinstance(link, links.Inverse)
+
+
+def softmaxes(gamma: float) -> dict[str, Family]:
+    return {
+        "SelectiveSoftmaxLoss": Family(
+            lambda q: losses.SelectiveSoftmaxLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.softmax(f, gamma, *x),
+        ),
+        "SelectiveSoftmaxCrossEntropyLoss": Family(
+            lambda q: losses.SelectiveSoftmaxCrossEntropyLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.softmax_cross_entropy(f, gamma, *x),
+            allows=keeps_potential,
+        ),
+        "SelectiveSigmoidLoss": Family(
+            lambda q: losses.SelectiveSigmoidLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.matching(exact.composite_sigmoid(f, gamma, 0.0), *x),
+            allows=keeps_potential,
+        ),
+        "SelectiveSigmoidCrossEntropyLoss": Family(
+            lambda q: losses.SelectiveSigmoidCrossEntropyLoss(q, gamma, reduction="none"),
+            lambda f: lambda *x: exact.sigmoid_cross_entropy(f, gamma, 0.0, *x),
+            allows=keeps_potential,
+        ),
+    }
+
+
+SCALAR: dict[str, Family] = {
+    "MatchingLoss": Family(
+        lambda q: losses.MatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.matching(f, *x),
+    ),
+    "DecomposedMatchingLoss": Family(
+        lambda q: losses.DecomposedMatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.decomposed(f, *x),
+    ),
+    "ContrastiveMatchingLoss": Family(
+        lambda q: losses.ContrastiveMatchingLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.contrastive(f, *x),
+        allows=lambda link: link.is_odd and link.domain[1] == math.inf,
+    ),
+    "FenchelYoungLoss": Family(
+        lambda q: losses.FenchelYoungLoss(q, reduction="none"),
+        lambda f: lambda *x: exact.fenchel_young(f, *x),
+        allows=lambda link: link.is_invertible and not link.kinks,
+        targets=True,
+    ),
+}
+
+
+LABELLED: dict[str, tuple[losses.ListwiseLoss, exact_labels.Terms]] = {
+    type(loss).__name__: (loss, terms)
+    for loss, terms in (
+        (losses.SoftmaxLoss(reduction="none"), exact_labels.softmax),
+        (losses.CalibratedSoftmaxLoss(1.0, reduction="none"), exact_labels.calibrated),
+        (losses.PolyOneSoftmaxLoss(reduction="none"), exact_labels.poly_one),
+        (losses.InfoNCELoss(reduction="none"), exact_labels.infonce),
+        (losses.ListMLELoss(reduction="none"), exact_labels.list_mle),
+        (losses.ZLPRLoss(reduction="none"), exact_labels.zlpr),
+        (losses.RG2Loss(reduction="none"), exact_labels.rg2),
+        (losses.RGCrossLoss(reduction="none"), exact_labels.rg_cross),
+        (losses.SmoothTopKLoss(2, 0.1, reduction="none"), exact_labels.smooth_top_k(2, 0.1)),
+        (losses.PairwiseLogisticLoss(reduction="none"), exact_labels.pairwise_logistic),
+        (losses.SigmoidCrossEntropyLoss(reduction="none"), exact_labels.sigmoid_cross_entropy),
+    )
+}
+PROBABILITIES = ("ZLPRLoss", "SigmoidCrossEntropyLoss")  # their labels are at most 1
+SIGNED = ("RG2Loss", "RGCrossLoss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Lists of one size, of float32 numbers.
+
+    Args:
+        regimes: What each is made of.
+        s: Observed scores, or targets.
+        z: Predicted scores.
+        w: Weights of the items.
+    """
+
+    regimes: list[str]
+    s: Array
+    z: Array
+    w: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A loss of a link.
+
+    Args:
+        loss: The loss.
+        family: What it is exactly.
+        link: The link.
+        gamma: Temperature, where there is one.
+    """
+
+    loss: losses.ListwiseLoss
+    family: Family
+    link: links.Link
+    gamma: float
+
+    @property
+    def name(self) -> str:
+        """What a reader finds it by."""
+        return f"{type(self.loss).__name__}, {self.link}, gamma={self.gamma}"
+
+
+@dataclasses.dataclass
+class Worst:
+    """The largest errors of a family.
+
+    Args:
+        lists: Number of lists compared.
+        loss: The largest error of a loss, and of what.
+        gradient: The largest error of a gradient, and of what.
+    """
+
+    lists: int = 0
+    loss: tuple[float, str] = (0.0, "")
+    gradient: tuple[float, str] = (0.0, "")
+
+    def add(self, name: str, loss: float, gradient: float, *rows: Array) -> None:
+        """Counts a list, and prints it if it is beyond the promise."""
+        self.lists += 1
+        self.loss = max(self.loss, (loss, name))
+        self.gradient = max(self.gradient, (gradient, name))
+        if not max(loss, gradient) < PROMISE:
+            lists = [row.tolist() for row in rows]
+            print(f"{name}: {loss:.1e}, {gradient:.1e}: {lists}", file=sys.stderr)
+
+
+def weights(rng: np.random.Generator, n: int) -> Array:
+    return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
+        rng.integers(4)
+    ]
+
+
+def lists(
+    rng: np.random.Generator,
+    link: links.Link,
+    regimes: dict[str, Regime],
+    count: int,
+    size: int,
+    targets: bool,
+) -> Lists:
+    """Makes `count` lists of each regime."""
+    names = [name for name in regimes for _ in range(count)]
+    rows = [(*regimes[name](rng, link, size), weights(rng, size)) for name in names]
+    numbers = np.array(rows).astype(np.float32)
+    # subnormal numbers are 0 under XLA
+    numbers[np.abs(numbers) < np.finfo(np.float32).tiny] = 0.0
+    s, z, w = numbers.transpose(1, 0, 2)
+    if targets:
+        s = link(tf.constant(s)).numpy()
+    return Lists(names, s, z, w)
+
+
+def computed(loss: losses.ListwiseLoss, made: Lists) -> tuple[Array, Array]:
+    """The loss of each list, and its gradient, by the public call."""
+    z = tf.constant(made.z)
+    with tf.GradientTape() as tape:
+        tape.watch(z)
+        value = loss(made.s, z, made.w)
+    return value.numpy(), tape.gradient(value, z).numpy()
+
+
+def is_held(formula: exact.Formula, gamma: float, *lists: list[mp.mpf]) -> bool:
+    """Whether float32 holds what the loss of observed and predicted scores and weights adds up."""
+    s, z, w = lists
+    potential = max(abs(formula.potential(x)) for x in (*s, *z)) / min(gamma, 1.0)
+    link = max(abs(formula.h(x)) for x in (*s, *z))
+    step = max(1.0, *(abs(b - a) for a, b in zip(s, z, strict=True)))
+    return max(potential, link * step) * max(1.0, *w) < HELD[1]
+
+
+def errors(
+    value: float,
+    gradient: Array,
+    exact_value: mp.mpf,
+    exact_gradient: list[mp.mpf],
+    size: mp.mpf,
+    scale: mp.mpf | None = None,
+) -> tuple[float, float]:
+    """The error of a loss and that of its gradient; 0 where float32 cannot hold them.
+
+    A gradient is the difference of values of the link: below 1e-9 of their `size` it is not held.
+    The error of a loss is relative to `scale`, by default the loss.
+    """
+    top = max(map(abs, exact_gradient))
+    found = [0.0, 0.0]
+    scale = abs(exact_value) if scale is None else scale
+    if HELD[0] < scale < HELD[1]:
+        found[0] = relative(value, exact_value, scale)
+    if max(HELD[0], size * 1e-9) < top < HELD[1]:
+        found[1] = max(relative(a, b, top) for a, b in zip(gradient, exact_gradient, strict=True))
+    return found[0], found[1]
+
+
+def relative(a: float, b: mp.mpf, size: mp.mpf) -> float:
+    return float(abs(mp.mpf(float(a)) - b) / size) if math.isfinite(a) else math.inf
+
+
+def compare(case: Case, made: Lists, worst: Worst) -> None:
+    """Compares the lists of a class, and keeps its largest errors."""
+    formula, (low, high) = exact.formula_of(case.link), case.link.domain
+    exactly = case.family.exact(formula)
+    values, gradients = computed(case.loss, made)
+    for k, regime in enumerate(made.regimes):
+        s, z, w = ([mp.mpf(float(x)) for x in row[k]] for row in (made.s, made.z, made.w))
+        observed = s
+        if case.family.targets:
+            if not all(case.link.image[0] < y < case.link.image[1] for y in s):
+                continue
+            observed = [formula.inverse(y) for y in s]
+            if any(
+                abs(formula.h(x) - y) > 1e-20 * abs(y) for x, y in zip(observed, s, strict=True)
+            ):
+                continue
+        if not all(low < x < high for x in (*observed, *z)):
+            continue
+        if not is_held(formula, case.gamma, observed, z, w):
+            continue
+        size = max(map(abs, map(formula.h, (*observed, *z))))
+        loss, gradient = errors(values[k], gradients[k], *exactly(s, z, w), size)
+        worst.add(f"{case.name}, {regime}", loss, gradient, made.s[k], made.z[k], made.w[k])
+
+
+def labels(rng: np.random.Generator, n: int, top: int) -> Array:
+    """One relevant item, or some: never none, never all."""
+    y = np.zeros(n) if rng.random() < 0.3 else rng.integers(top + 1, size=n)
+    relevant, other = rng.permutation(n)[:2]
+    y[relevant], y[other] = 1.0, 0.0
+    return y
+
+
+def compare_labels(rng: np.random.Generator, name: str, made: Lists, worst: Worst) -> None:
+    """Compares a loss of labels on lists of scores, of which some are in the right order."""
+    loss, terms = LABELLED[name]
+    y = np.array([labels(rng, made.z.shape[1], 1 if name in PROBABILITIES else 3) for _ in made.z])
+    right = rng.random(len(y)) < 0.3
+    y[right], made.z[right] = np.sort(y[right]), np.sort(made.z[right])
+    made = dataclasses.replace(made, s=y.astype(np.float32))
+    values, gradients = computed(loss, made)
+    for k, regime in enumerate(made.regimes):
+        rows = made.s[k], made.z[k], made.w[k]
+        numbers = ([mp.mpf(float(x)) for x in row] for row in rows)
+        value, gradient, largest = exact_labels.with_gradient(terms, *numbers)
+        scale = largest if name in SIGNED else abs(value)
+        found = errors(values[k], gradients[k], value, gradient, mp.mpf(0), scale)
+        worst.add(f"{name}, {regime}", *found, *rows)
+
+
+def cases(names: list[str]) -> list[Case]:
+    """All losses of all links; `SelectiveSoftmaxLoss` at three temperatures, the rest at one."""
+    made = []
+    for number, link in enumerate(ON_THE_LINE + BOUNDED):
+        for turn, gamma in enumerate((1.0, 0.1, 10.0)):
+            families = {**softmaxes(gamma), **(SCALAR if gamma == 1.0 else {})}
+            made += [
+                Case(family.make(link), family, link, gamma)
+                for name, family in families.items()
+                if name in names
+                and family.allows(link)
+                and (name in SCALAR or name == "SelectiveSoftmaxLoss" or turn == number % 3)
+            ]
+    return made
+
+
+def sweep(
+    names: list[str], seed: int, seconds: float, count: int
+) -> tuple[dict[str, Worst], list[str]]:
+    """Compares all losses once, in random order, and returns those that time did not reach, too."""
+    began, rng = time.monotonic(), np.random.default_rng(seed)
+    worst = {name: Worst() for name in names}
+    everything: list[Case | str] = [*cases(names), *(name for name in names if name in LABELLED)]
+    order = [everything[k] for k in rng.permutation(len(everything))]
+    while order and time.monotonic() - began < seconds:
+        match order.pop():
+            case str(name):
+                identity = links.Identity()
+                for size, regimes, each in ((SIZE, REGIMES, 10 * count), (30, LONG_REGIMES, 1)):
+                    made = lists(rng, identity, regimes, each, size, targets=False)
+                    compare_labels(rng, name, made, worst[name])
+            case case:
+                compare_case(rng, case, count, worst[type(case.loss).__name__])
+    return worst, [x if isinstance(x, str) else x.name for x in order]
+
+
+def compare_case(rng: np.random.Generator, case: Case, count: int, worst: Worst) -> None:
+    """Compares a loss of a link on lists of all regimes."""
+    on_the_line = case.link in ON_THE_LINE
+    regimes = REGIMES if on_the_line else BOUNDED_REGIMES
+    each = count if on_the_line else 10 * count
+    compare(case, lists(rng, case.link, regimes, each, SIZE, case.family.targets), worst)
+    if case.link in LONG and "softmax" in case.loss.name:
+        compare(case, lists(rng, case.link, LONG_REGIMES, 1, 10_000, targets=False), worst)
+
+
+def main() -> None:
+    """Prints the table of the largest errors."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=1800.0, help="limit of time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=3, help="lists of a regime")
+    names = [*SCALAR, *softmaxes(1.0), *LABELLED]
+    parser.add_argument("losses", nargs="*", default=names, help=f"any of {', '.join(names)}")
+    arguments = parser.parse_args()
+    mp.mp.dps = DIGITS
+    worst, left = sweep(arguments.losses, arguments.seed, arguments.seconds, arguments.count)
+    versions = f"mpmath {mp.__version__}, seed {arguments.seed}"
+    print(f"{machine()}, {versions}, {datetime.date.today()}", HEAD, sep="\n\n")
+    for name, found in worst.items():
+        print(f"| `{name}` | {found.lists:,} | {found.loss[0]:.1e} | {found.gradient[0]:.1e} |")
+    for name, found in worst.items():
+        print(f"{name}: {found.loss[1]}; {found.gradient[1]}", file=sys.stderr)
+    missed = collections.Counter(name.partition(",")[0] for name in left)
+    print(f"{len(left)} not reached", *(f"{n} of {name}" for name, n in missed.items()), sep="; ")
+
+
+if __name__ == "__main__":
+    main()

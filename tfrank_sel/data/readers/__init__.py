@@ -1,0 +1,1 @@
+"""Readers of lists: one for each file format."""

@@ -1,0 +1,1 @@
+"""Base classes of losses: of lists of relevances, of scores, of score vectors, sampled ones."""

@@ -1,0 +1,80 @@
+"""The base of the losses that are averaged over samples of noise."""
+
+import abc
+import functools
+import random
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.compilation import Formula
+from tfrank_sel.losses.bases.listwise import ListwiseLoss, or_nan
+
+
+class SampledLoss(ListwiseLoss):
+    """A loss averaged over samples of Gumbel noise, which are drawn anew at each call.
+
+    A subclass writes `of_noise`, which is a function of the noise and has no state. The state of
+    the noise is a variable: it advances in eager mode, in a graph and under XLA alike.
+
+    Args:
+        sample_size: Number of samples of each list; positive.
+        seed: Seed of the noise: the n-th call on inputs of one shape then has the same noise in
+            every run; under XLA it has other noise than without. If `None`, a seed is drawn from
+            Python's random numbers, which `keras.utils.set_random_seed` seeds.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `sample_size` is not positive.
+
+    Inputs: as in `ListwiseLoss`. Padding has noise of its own, which counts nowhere.
+    """
+
+    def __init__(self, sample_size: int, seed: int | None, name: str | None, **kwargs: Any) -> None:
+        if sample_size < 1:
+            raise ValueError(f"`sample_size` must be positive. Received: sample_size={sample_size}")
+        super().__init__(name=name, **kwargs)
+        self.sample_size = sample_size
+        self.seed = seed
+        drawn = random.getrandbits(63) if seed is None else seed
+        self._seed = tf.constant(drawn, tf.int64)
+        self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="calls")
+
+    @abc.abstractmethod
+    def of_noise(
+        self,
+        labels: tf.Tensor,
+        scores: tf.Tensor,
+        mask: tf.Tensor,
+        weights: tf.Tensor,
+        noise: tf.Tensor,
+    ) -> tf.Tensor:
+        """Computes the loss of each list for `noise`, `[batch_size, sample_size, list_size]`."""
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Draws noise and computes the loss of each list."""
+        batch_size, list_size = tf.unstack(tf.shape(scores))
+        shape = [batch_size, self.sample_size, list_size]
+        seed = tf.stack([self._seed, self._calls.assign_add(1)])
+        least = np.finfo(scores.dtype.as_numpy_dtype).tiny  # of 0, the noise would be infinite
+        # XLA computes the default algorithm in ten times the time of Philox
+        uniform = tf.random.stateless_uniform(shape, seed, least, 1.0, scores.dtype, alg="philox")
+        noise = -tf.math.log(-tf.math.log(uniform))
+        return self.of_noise(labels, scores, mask, weights, noise)
+
+    @functools.cached_property
+    def compiled(self) -> Formula:
+        """`per_list`, which draws its noise once for value and gradient; `of_noise` compiles."""
+        return or_nan(self.per_list)
+
+    def samples_of(self, *fields: tf.Tensor) -> list[tf.Tensor]:
+        """Repeats each list for its samples, `[batch_size * sample_size, list_size]`."""
+        return [tf.repeat(x, self.sample_size, axis=0) for x in fields]
+
+    def mean_of(self, values: tf.Tensor) -> tf.Tensor:
+        """Averages the samples of each list, from `[batch_size * sample_size]`."""
+        return tf.reduce_mean(tf.reshape(values, [-1, self.sample_size]), axis=1)

@@ -1,0 +1,58 @@
+"""The base of the losses that compare scores with scores."""
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.links.base import Link
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+
+
+class ScoreLoss(ListwiseLoss):
+    """A loss whose labels are observed scores, or are made scores by a map.
+
+    A subclass writes `per_list`, as any loss does. What it finds in padded slots lies in the domain
+    of its link, so that nothing is NaN there.
+
+    Args:
+        link: The link, or scaling, whose domain the scores are in.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        TypeError: If `link` or `label_map` is not a link, such as a class of links.
+
+    Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, and NaN is
+    padding. The index of one item is refused, since it tells no score of the others. With a
+    `label_map`, labels are relevances, and below 0 they are padding, too. Predictions must lie in
+    the domain of the link: outside, the loss is NaN.
+    """
+
+    min_label = -math.inf
+    takes_classes = False
+
+    def __init__(self, link: Link, label_map: Link | None, name: str | None, **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.label_map = label_map
+        self._origin = link.origin
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain."""
+        return self._origin
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and makes scores of labels."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        labels, mask = batch.observed_scores(self.label_map)
+        return ListBatch(
+            labels=tf.where(mask, labels, self._origin),
+            scores=tf.where(mask, batch.scores, self._origin),
+            mask=mask,
+            weights=tf.where(mask, batch.weights, 0.0),
+            list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+        )

@@ -1,0 +1,1 @@
+"""Losses of classes: multi-label, n-way, margins."""

@@ -1,0 +1,181 @@
+"""Softmax losses over cosines, whose relevant classes must win by a margin."""
+
+import abc
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.ops import class_labels, masking
+from tfrank_sel.serialization import Configurable, register
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin(Configurable, abc.ABC):
+    """What a margin makes of the cosine of a relevant class: something lower.
+
+    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        """Lowers cosines, elementwise. A cosine that rounding moved beyond 1 is admitted."""
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class NormFace(Margin):
+    """No margin: `cos(theta)`.
+
+    Reference:
+        [Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, 2017](
+        https://arxiv.org/abs/1704.06369).
+    """
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        return cosines
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CosFace(Margin):
+    """A margin of the cosine: `cos(theta) - margin`.
+
+    Args:
+        margin: At least 0.
+
+    Raises:
+        ValueError: If `margin` is negative.
+
+    Reference:
+        [Wang et al., CosFace: Large Margin Cosine Loss for Deep Face Recognition, 2018](
+        https://arxiv.org/abs/1801.09414).
+    """
+
+    margin: float = 0.35
+
+    def __post_init__(self) -> None:
+        if not self.margin >= 0.0:
+            raise ValueError(f"`margin` must be at least 0. Received: margin={self.margin}")
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        return cosines - self.margin
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class ArcFace(Margin):
+    """A margin of the angle: `cos(theta + margin)`.
+
+    Beyond `theta + margin = pi` that would rise again, and a class in the opposite direction would
+    look better than one a little less opposite: there the margin falls back to
+    `cos(theta) - margin * sin(margin)`, which keeps on falling.
+
+    Args:
+        margin: Radians, in [0, pi / 2].
+        fall_back: Whether to fall back. Without it, `exp(-loss)` bounds no metric.
+
+    Raises:
+        ValueError: If `margin` is out of range.
+
+    Reference:
+        [Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, 2019](
+        https://arxiv.org/abs/1801.07698).
+    """
+
+    margin: float = 0.5
+    fall_back: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.margin <= math.pi / 2:
+            raise ValueError(f"`margin` must be in [0, pi / 2]. Received: margin={self.margin}")
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        c, cos_m, sin_m = cosines, math.cos(self.margin), math.sin(self.margin)
+        rotated = c * cos_m - _sine(c) * sin_m  # cos(theta + m), with no arccosine
+        if not self.fall_back:
+            return rotated
+        return tf.where(c < -cos_m, c - self.margin * sin_m, rotated)
+
+
+@register
+class MarginSoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy over cosines, with a margin at the relevant classes.
+
+    For each list of relevances `y` in `y_true` and cosines `c` in `y_pred`:
+
+    ```
+    x_i  = scale * (margin(c_i) if y_i > 0 else c_i)
+    loss = -sum_i w_i * y_i / sum_j y_j * log softmax(x)_i
+    ```
+
+    It is 0 for a list without a relevant class. The margin lowers the logits of relevant classes
+    alone, so that `exp(-loss)` is still a lower bound of the reciprocal rank, and for binary
+    relevances of the average precision and the NDCG. A `CosineClassifier` gives the cosines.
+
+    Args:
+        margin: `margin.NormFace()`, `margin.CosFace(m)` or `margin.ArcFace(m)`.
+        scale: Multiplies the cosines; positive.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `scale` is not positive.
+
+    Inputs: as in `ListwiseLoss`, or `y_true` holds the index of the one relevant class,
+    `[batch_size]` or `[batch_size, 1]`; an index out of range is no class.
+
+    Example:
+        >>> loss = losses.MarginSoftmaxLoss(losses.margin.CosFace(0.25), scale=4.0)
+        >>> y_true = tf.constant([1])
+        >>> y_pred = tf.constant([[0.5, 0.75]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference: those of the margins.
+    """
+
+    def __init__(
+        self,
+        margin: Margin = NormFace(),
+        scale: float = 30.0,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not scale > 0.0:
+            raise ValueError(f"`scale` must be positive. Received: scale={scale}")
+        super().__init__(name=name, **kwargs)
+        self.margin = margin
+        self.scale = scale
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and makes labels of indices."""
+        classes = class_labels.indices(y_true, y_pred)
+        if classes is not None:
+            y_true = class_labels.one_hot(classes, y_pred)
+        return super().batch_of(y_true, y_pred, sample_weight, dtype)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the cross-entropy of each list."""
+        x = self.scale * tf.where(labels > 0.0, self.margin(scores), scores)
+        shares = tf.math.divide_no_nan(labels, tf.reduce_sum(labels, axis=-1, keepdims=True))
+        return masking.cross_entropy(weights * shares, x, mask)
+
+
+@tf.custom_gradient
+def _sine(c: tf.Tensor) -> tuple[tf.Tensor, object]:
+    """Computes the sine of the angle of a cosine, 0 beyond 1, with a bounded slope."""
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        # no cosine of its dtype tells a sine below this from 0
+        least = np.finfo(c.dtype.as_numpy_dtype).eps
+        sine = tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), least))
+        return -upstream * tf.where(tf.abs(c) <= 1.0, c / sine, 0.0)
+
+    return tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), 0.0)), gradient

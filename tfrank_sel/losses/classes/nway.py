@@ -1,0 +1,302 @@
+"""Losses of n rows of m classes each, which balance rare classes with common ones."""
+
+import abc
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.ops import class_pairs, masking
+from tfrank_sel.serialization import register
+
+
+class NWayLoss(ListwiseLoss):
+    """A loss over the rows of a batch, of which each has a score for every class.
+
+    A subclass writes `per_class`: each class sums over all rows inside one logarithm, so that it
+    has a bounded share of the gradient, however many rows it has.
+
+    Args:
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: `y_true` and `y_pred` are `[batch_size, num_rows, num_classes]`, where `num_rows` may be
+    ragged. The labels of a row are probabilities that sum to 1, or one-hot. A row is valid if no
+    label of it is below 0 or NaN, and if the Keras mask of `y_pred`, `[batch_size, num_rows]`, is
+    True where there is one. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]`, or
+    `[batch_size, num_rows]`: a row of weight 2 counts like two equal rows. Where all rows of a
+    batch belong together, inputs are `[num_rows, num_classes]`, and weights `[num_rows]`.
+
+    Raises:
+        ValueError: If the shapes do not fit, or there are fewer than two classes.
+    """
+
+    compares_items = False
+
+    @abc.abstractmethod
+    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        """Computes the loss of each class, `[batch_size, num_classes]`.
+
+        Args:
+            masses: The label of each row and class times the weight of the row, 0 on padding;
+                `[batch_size, num_rows, num_classes]`.
+            scores: The scores of each row, 0 on padding; of the shape of `masses`.
+        """
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras: the items are rows, and labels and scores have classes."""
+        keras_mask = getattr(y_pred, "_keras_mask", None)
+        labels, scores = (_dense(x, dtype) for x in (y_true, y_pred))
+        if labels.shape.rank is None:  # a function was traced for labels of several ranks
+            labels = tf.ensure_shape(labels, scores.shape)
+        if scores.shape.rank == 2 and labels.shape.rank == 2:
+            labels, scores = labels[tf.newaxis], scores[tf.newaxis]
+            keras_mask = None if keras_mask is None else tf.reshape(keras_mask, [1, -1])
+            if sample_weight is not None:
+                sample_weight = tf.reshape(_dense(sample_weight, dtype), [1, -1])
+        if scores.shape.rank != 3 or not labels.shape.is_compatible_with(scores.shape):
+            raise ValueError(
+                "`y_true` and `y_pred` must have shape [batch_size, num_rows, num_classes]. "
+                f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
+            )
+        if scores.shape[-1] is not None and scores.shape[-1] < 2:
+            raise ValueError(
+                f"There must be two classes at least. Received: y_pred.shape={scores.shape}"
+            )
+        # a row counts as an item whose label is the least of its labels: NaN or below 0 is padding
+        known = tf.reduce_all(labels >= 0.0, axis=-1)
+        rows = tf.where(known, tf.zeros_like(scores[..., 0]), -1.0)
+        items = tf.zeros_like(rows)
+        if keras_mask is not None:
+            items._keras_mask = keras_mask
+        batch = super().batch_of(rows, items, sample_weight, dtype)
+        mask = batch.mask[..., tf.newaxis]
+        return batch._replace(
+            labels=tf.where(mask, labels, 0.0), scores=tf.where(mask, scores, 0.0)
+        )
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the losses of the classes."""
+        weights = tf.where(mask, weights, 0.0)[..., tf.newaxis]
+        return tf.reduce_sum(self.per_class(weights * labels, scores), axis=-1)
+
+
+@register
+class NWayJointLoss(NWayLoss):
+    """All that competes with a class inside one logarithm: it rebalances rare classes.
+
+    For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
+
+    ```
+    loss = sum_j log(1 + sum_i w_i * t_ij * sum_{k != j} exp(s_ik - s_ij))
+    ```
+
+    Its optimum is not `t`, but `softmax(2 * s_i)_j = t_ij / A_j / sum_k t_ik / A_k`, where
+    `log A_j` is the loss of class `j`: `A_j` grows with the number of rows of a class, so that rare
+    classes win. `probabilities` takes that back. Memory is
+    `O(batch_size * num_rows * num_classes)`.
+
+    Args:
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `NWayLoss`.
+
+    Example:
+        >>> loss = losses.NWayJointLoss()
+        >>> y_true = tf.constant([[[0.0, 1.0], [0.0, 1.0]]])  # two rows of one class
+        >>> round(float(loss(y_true, tf.zeros([1, 2, 2]))), 4)  # log(3)
+        1.0986
+
+    Reference:
+        [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
+    """
+
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+
+    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        """Computes `log A_j`."""
+        return masking.log1p_sum_exp(
+            class_pairs.log_sum_exp_of_others(scores) - scores, masses, axis=1
+        )
+
+    def class_factors(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        """Computes the factor `A_j` of each class, `[batch_size, num_classes]`.
+
+        Args:
+            y_true: Labels that the model was trained on.
+            y_pred: Its scores of them.
+            sample_weight: Their weights.
+
+        Returns:
+            What `probabilities` decodes scores with.
+        """
+        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
+        masses = batch.weights[..., tf.newaxis] * batch.labels
+        return tf.exp(self.per_class(masses, batch.scores))
+
+    def probabilities(self, y_pred: Any, class_factors: Any) -> tf.Tensor:
+        """Computes the probabilities that scores stand for, proportional to `A_j * exp(2 * s_ij)`.
+
+        Args:
+            y_pred: Scores, `[batch_size, num_rows, num_classes]`.
+            class_factors: The factors `A_j` of the training set, `[batch_size, num_classes]`.
+
+        Returns:
+            The probabilities, of the shape of `y_pred`.
+        """
+        log_factors = tf.math.log(tf.convert_to_tensor(class_factors))[..., tf.newaxis, :]
+        return tf.nn.softmax(2.0 * tf.convert_to_tensor(y_pred) + log_factors)
+
+
+@register
+class NWayMeanLoss(NWayLoss):
+    """A class against the mean score of its row: exact for soft labels, too weak for hard ones.
+
+    For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
+
+    ```
+    loss = sum_j log(1 + sum_i w_i * t_ij * exp(mean_k s_ik - s_ij))
+    ```
+
+    Its optimum is `softmax(s_i) = t_i`. For hard labels it is content with a class whose score is
+    above the mean of the row, though another be higher.
+
+    Args:
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `NWayLoss`.
+
+    Example:
+        >>> loss = losses.NWayMeanLoss()
+        >>> y_true = tf.constant([[[0.0, 1.0], [0.0, 1.0]]])
+        >>> round(float(loss(y_true, tf.zeros([1, 2, 2]))), 4)  # log(3)
+        1.0986
+
+    Reference:
+        [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
+    """
+
+    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+
+    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        """Computes the logarithm of each class."""
+        mean = tf.reduce_mean(scores, axis=-1, keepdims=True)
+        return masking.log1p_sum_exp(mean - scores, masses, axis=1)
+
+    def probabilities(self, y_pred: Any) -> tf.Tensor:
+        """Computes the probabilities that scores stand for, `softmax(s)`.
+
+        Args:
+            y_pred: Scores, of which the last axis holds the classes.
+
+        Returns:
+            The probabilities, of the shape of `y_pred`.
+        """
+        return tf.nn.softmax(tf.convert_to_tensor(y_pred))
+
+
+@register
+class NWayPairwiseLoss(NWayLoss):
+    """Each pair of classes inside a logarithm of its own: exact for soft and for hard labels.
+
+    For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
+
+    ```
+    loss = sum_{j != k} log(1 + sum_i w_i * c_j * t_ij * exp((s_ik - s_ij) / scale))
+    ```
+
+    It is convex, with the optimum `softmax(2 * s_i / scale)_j` proportional to `c_j * t_ij`. For
+    two classes and `scale=1` it is the `ZLPRLoss` of the difference of their scores. It equalises
+    the gradient of the classes, and yet its optimum is the label: classes are rebalanced by `c`
+    alone, such as one over the number of their rows.
+
+    A pair has no form by rows that would hold at any scores, as the joint loss has: one class `j`
+    is computed at a time, in both directions, which takes memory
+    `O(batch_size * num_rows * num_classes)` and work times `num_classes`.
+
+    Args:
+        scale: Divides the scores; positive. With 2, the optimum is `softmax(s_i) = t_i`.
+        class_weights: The weight `c_j` of each class, positive; 1 if `None`.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `scale` or a class weight is not positive.
+
+    Inputs: as in `NWayLoss`.
+
+    Example:
+        >>> loss = losses.NWayPairwiseLoss(class_weights=[0.5, 1.0])
+        >>> y_true = tf.constant([[[1.0, 0.0], [1.0, 0.0]]])
+        >>> round(float(loss(y_true, tf.zeros([1, 2, 2]))), 4)  # log(1 + 0.5 * 2)
+        0.6931
+
+    Reference:
+        It answers the question that [Su, n-way m-class softmax, 2022](
+        https://kexue.fm/archives/9158) leaves open.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        class_weights: Sequence[float] | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not scale > 0.0:
+            raise ValueError(f"`scale` must be positive. Received: scale={scale}")
+        if class_weights is not None and not all(c > 0.0 for c in class_weights):
+            raise ValueError(
+                f"`class_weights` must be positive. Received: class_weights={class_weights}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.scale = scale
+        self.class_weights = None if class_weights is None else [float(c) for c in class_weights]
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, of as many classes as have weights."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        self._weights(batch.scores)
+        return batch
+
+    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        """Computes, for each class, the sum of its pairs."""
+        return class_pairs.pair_sums(self._weights(scores) * masses, scores / self.scale)
+
+    def probabilities(self, y_pred: Any) -> tf.Tensor:
+        """Computes the probabilities that scores stand for, with the class weights taken back.
+
+        Args:
+            y_pred: Scores, of which the last axis holds the classes.
+
+        Returns:
+            The probabilities, of the shape of `y_pred`.
+        """
+        scores = tf.convert_to_tensor(y_pred)
+        return tf.nn.softmax(2.0 * scores / self.scale - tf.math.log(self._weights(scores)))
+
+    def _weights(self, scores: tf.Tensor) -> tf.Tensor:
+        if self.class_weights is None:
+            return tf.ones([1], scores.dtype)
+        if scores.shape[-1] not in (None, len(self.class_weights)):
+            raise ValueError(
+                "`class_weights` must have one weight for each class. Received: "
+                f"class_weights={self.class_weights}, y_pred.shape={scores.shape}"
+            )
+        return tf.constant(self.class_weights, scores.dtype)
+
+
+def _dense(x: Any, dtype: str) -> tf.Tensor:
+    """Casts to `dtype` and pads ragged rows with NaN."""
+    if isinstance(x, tf.RaggedTensor):
+        return tf.cast(x, dtype).to_tensor(math.nan)
+    return tf.cast(tf.convert_to_tensor(x), dtype)

@@ -1,0 +1,1 @@
+"""Losses of clicks that no relevance explains alone."""

@@ -1,0 +1,1 @@
+"""Distillation losses: a student learns from the order of a teacher."""

@@ -1,0 +1,1 @@
+"""Listwise losses: softmax cross-entropies, likelihoods of orders, approximations of metrics."""

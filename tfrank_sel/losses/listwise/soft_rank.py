@@ -1,0 +1,88 @@
+"""SoftRank: the NDCG of scores that are uncertain."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.ops import rank_distributions, ranking
+from tfrank_sel.serialization import register
+
+
+@register
+class SoftRankLoss(ListwiseLoss):
+    """One minus the expected NDCG of scores with Gaussian noise (SoftNDCG).
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    a_ij = Phi((s_i - s_j) / (sigma * sqrt(2)))
+    loss = 1 - sum_j w_j * gain(y_j) * sum_{r <= k} discount(r) * p_j(r) / DCG@k(y, w * gain(y))
+    ```
+
+    where `p_j` is the distribution of the rank of item `j`, one more than the number of items ahead
+    of it, and each other item `i` is ahead with probability `a_ij`. The loss is 0 for a list
+    without a relevant item. The pairs are taken for independent of one another, which for a large
+    `sigma` the ranks are not: the soft NDCG is then biased. As `sigma` goes to 0 it becomes the
+    NDCG, and its gradient vanishes.
+
+    Work is cubic in the list size, memory quadratic.
+
+    Args:
+        sigma: Standard deviation of the noise of each score; positive.
+        k: Number of top ranks that count; all of them if `None`.
+        gain: Maps labels to gains.
+        discount: Maps 1-based ranks to discounts.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `sigma` or `k` is not positive.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.SoftRankLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # 1 - (1 + 1 / log2(3)) / 2
+        0.1845
+
+    Reference:
+        [Taylor et al., SoftRank: Optimizing Non-Smooth Rank Metrics, 2008](
+        https://dl.acm.org/doi/10.1145/1341531.1341544).
+    """
+
+    def __init__(
+        self,
+        sigma: float = 1.0,
+        k: int | None = None,
+        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
+        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not sigma > 0.0:
+            raise ValueError(f"`sigma` must be positive. Received: sigma={sigma}")
+        ranking.check_cutoff(k)
+        super().__init__(name=name, **kwargs)
+        self.sigma = sigma
+        self.k = k
+        self.gain = gain
+        self.discount = discount
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes what the expected DCG lacks of the ideal one."""
+        gains = tf.where(mask, weights * self.gain(labels), 0.0)
+        ranks = ranking.positions(scores)
+        discounts = self.discount(ranks)
+        if self.k is not None:
+            discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
+        expected = rank_distributions.expected_discounts(scores, mask, self.sigma, discounts)
+        [best] = ranking.sort_by(gains, gains, mask=mask)
+        ideal = tf.reduce_sum(best * discounts, axis=-1)
+        lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
+        return tf.math.divide_no_nan(lacking, ideal)

@@ -1,0 +1,81 @@
+"""The softmax cross-entropy."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.losses.parts.lambdas import SwapLambdaWeight
+from tfrank_sel.losses.parts.targets import Shares, Targets, check_temperature
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+BY_SHARES = Shares()
+
+
+@register
+class SoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy of each list, also known as ListNet.
+
+    For each list of relevances `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    loss = -sum_i w_i * t_i * log softmax(s / temperature)_i
+    ```
+
+    where `t` are the targets: by default `t_i = y_i / sum_j y_j`, so that the loss is 0 for a list
+    without a relevant item. For binary relevances, `exp(-loss)` is then a lower bound of the
+    reciprocal rank, the average precision and the NDCG of the list: see `tfrank_sel.bounds`.
+
+    Args:
+        temperature: Divides the scores; positive.
+        targets: Makes a distribution of the labels of a list: `targets.Shares()`, of the labels or
+            of their gains, or `targets.Softmax(temperature)`.
+        lambda_weight: Makes the targets of `G_i * D(r_i)` instead of labels, the gain and the
+            discount of each item at its present rank: `lambdas.NDCGLambdaWeight()`, or
+            `lambdas.DCGLambdaWeight()`.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+        TypeError: If `lambda_weight` is one of pairs alone.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.SoftmaxLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Cao et al., Learning to Rank: From Pairwise Approach to Listwise Approach, 2007](
+        https://dl.acm.org/doi/10.1145/1273496.1273513); [Bruch et al., An Analysis of the Softmax
+        Cross Entropy Loss for Learning-to-Rank with Binary Relevance, 2019](
+        https://dl.acm.org/doi/10.1145/3341981.3344221).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        targets: Targets = BY_SHARES,
+        lambda_weight: SwapLambdaWeight | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+        self.targets = targets
+        self.lambda_weight = lambda_weight
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the cross-entropy of each list."""
+        if self.lambda_weight is not None:
+            labels = self.lambda_weight.items(labels, scores, mask)
+        targets = weights * self.targets(labels, mask)
+        return masking.cross_entropy(targets, scores / self.temperature, mask)

@@ -1,0 +1,207 @@
+"""Softmax cross-entropies with another item, another term, or other items to compare with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.losses.listwise.softmax import BY_SHARES
+from tfrank_sel.losses.parts.targets import Targets, check_temperature
+from tfrank_sel.ops import label_order, masking, ranking
+from tfrank_sel.serialization import register
+
+
+@register
+class CalibratedSoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy of each list and a virtual item of score 0, which anchors the scores.
+
+    For each list of relevances `y` in `y_true` and scores `s` in `y_pred`, with one more item, of
+    label `virtual_label`, score 0 and weight 1:
+
+    ```
+    loss = -sum_i w_i * t_i * log softmax(s / temperature)_i
+    ```
+
+    where `t` are the targets, by default `t_i = y_i / sum_j y_j`. A softmax alone does not change
+    when all scores of a list move together; here they are above 0 for items more relevant than the
+    virtual one, so that scores of different lists can be compared. With `virtual_label=0`, scores
+    of a list without a relevant item do not matter; with a positive one they fall below 0.
+
+    Args:
+        virtual_label: The label of the virtual item, at least 0.
+        temperature: Divides the scores; positive.
+        targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `virtual_label` is negative, or `temperature` is not positive.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.CalibratedSoftmaxLoss(virtual_label=1.0)
+        >>> y_true = tf.constant([[1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[0.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Yan et al., Scale Calibration of Deep Ranking Models, 2022](
+        https://dl.acm.org/doi/10.1145/3534678.3539072).
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        virtual_label: float = 0.0,
+        temperature: float = 1.0,
+        targets: Targets = BY_SHARES,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not virtual_label >= 0.0:
+            raise ValueError(
+                f"`virtual_label` must be at least 0. Received: virtual_label={virtual_label}"
+            )
+        check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.virtual_label = virtual_label
+        self.temperature = temperature
+        self.targets = targets
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the cross-entropy of each list with its virtual item."""
+        labels, scores, weights = (
+            tf.pad(x, [[0, 0], [0, 1]], constant_values=tf.constant(virtual, x.dtype))
+            for x, virtual in ((labels, self.virtual_label), (scores, 0.0), (weights, 1.0))
+        )
+        mask = tf.concat([mask, tf.reduce_any(mask, axis=1, keepdims=True)], axis=1)
+        targets = weights * self.targets(labels, mask)
+        return masking.cross_entropy(targets, scores / self.temperature, mask)
+
+
+@register
+class PolyOneSoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy with the first term of its polynomial made larger or smaller (Poly-1).
+
+    For each list of relevances `y` in `y_true` and scores `s` in `y_pred`, with
+    `p = softmax(s / temperature)`:
+
+    ```
+    loss = sum_i w_i * t_i * (-log(p_i) + epsilon * (1 - p_i))
+    ```
+
+    where `t` are the targets, by default `t_i = y_i / sum_j y_j`, so that the loss is 0 for a list
+    without a relevant item. As `-log(p) = (1 - p) + (1 - p)**2 / 2 + ...`, a positive `epsilon`
+    gives more weight to the first term, the only one whose gradient does not vanish as `p` nears 1.
+
+    Args:
+        epsilon: What is added to the coefficient of `1 - p`; at least -1.
+        temperature: Divides the scores; positive.
+        targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `epsilon` is below -1, or `temperature` is not positive.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.PolyOneSoftmaxLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2) + 1/2
+        1.1931
+
+    Reference:
+        [Leng et al., PolyLoss: A Polynomial Expansion Perspective of Classification Loss Functions,
+        2022](https://arxiv.org/abs/2204.12511).
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        temperature: float = 1.0,
+        targets: Targets = BY_SHARES,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if not epsilon >= -1.0:
+            raise ValueError(f"`epsilon` must be at least -1. Received: epsilon={epsilon}")
+        check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.epsilon = epsilon
+        self.temperature = temperature
+        self.targets = targets
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds the cross-entropy and what the probabilities lack of 1."""
+        x, targets = scores / self.temperature, weights * self.targets(labels, mask)
+        lacking = masking.masked_sum(targets * masking.softmax_complement(x, mask), mask)
+        return masking.cross_entropy(targets, x, mask) + self.epsilon * lacking
+
+
+@register
+class UniqueSoftmaxLoss(LabelOrderedLoss):
+    """Softmax cross-entropy of each item among those less relevant than itself.
+
+    For each list of relevances `y` in `y_true` and scores `s` in `y_pred`, for
+    `x = s / temperature`:
+
+    ```
+    loss = w * sum_i gain(y_i) * log(1 + sum_{j: y_j < y_i} exp(x_j - x_i))
+    w    = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    Relevant items do not compete with others of their label. It is 0 for a list without a relevant
+    item.
+
+    Args:
+        temperature: Divides the scores; positive.
+        gain: Maps labels to gains, at least 0.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.UniqueSoftmaxLoss()
+        >>> y_true = tf.constant([[1.0, 1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # 2 * log(2)
+        1.3863
+
+    Reference:
+        [Zhu and Klabjan, Listwise Learning to Rank by Exploring Unique Ratings, 2020](
+        https://arxiv.org/abs/2001.01828).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_temperature(temperature)
+        super().__init__(name=name, **kwargs)
+        self.temperature = temperature
+        self.gain = gain
+
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Adds up the contrasts of each item with those less relevant."""
+        x = scores / self.temperature
+        below = label_order.log_sum_exp_below(x, labels, mask)
+        return masking.masked_sum(self.gain(labels) * tf.math.softplus(below - x), mask)

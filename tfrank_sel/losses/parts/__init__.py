@@ -1,0 +1,1 @@
+"""Arguments that several losses share: targets, normalizers, lambda weights."""

@@ -1,0 +1,263 @@
+"""Lambda weights: how much each pair of items matters to a ranking metric."""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfrank_sel.losses.parts.normalization import Normalizer, mean_over_terms, sum_over_terms
+from tfrank_sel.ops import ranking
+from tfrank_sel.ops.pairs import Items
+from tfrank_sel.serialization import Configurable, register
+
+Function = Callable[[tf.Tensor], tf.Tensor]
+
+
+@dataclasses.dataclass(frozen=True)
+class LambdaWeight(Configurable, abc.ABC):
+    """The weight of each pair of items, from their labels and their present ranks.
+
+    It is a value: two with the same parameters are equal, and are saved by their parameters. No
+    gradient flows through it. Ranks are by descending score; ties keep the order of the list.
+    """
+
+    @property
+    def normalizer(self) -> Normalizer:
+        """How a loss with this weight is normalised, if it is given no normalizer."""
+        return mean_over_terms
+
+    def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Computes what each item is worth, `[batch_size, list_size]`: its label, if not said."""
+        return labels
+
+    @abc.abstractmethod
+    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+        """Computes the weight of each pair, at least 0, and the same the other way round.
+
+        Args:
+            first: The items on one side, with `labels`, `scores`, `ranks`, `mask` and `gains`.
+            second: Those on the other side, in shapes that broadcast with those of `first`.
+        """
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class LabelDiffLambdaWeight(LambdaWeight):
+    """`abs(y_i - y_j)`: a pair matters as much as its labels differ."""
+
+    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+        return tf.abs(first.labels - second.labels)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CallbackLambdaWeight(LambdaWeight):
+    """A weight that a function computes.
+
+    Args:
+        function: Takes the items on both sides of pairs, each with `labels`, `scores`, `ranks` and
+            `mask`, and returns the weights of the pairs, at least 0 and symmetric; for example
+            `lambda i, j: tf.abs(1.0 / i.ranks - 1.0 / j.ranks)`. To be saved, it must be registered
+            with Keras.
+    """
+
+    function: Callable[[Items, Items], tf.Tensor]
+
+    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+        return self.function(first, second)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class PrecisionLambdaWeight(LambdaWeight):
+    """1 if swapping the two items changes the precision at `k`, else 0.
+
+    Args:
+        k: Number of top ranks that count; positive.
+        threshold: The least label of a relevant item.
+
+    Raises:
+        ValueError: If `k` is not positive.
+    """
+
+    k: int
+    threshold: float = 1.0
+
+    def __post_init__(self) -> None:
+        ranking.check_cutoff(self.k)
+
+    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+        relevant = [x.labels >= self.threshold for x in (first, second)]
+        on_top = [x.ranks <= float(self.k) for x in (first, second)]
+        changes = (relevant[0] ^ relevant[1]) & (on_top[0] ^ on_top[1])
+        return tf.cast(changes, first.labels.dtype)
+
+
+@dataclasses.dataclass(frozen=True)
+class GainLambdaWeight(LambdaWeight):
+    """A weight of the form `abs(G_i - G_j) * d(r_i, r_j)`, of gains `G` and ranks `r`.
+
+    Since it makes parts of one number, a loss adds up its pairs, if no normalizer is given.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        gain: Maps labels to gains.
+        discount: Maps 1-based ranks to discounts `D`.
+        normalized: Whether gains are divided by the ideal DCG of the list.
+
+    Raises:
+        ValueError: If `k` is not positive.
+    """
+
+    k: int | None = None
+    gain: Function = ranking.exponential_gain
+    discount: Function = ranking.log2_discount
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        ranking.check_cutoff(self.k)
+
+    @property
+    def normalizer(self) -> Normalizer:
+        return sum_over_terms
+
+    @abc.abstractmethod
+    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        """Computes `d(r_i, r_j)` from the ranks on both sides."""
+
+    def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        gains = self.gain(labels)
+        gains = tf.where(mask, gains, tf.zeros_like(gains))
+        if not self.normalized:
+            return gains
+        [best] = ranking.sort_by(gains, gains, mask=mask, k=self.k)
+        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        return tf.math.divide_no_nan(gains, ideal[:, tf.newaxis])
+
+    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+        return tf.abs(first.gains - second.gains) * self.discounts(first.ranks, second.ranks)
+
+    def step(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        """Computes `D(t) - D(t + 1)` of ranks that are `t` apart, and 0 for a rank with itself."""
+        distance = tf.abs(first - second)
+        t = tf.maximum(distance, 1.0)
+        step = tf.abs(self.discount(t) - self.discount(t + 1.0))
+        return tf.where(distance > 0.0, step, tf.zeros_like(step))
+
+    def truncated_step(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        """Computes `step`, over `1 - D(max(r_i, r_j))` for a pair that is not within the `k` best.
+
+        Of such a pair one item drops out, or neither counts: see equation 18 of the reference of
+        `NDCGLambdaWeightV2`.
+        """
+        if self.k is None:
+            return self.step(first, second)
+        lower = tf.maximum(first, second)
+        beyond = lower > float(self.k)
+        kept = 1.0 - self.discount(tf.where(beyond, lower, 2.0))
+        return self.step(first, second) / tf.where(beyond, kept, tf.ones_like(kept))
+
+
+@dataclasses.dataclass(frozen=True)
+class SwapLambdaWeight(GainLambdaWeight):
+    """What swapping two items changes a DCG by, as LambdaRank has it, or as LambdaLoss has it.
+
+    ```
+    d(r_i, r_j) = (1 - f) * (D(t) - D(t + 1)) + f * abs(D(r_i) - D(r_j))
+    ```
+
+    where `t = abs(r_i - r_j)` and `f` is the `smooth_fraction`. A pair of which no item is among
+    the `k` best has weight 0, and `D` is 0 beyond `k` in the second term.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        gain: Maps labels to gains.
+        discount: Maps 1-based ranks to discounts `D`.
+        normalized: Whether gains are divided by the ideal DCG of the list.
+        smooth_fraction: Weight `f` of LambdaRank's term, from 0 to 1.
+
+    Raises:
+        ValueError: If `k` is not positive, or `smooth_fraction` not between 0 and 1.
+    """
+
+    smooth_fraction: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 <= self.smooth_fraction <= 1.0:
+            raise ValueError(
+                "`smooth_fraction` must lie between 0 and 1. "
+                f"Received: smooth_fraction={self.smooth_fraction}"
+            )
+
+    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        f = self.smooth_fraction
+        swap = tf.abs(
+            self._cut(first, self.discount(first)) - self._cut(second, self.discount(second))
+        )
+        return (1.0 - f) * self._cut(tf.minimum(first, second), self.step(first, second)) + f * swap
+
+    def items(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Computes `G_i * D(r_i)`, the weight of each item, `[batch_size, list_size]`."""
+        discounts = self.discount(ranking.ranks(scores, mask))
+        return tf.stop_gradient(self.gains(labels, mask) * discounts)
+
+    def _cut(self, ranks: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return x if self.k is None else tf.where(ranks <= float(self.k), x, tf.zeros_like(x))
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class DCGLambdaWeight(SwapLambdaWeight):
+    """A `SwapLambdaWeight` of the DCG with linear gains and the discount `1 / r`."""
+
+    gain: Function = ranking.linear_gain
+    discount: Function = ranking.inverse_discount
+    normalized: bool = False
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class NDCGLambdaWeight(SwapLambdaWeight):
+    """A `SwapLambdaWeight` of the NDCG.
+
+    With `smooth_fraction=1` it is the weight of LambdaRank and LambdaMART.
+
+    Reference:
+        [Burges, From RankNet to LambdaRank to LambdaMART: An Overview, 2010](
+        https://www.microsoft.com/en-us/research/publication/from-ranknet-to-lambdarank-to-lambdamart-an-overview/).
+    """
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class NDCGLambdaWeightV2(GainLambdaWeight):
+    """The weight of LambdaLoss: its `d(r_i, r_j)` is `truncated_step`.
+
+    The sum over the pairs bounds what the list lacks of the ideal NDCG at `k`.
+
+    Reference:
+        [Wang et al., The LambdaLoss Framework for Ranking Metric Optimization, 2018](
+        https://research.google/pubs/pub47258/).
+    """
+
+    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        return self.truncated_step(first, second)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class YetiDCGLambdaWeight(GainLambdaWeight):
+    """A weight for neighbours alone: `truncated_step` of items whose ranks differ by 1, else 0.
+
+    Reference:
+        [Lyzhin et al., Which Tricks are Important for Learning to Rank?, 2022](
+        https://arxiv.org/abs/2204.01500).
+    """
+
+    normalized: bool = False
+
+    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+        step = self.truncated_step(first, second)
+        return tf.where(tf.abs(first - second) == 1.0, step, tf.zeros_like(step))

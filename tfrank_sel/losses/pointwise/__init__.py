@@ -1,0 +1,1 @@
+"""Pointwise losses: each item has a term of its own."""

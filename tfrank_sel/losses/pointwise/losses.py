@@ -1,0 +1,271 @@
+"""Pointwise losses: each item of a list by itself."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.links.elementary import Identity, Sigmoid
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
+from tfrank_sel.losses.parts.normalization import Normalized, Normalizer, mean_over_terms, of_items
+from tfrank_sel.ops import bregman, masking
+from tfrank_sel.serialization import register
+
+
+@register
+class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
+    """Cross-entropy of each label, a probability of relevance, with the sigmoid of its score.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    loss = mean_i w_i * (log(1 + exp(s_i)) - y_i * s_i)
+    ```
+
+    Labels above 1 are not clipped: such an item has no best score, its loss falls for ever.
+
+    Args:
+        normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.SigmoidCrossEntropyLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[0.0, 0.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Li et al., Learning to Rank Using Classification and Gradient Boosting, 2007](
+        https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        normalizer: Normalizer = mean_over_terms,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.normalizer = normalizer
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the cross-entropies of the items, and normalises them."""
+        values = _cross_entropy(labels, scores)
+        return of_items(self.normalizer, weights * values, mask)
+
+
+@register
+class MeanSquaredLoss(Normalized, ListwiseLoss):
+    """Squared error of each score from its label.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    loss = mean_i w_i * (s_i - y_i)**2
+    ```
+
+    Args:
+        normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `ListwiseLoss`.
+
+    Example:
+        >>> loss = losses.MeanSquaredLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 2.0, 9.0]])
+        >>> float(loss(y_true, y_pred))
+        2.0
+
+    Reference:
+        [Cossock and Zhang, Subset Ranking Using Regression, 2006](
+        https://link.springer.com/chapter/10.1007/11776420_44).
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        normalizer: Normalizer = mean_over_terms,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.normalizer = normalizer
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the squared errors of the items, and normalises them."""
+        values = Identity(scale=2.0).potential(scores - labels)
+        return of_items(self.normalizer, weights * values, mask)
+
+
+@register
+class OrdinalLoss(Normalized, ScoreVectorLoss):
+    """Cross-entropies of the questions whether a label is at least 1, at least 2, and so on.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    t_ik = [y_i >= k],  or with use_fraction_label min(max(y_i - k + 1, 0), 1)
+    loss = mean_i w_i * sum_{k=1}^K (log(1 + exp(s_ik)) - t_ik * s_ik)
+    ```
+
+    Items are ranked by `sum_k sigmoid(s_ik)`, the label to be expected.
+
+    Args:
+        ordinal_size: The number `K` of questions, the largest label; positive.
+        use_fraction_label: Whether the fraction of a label counts, in the first question whose
+            answer is not yes.
+        normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `ordinal_size` is not positive.
+
+    Inputs: as in `ScoreVectorLoss`: an item has a score for each question.
+
+    Example:
+        >>> loss = losses.OrdinalLoss(ordinal_size=2)
+        >>> y_true = tf.constant([[1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[[0.0, 0.0], [9.0, 9.0]]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # 2 * log(2)
+        1.3863
+
+    Reference:
+        [Pobrotyn et al., Context-Aware Learning to Rank with Self-Attention, 2020](
+        https://arxiv.org/abs/2005.10084).
+    """
+
+    def __init__(
+        self,
+        ordinal_size: int,
+        use_fraction_label: bool = False,
+        normalizer: Normalizer = mean_over_terms,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if ordinal_size < 1:
+            raise ValueError(
+                f"`ordinal_size` must be positive. Received: ordinal_size={ordinal_size}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.ordinal_size = ordinal_size
+        self.use_fraction_label = use_fraction_label
+        self.normalizer = normalizer
+
+    @property
+    def num_scores(self) -> int:
+        """One for each question."""
+        return self.ordinal_size
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the cross-entropies of the items, and normalises them."""
+        beyond = labels[..., tf.newaxis] - tf.range(self.ordinal_size, dtype=labels.dtype)
+        if not self.use_fraction_label:
+            beyond = tf.floor(beyond)
+        targets = tf.clip_by_value(beyond, 0.0, 1.0)
+        values = _cross_entropy(targets, scores)
+        return of_items(self.normalizer, weights * tf.reduce_sum(values, axis=-1), mask)
+
+
+@register
+class MultiClassLoss(Normalized, ScoreVectorLoss):
+    """Softmax cross-entropy of each label, which is the number of a class.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    t_ic = (1 - label_smoothing) * [c = y_i] + label_smoothing / num_classes
+    loss = -mean_i w_i * sum_c t_ic * log softmax(s_i)_c
+    ```
+
+    Args:
+        num_classes: Number of classes, at least 2; labels are 0 to `num_classes - 1`.
+        label_smoothing: What share of each target is spread over all classes; from 0 to 1.
+        normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If there are fewer than two classes, or `label_smoothing` is not between 0
+            and 1.
+
+    Inputs: as in `ScoreVectorLoss`: an item has a score (a logit) for each class.
+
+    Example:
+        >>> loss = losses.MultiClassLoss(num_classes=2)
+        >>> y_true = tf.constant([[1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[[0.0, 0.0], [9.0, 9.0]]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Li et al., Learning to Rank Using Classification and Gradient Boosting, 2007](
+        https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        label_smoothing: float = 0.0,
+        normalizer: Normalizer = mean_over_terms,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        if num_classes < 2:
+            raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise ValueError(
+                "`label_smoothing` must lie between 0 and 1. "
+                f"Received: label_smoothing={label_smoothing}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.num_classes = num_classes
+        self.label_smoothing = label_smoothing
+        self.normalizer = normalizer
+
+    @property
+    def num_scores(self) -> int:
+        """One for each class."""
+        return self.num_classes
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the cross-entropies of the items, and normalises them."""
+        one_hot = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=scores.dtype)
+        targets = (1.0 - self.label_smoothing) * one_hot + self.label_smoothing / self.num_classes
+        values = masking.cross_entropy(targets, scores, tf.ones_like(scores, tf.bool))
+        return of_items(self.normalizer, weights * values, mask)
+
+
+def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    """Computes `log(1 + exp(s)) - t * s`, which for `t` of 0 and 1 does not cancel."""
+    link = Sigmoid()
+
+    def value(s: tf.Tensor) -> tf.Tensor:
+        linear = targets * tf.maximum(-s, 0.0) + (1.0 - targets) * tf.maximum(s, 0.0)
+        return link.potential(-tf.abs(s)) + linear
+
+    def slope(s: tf.Tensor) -> tf.Tensor:
+        return tf.where(s > 0.0, (1.0 - targets) - link(-s), link(s) - targets)
+
+    return bregman.with_derivative(value, slope, scores)

@@ -1,0 +1,1 @@
+"""RG losses: squared approximations of the softmax loss."""

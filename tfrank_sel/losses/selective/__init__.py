@@ -1,0 +1,1 @@
+"""Selective matching losses, and the functions that choose one."""

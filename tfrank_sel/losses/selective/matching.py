@@ -1,0 +1,314 @@
+"""Matching losses: the area between a link and its value at the label."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.links import convexity
+from tfrank_sel.links.base import Link
+from tfrank_sel.links.combinators import check_invertible
+from tfrank_sel.losses.bases.scores import ScoreLoss
+from tfrank_sel.ops import masking
+from tfrank_sel.serialization import register
+
+
+@register
+class MatchingLoss(ScoreLoss):
+    """Scalar matching loss of a link, averaged over the items of each list.
+
+    For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    loss = mean_i w_i * (H(z_i) - H(s_i) - (z_i - s_i) * h(s_i))
+    ```
+
+    where `h` is the link, `H` its potential, and the mean is over the valid items. Each term is the
+    area between the link and its value at `s_i`: at least 0, convex in `z_i`, zero at `z_i = s_i`,
+    with gradient `h(z_i) - h(s_i)`, so that the loss is sensitive where the link is steep.
+
+    Args:
+        link: The increasing function `h`. `Identity()` gives half the mean squared error.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        allow_nonconvex: Whether to accept a `link` that is not increasing.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `link` is not increasing and that is not allowed.
+
+    Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, NaN is padding.
+    With a `label_map`, labels are relevances, and below 0 they are padding, too. Predictions
+    outside the domain of the link make the loss NaN: keep them inside, or cap the link.
+
+    Example:
+        >>> loss = losses.MatchingLoss(links.Identity())
+        >>> y_true = tf.constant([[1.0, -2.0, float("nan")]])  # the last item is padding
+        >>> y_pred = tf.constant([[3.0, -2.0, 9.0]])
+        >>> float(loss(y_true, y_pred))  # the mean of (3 - 1)**2 / 2 and 0
+        1.0
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 2.
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        link: Link,
+        label_map: Link | None = None,
+        allow_nonconvex: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(link, label_map, name, **kwargs)
+        _check_convex(link, allow_nonconvex)
+        self.link = link
+        self.allow_nonconvex = allow_nonconvex
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the divergence of each item."""
+        return masking.masked_mean(weights * self.link.divergence(scores, labels), mask)
+
+
+@register
+class DecomposedMatchingLoss(ScoreLoss):
+    """Scalar matching loss of a link, summed over the items, or classes, of each list.
+
+    For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    loss = sum_i w_i * (H(z_i) - H(s_i) - (z_i - s_i) * h(s_i))
+    ```
+
+    where `h` is the link and `H` its potential. It is `MatchingLoss` times the number of valid
+    items: a list of more items counts more, and the gradient of an item does not depend on how many
+    others there are. It looks at each item for itself, so that it does not rank.
+
+    Args:
+        link: The increasing function `h`.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        allow_nonconvex: Whether to accept a `link` that is not increasing.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `link` is not increasing and that is not allowed.
+
+    Inputs: as in `MatchingLoss`.
+
+    Example:
+        >>> loss = losses.DecomposedMatchingLoss(links.Identity())
+        >>> y_true = tf.constant([[1.0, -2.0, float("nan")]])  # the last item is padding
+        >>> y_pred = tf.constant([[3.0, -2.0, 9.0]])
+        >>> float(loss(y_true, y_pred))  # (3 - 1)**2 / 2
+        2.0
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        equation 28.
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        link: Link,
+        label_map: Link | None = None,
+        allow_nonconvex: bool = False,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(link, label_map, name, **kwargs)
+        _check_convex(link, allow_nonconvex)
+        self.link = link
+        self.allow_nonconvex = allow_nonconvex
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Adds up the divergence of each item."""
+        return masking.masked_sum(weights * self.link.divergence(scores, labels), mask)
+
+
+@register
+class ContrastiveMatchingLoss(ScoreLoss):
+    """Matching loss between differences of scores, averaged over the pairs of each list.
+
+    For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    loss = mean_(i < j) w_i * w_j * D_H(z_i - z_j, s_i - s_j)
+    D_H(a, b) = H(a) - H(b) - (a - b) * h(b)
+    ```
+
+    where `h` is an odd link, so that the order of a pair is irrelevant, `H` its potential, and the
+    mean is over the pairs of valid items. It does not change when all `z` move by the same amount,
+    and its gradients add up to 0. A link that is sensitive to high norms asks for the right gap
+    where the gap is wide, one that is sensitive to low norms where it is narrow.
+
+    Args:
+        link: The increasing odd function `h`: `Capped(Sinh(), -5.0, 5.0)`, `Power(exponent=2.0)`,
+            `Tanh()`.
+        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `link` is not odd.
+
+    Inputs: as in `MatchingLoss`.
+
+    Example:
+        >>> loss = losses.ContrastiveMatchingLoss(links.Identity())
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])
+        >>> float(loss(y_true, y_true + 5.0))
+        0.0
+        >>> float(loss(y_true, tf.constant([[4.0, 0.0, -1.0]])))  # the mean of 9 / 2, 9 / 2 and 0
+        3.0
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        whose equation 2 is applied to differences here.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        label_map: Link | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(link, label_map, name, **kwargs)
+        if not link.is_odd:
+            raise ValueError(
+                "`link` must be odd, h(-s) = -h(s), so that the order of a pair is irrelevant. "
+                f"Received: link={link}"
+            )
+        self.link = link
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the divergence of each pair."""
+        z, s, error = (
+            x[:, :, tf.newaxis] - x[:, tf.newaxis, :] for x in (scores, labels, scores - labels)
+        )
+        place = tf.range(tf.shape(scores)[1])
+        once = place[:, tf.newaxis] < place
+        valid = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :] & once
+        # a masked pair may lie outside the domain
+        z, s, error = (tf.where(valid, x, 0.0) for x in (z, s, error))
+        area = weights[:, :, tf.newaxis] * weights[:, tf.newaxis, :]
+        area *= self.link.divergence(z, s, error)
+        pairs = [tf.shape(scores)[0], tf.size(once)]
+        return masking.masked_mean(tf.reshape(area, pairs), tf.reshape(valid, pairs))
+
+
+@register
+class FenchelYoungLoss(ScoreLoss):
+    """Matching loss of a link whose targets are values of the link, averaged over each list.
+
+    For each list of targets `y` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    loss = mean_i w_i * (H(z_i) - z_i * y_i + H*(y_i))
+    ```
+
+    where `h` is the link, `H` its potential, `H*` the convex conjugate of that, and the mean is
+    over the valid items. Each term is the matching loss at the score where `h = y_i`, which may be
+    infinite, with gradient `h(z_i) - y_i`: with `Sigmoid()` it is the logistic loss, for hard
+    targets 0 and 1 and for soft ones between.
+
+    Args:
+        link: The increasing function `h`; it must have an inverse.
+        label_map: The link that makes a target of a label, such as `links.labels.affine(0.25)`. If
+            `None`, labels are targets.
+        name: Name of the loss.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `link` has no inverse.
+
+    Inputs: as in `ListwiseLoss`, but labels are values of the link, NaN is padding. Values that the
+    link nowhere has make the loss NaN; so do predictions outside its domain.
+
+    Example:
+        >>> loss = losses.FenchelYoungLoss(links.Sigmoid())
+        >>> y_true = tf.constant([[1.0, 0.0]])
+        >>> y_pred = tf.constant([[2.0, -2.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(1 + exp(-2))
+        0.1269
+
+    Reference:
+        [Blondel et al., Learning with Fenchel-Young Losses, 2020](
+        https://jmlr.org/papers/v21/19-021.html); [Shamir and Warmuth, Selective Matching Losses,
+        2025](https://arxiv.org/abs/2506.04446).
+    """
+
+    compares_items = False
+
+    def __init__(
+        self,
+        link: Link,
+        label_map: Link | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(link, label_map, name, **kwargs)
+        check_invertible("link", link)
+        self.link = link
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the divergence of each item from the score of its target."""
+        return masking.masked_mean(weights * self._areas(scores, labels), mask)
+
+    def _areas(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Computes `H(z) - z * y + H*(y)` of each item."""
+
+        @tf.custom_gradient
+        def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
+            s, d, _ = self._compare(z, y)
+
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return upstream * self._residual(z, y), -upstream * d
+
+            return self.link.stable_divergence(z, s, d), gradient
+
+        return f(z, y)
+
+    def _residual(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Computes `h(z) - y`; of scores where a saturated target would take the digits."""
+
+        @tf.custom_gradient
+        def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
+            h, (s, d, is_hard) = self.link, self._compare(z, y)
+            # that of scores is wrong by the rounding of s, the plain one by that of h(z) and y
+            wrong = tf.abs(s * (h.slope(z) - h.slope(s)))
+            by_scores = is_hard | (wrong < tf.abs(h(z)) + tf.abs(y))
+            value = tf.where(by_scores, h.stable_difference(z, s, d), h(z) - y)
+            return value, lambda upstream: (upstream * h.slope(z), -upstream)
+
+        return f(z, y)
+
+    def _compare(self, z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target."""
+        s = self.link.inverse(tf.cast(y, tf.float64))
+        is_hard = tf.math.is_inf(s)  # the limit is reached long before a million
+        s = tf.where(is_hard, 1e6 * tf.sign(s), s)
+        d = tf.cast(z, tf.float64) - s
+        return tf.cast(s, z.dtype), tf.cast(d, z.dtype), is_hard
+
+
+def _check_convex(link: Link, allow_nonconvex: bool) -> None:
+    convexity.check_increasing(
+        "link", link, allow_nonconvex, "a matching loss is convex only if its link increases"
+    )

@@ -1,0 +1,20 @@
+"""From files of lists to a served ranker: Beam components, and the run that composes them."""
+
+import importlib.util
+
+_NEEDED = (
+    "apache_beam",
+    "jinja2",
+    "matplotlib",
+    "pyarrow",
+    "rich",
+    "tensorflow_metadata",
+    "tensorflow_serving",
+    "typer",
+)
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise ImportError(
+        f"`tfrank_sel.pipelines` needs {', '.join(_missing)}: "
+        "install it with `pip install tfrank_sel[pipelines]`"
+    )

@@ -1,0 +1,98 @@
+"""What a run shows while it goes and when it is done."""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.status import Status
+from rich.table import Table
+
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison
+from tfrank_sel.pipelines.training import Trained
+
+
+class Step:
+    """A step that is under way."""
+
+    def __init__(self, name: str, status: Status) -> None:
+        self._name = name
+        self._status = status
+        self.told: list[str] = []
+
+    def doing(self, what: str) -> None:
+        """Shows what the step does now; on a terminal, until something else is shown."""
+        self._status.update(f"{self._name}: {what}")
+
+    def tell(self, what: str) -> None:
+        """Keeps a line to print when the step is done."""
+        self.told.append(what)
+
+
+class Progress:
+    """Shows the steps of a run and keeps their durations.
+
+    Args:
+        console: Where to write. A spinner shows only if it is a terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[Step]:
+        """Shows a step while the block runs, and its outcome and duration if it succeeds."""
+        began = time.perf_counter()
+        with self.console.status(name) as status:
+            step = Step(name, status)
+            yield step
+        self.seconds[name] = time.perf_counter() - began
+        duration = f"{self.seconds[name]:7.1f} s"
+        self.console.print(f"[green]done[/] {name:18} {duration}", highlight=False)
+        for line in step.told:
+            self.console.out(f"     {line}", style="dim", highlight=False)
+
+
+def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
+    """Returns the table of metrics: baseline, ours, and the interval of the difference."""
+    table = Table("metric", "baseline", "ours", "ours - baseline (95 % interval)")
+    for name, value in comparisons.items():
+        table.add_row(name, *_cells(value))
+    return table
+
+
+def speed_table(trained: Mapping[str, Trained]) -> Table:
+    """Returns the table of training speed."""
+    table = Table("training", "epochs", "ms a step", "lists/s", "documents/s")
+    for name, value in trained.items():
+        table.add_row(
+            name,
+            str(value.epochs),
+            f"{1000 * value.seconds_per_step:.2f}",
+            f"{value.lists_per_second:,.0f}",
+            f"{value.items_per_second:,.0f}",
+        )
+    return table
+
+
+def seconds_table(seconds: Mapping[str, float]) -> Table:
+    """Returns the table of durations."""
+    table = Table("step", "seconds")
+    for name, value in (*seconds.items(), ("in all", sum(seconds.values()))):
+        table.add_row(name, f"{value:.1f}")
+    return table
+
+
+def slices_table(slices: Mapping[str, Mapping[str, Comparison]], metric: str) -> Table:
+    """Returns the table of a metric by slice."""
+    table = Table("slice", "queries", metric, "ours - baseline (95 % interval)")
+    for name, compared in slices.items():
+        _, ours, difference = _cells(compared[metric])
+        table.add_row(name, str(compared[metric].queries), ours, difference)
+    return table
+
+
+def _cells(value: Comparison) -> tuple[str, str, str]:
+    difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
+    return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference

@@ -1,0 +1,1 @@
+"""Evaluation of models: metrics by query and slice, intervals, blessing."""

@@ -1,0 +1,126 @@
+"""Blessing: whether an evaluated model may be served, and why."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfrank_sel.arguments import Bound, Checked
+from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, measures
+from tfrank_sel.pipelines.evaluation.slices import OVERALL
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules(Checked):
+    """What a model must be to be served.
+
+    A model is worse than another by more than a margin if the whole 95 % interval of the difference
+    says so: what may be chance holds no model back.
+
+    Args:
+        metric: The metric that decides.
+        min_queries: Least number of queries to judge by.
+        min_value: Least value of the metric.
+        margin: By how much it may be worse than the baseline.
+        slice_margin: By how much it may be worse than the baseline on a slice.
+        min_slice_queries: Least number of queries of a slice to be judged by.
+
+    Raises:
+        ValueError: If the metric is none of those of the evaluation.
+    """
+
+    metric: str = "NDCG@10"
+    min_queries: int = 1
+    min_value: Bound = 0.0
+    margin: Bound = 0.02
+    slice_margin: Bound = 0.1
+    min_slice_queries: int = 30
+
+    def __post_init__(self) -> None:
+        if self.metric not in measures():
+            known = ", ".join(measures())
+            raise ValueError(f"the metric must be one of {known}. Received: {self.metric!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """One rule, held against the model.
+
+    Args:
+        rule: The rule, in words.
+        received: What was found.
+        passed: Whether the rule holds.
+    """
+
+    rule: str
+    received: str
+    passed: bool
+
+    def __str__(self) -> str:
+        return f"expected {self.rule}. Received: {self.received}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blessing:
+    """Whether a model may be served.
+
+    Args:
+        blessed: Whether it may.
+        rules: The rules.
+        checks: Each rule and what was found.
+    """
+
+    blessed: bool
+    rules: Rules
+    checks: list[Check]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it may not."""
+        return [str(check) for check in self.checks if not check.passed]
+
+
+def bless(evaluation: Evaluation, rules: Rules, path: Path) -> Blessing:
+    """Judges a model by its evaluation, and writes the outcome as JSON.
+
+    It must be evaluated on enough queries, reach the least value, order better than chance or not
+    surely worse, and not be surely worse than the baseline by more than the margin, on all queries
+    and on each slice.
+
+    Args:
+        evaluation: How good the model is.
+        rules: What it must be.
+        path: File to write.
+
+    Returns:
+        The outcome.
+    """
+    checks = list(_checks(evaluation, rules))
+    blessing = Blessing(all(check.passed for check in checks), rules, checks)
+    artefacts.write_json(path, dataclasses.asdict(blessing) | {"reasons": blessing.reasons})
+    return blessing
+
+
+def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
+    metric = rules.metric
+    overall = evaluation.overall[metric]
+    enough = overall.queries >= rules.min_queries
+    yield Check(f"at least {rules.min_queries} queries", str(overall.queries), enough)
+    reached = overall.ours >= rules.min_value
+    yield Check(f"{metric} of at least {rules.min_value:g}", f"{overall.ours:.4f}", reached)
+    yield _not_worse(f"{metric} no worse than a random order's", evaluation.chance[metric], 0.0)
+    for name, comparisons in evaluation.slices.items():
+        if name == OVERALL:
+            rule, margin = f"{metric} no worse than the baseline's", rules.margin
+        else:
+            rule, margin = f"{metric} of {name} no worse than the baseline's", rules.slice_margin
+        if name == OVERALL or comparisons[metric].queries >= rules.min_slice_queries:
+            yield _not_worse(rule, comparisons[metric], margin)
+
+
+def _not_worse(rule: str, compared: Comparison, margin: float) -> Check:
+    difference = compared.ours - compared.baseline
+    received = f"{difference:+.4f} ({compared.low:+.4f} to {compared.high:+.4f})"
+    if margin:
+        rule += f", to {margin:g}"
+    return Check(rule, received, compared.high >= -margin)

@@ -1,0 +1,73 @@
+"""Quality by how far a user looks: NDCG at each cut-off, with intervals."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data, metrics
+from tfrank_sel.data import packed
+from tfrank_sel.pipelines.evaluation import bootstrap
+from tfrank_sel.pipelines.ingestion import stored
+
+DEEPEST = 20
+_BATCH = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """NDCG of a model at the cut-offs 1, 2, ...
+
+    Args:
+        mean: Mean over the queries, `[cut-offs]`.
+        low: Lower ends of the 95 % intervals.
+        high: Upper ends of the 95 % intervals.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def ndcg(
+    models: Mapping[str, keras.Model],
+    spec: data.FeatureSpec,
+    shards: Sequence[str],
+    *,
+    longest: int,
+    seed: int,
+) -> dict[str, Curve]:
+    """Measures NDCG at each cut-off, up to 20 or the longest list.
+
+    Args:
+        models: The models to measure, by name.
+        spec: Names of the parts and number of features.
+        shards: TFRecord files of the packed layout. They stream through: sums are kept.
+        longest: Number of items of the longest list.
+        seed: Seed of the bootstrap.
+    """
+    depth = min(DEEPEST, longest)
+    # shapes change from batch to batch: XLA would compile for each
+    evaluate = metrics.Evaluator(
+        [metrics.NDCG(k, name=f"{k}") for k in range(1, depth + 1)], jit_compile=False
+    )
+
+    @tf.function(input_signature=[stored.inputs_spec(spec), tf.TensorSpec([None, None])])
+    def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+        found = [evaluate(labels, model(inputs, training=False)) for model in models.values()]
+        return tf.stack([one.values for of_model in found for one in of_model.values()], axis=1)
+
+    total, seen = None, 0
+    for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):
+        parsed = packed.parse(serialized, spec)
+        found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
+        keys = np.arange(seen, seen + len(found), dtype=np.uint64)
+        part, seen = bootstrap.resampled(keys, found, seed=seed), seen + len(found)
+        total = part if total is None else total + part
+    if total is None:
+        raise ValueError(f"expected a list in {', '.join(shards)}. Received: none")
+    ends = (total.mean(), *total.interval())
+    by_model = zip(*(np.split(end, len(models)) for end in ends), strict=True)
+    return {name: Curve(*curve) for name, curve in zip(models, by_model, strict=True)}

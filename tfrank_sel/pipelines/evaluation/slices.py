@@ -1,0 +1,125 @@
+"""Slices of the queries: by list size, by how often a query occurs, by what is known of it."""
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data
+from tfrank_sel.pipelines.analysis import bands, sketches
+from tfrank_sel.pipelines.ingestion import census, stored
+
+OVERALL = "all"
+_VALUES = 10  # of a text that have a slice each; the others share one
+_KEPT = 10_000  # of a text that are counted
+
+
+@dataclasses.dataclass
+class Survey:
+    """What slicing has to know of all queries.
+
+    Args:
+        queries: Hashes of the queries.
+        numbers: For each number of the context, its counts by bin of `sketches`.
+        texts: For each text of the context, how often each value occurs.
+    """
+
+    queries: list[np.ndarray]
+    numbers: dict[str, np.ndarray]
+    texts: dict[str, collections.Counter[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Slicing:
+    """How queries are sliced.
+
+    Args:
+        repeated: How often each query occurs that does so more than once, by hash.
+        edges: For each number of the context, the quartiles.
+        values: For each text of the context, the most frequent values.
+    """
+
+    repeated: Mapping[int, int]
+    edges: Mapping[str, list[float]]
+    values: Mapping[str, list[str]]
+
+    def names(self, query: int, size: int, context: Mapping[str, Any]) -> list[str]:
+        """Returns the slices that a query is in.
+
+        Args:
+            query: Hash of its identifier.
+            size: Number of its items.
+            context: What else is known of it, by name.
+        """
+        names = [OVERALL, f"list_size {bands.band(size, bands.LIST_SIZES)}"]
+        if self.repeated:  # otherwise all queries are in one slice
+            frequency = bands.band(self.repeated.get(query, 1), bands.FREQUENCIES)
+            names.append(f"query_frequency {frequency}")
+        for name, edges in self.edges.items():
+            above = int(np.searchsorted(edges, context[name]))
+            low = f"above {edges[above - 1]:.4g}" if above else ""
+            high = f"up to {edges[above]:.4g}" if above < len(edges) else ""
+            names.append(" ".join(filter(None, [name, low, high])))
+        for name, values in self.values.items():
+            value = context[name].decode("utf-8", "replace")
+            names.append(f"{name} {value if value in values else '(other)'}")
+        return names
+
+
+class Surveyor(beam.CombineFn):
+    """Batches of serialized lists to `Slicing`.
+
+    Args:
+        spec: Names of the parts.
+        context: What is known of a query, and whether it is a number.
+    """
+
+    def __init__(self, spec: data.FeatureSpec, context: Mapping[str, bool]) -> None:
+        self.spec, self.context = spec, dict(context)
+
+    def create_accumulator(self) -> Survey:
+        return Survey([], {}, {})
+
+    def add_input(self, accumulator: Survey, serialized: list[bytes]) -> Survey:
+        found = stored.context(tf.constant(serialized), self.spec, self.context)
+        queries = found.pop(self.spec.query_id)
+        hashes = np.array([census.hash_of(query.decode()) for query in queries], np.uint64)
+        numbers, texts = {}, {}
+        for name, is_number in self.context.items():
+            if is_number:
+                numbers[name] = sketches.counts(found[name][:, None])
+            else:
+                texts[name] = collections.Counter(x.decode("utf-8", "replace") for x in found[name])
+        return self.merge_accumulators([accumulator, Survey([hashes], numbers, texts)])
+
+    def merge_accumulators(self, accumulators: Iterable[Survey]) -> Survey:
+        merged = self.create_accumulator()
+        for other in accumulators:
+            merged.queries += other.queries
+            for name, counts in other.numbers.items():
+                merged.numbers[name] = merged.numbers.get(name, 0) + counts
+            for name, occurring in other.texts.items():
+                both = merged.texts.get(name, collections.Counter()) + occurring
+                merged.texts[name] = collections.Counter(dict(both.most_common(_KEPT)))
+        merged.queries = [np.concatenate(merged.queries)] if merged.queries else []
+        return merged
+
+    def extract_output(self, accumulator: Survey) -> Slicing:
+        hashes, counts = np.unique(np.concatenate(accumulator.queries), return_counts=True)
+        often = counts > 1
+        quartiles = np.array([0.25, 0.5, 0.75])
+        return Slicing(
+            dict(zip(hashes[often].tolist(), counts[often].tolist(), strict=True)),
+            {
+                name: np.unique(sketches.quantiles(counts, quartiles)).tolist()
+                for name, counts in accumulator.numbers.items()
+            },
+            {
+                name: [value for value, _ in occurring.most_common(_VALUES)]
+                for name, occurring in accumulator.texts.items()
+            },
+        )

@@ -1,0 +1,1 @@
+"""Ingestion: files of lists to records by split."""

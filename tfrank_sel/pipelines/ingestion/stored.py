@@ -1,0 +1,116 @@
+"""Lists as ingest stores them: the packed layout, with the context of the query beside."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data
+from tfrank_sel.data import packed
+from tfrank_sel.data.readers.sources import Found
+
+_BATCH = 64
+
+
+class Read(beam.PTransform):
+    """Reads records a few at a time: lists of at most 64.
+
+    Args:
+        shards: TFRecord files.
+    """
+
+    def __init__(self, shards: Sequence[str]) -> None:
+        super().__init__()
+        self.shards = list(shards)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(self.shards)
+            | beam.io.ReadAllFromTFRecord()
+            | beam.BatchElements(min_batch_size=16, max_batch_size=_BATCH)
+        )
+
+
+def serialize(found: Found, spec: data.FeatureSpec) -> bytes:
+    """Returns the record of a list: a `tf.train.Example`.
+
+    Args:
+        found: The list. Each part of its context is one more feature of the example.
+        spec: Names of the parts and number of features.
+    """
+    one = found.item_list
+    record = packed.serialize(
+        one.features,
+        spec,
+        labels=one.labels,
+        doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
+        query_id=one.query_id.encode(),
+    )
+    if not found.context:
+        return record
+    example = tf.train.Example()
+    for name, value in found.context.items():
+        feature = example.features.feature[name]
+        if isinstance(value, str):
+            feature.bytes_list.value.append(value.encode())
+        else:
+            feature.float_list.value.append(value)
+    return record + example.SerializeToString(deterministic=True)  # messages merge so
+
+
+def context(
+    serialized: tf.Tensor, spec: data.FeatureSpec, kinds: Mapping[str, bool]
+) -> dict[str, np.ndarray]:
+    """Returns what is known of each query beside the items.
+
+    Args:
+        serialized: Records, strings of shape `[batch_size]`.
+        spec: Names of the parts.
+        kinds: Names of the parts of the context, and whether each is a number.
+
+    Returns:
+        The identifier of the query, as `spec.query_id`, and each part of the context by name,
+        `[batch_size]`.
+    """
+    features = {
+        name: tf.io.FixedLenFeature([], tf.float32 if is_number else tf.string)
+        for name, is_number in {spec.query_id: False, **kinds}.items()
+    }
+    return {name: x.numpy() for name, x in tf.io.parse_example(serialized, features).items()}
+
+
+def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+    """Returns what a scorer of lists takes of parsed records: features and mask."""
+    return {name: parsed[name] for name in inputs_spec(spec)}
+
+
+def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
+    """Returns the kinds of `inputs`, by name."""
+    return {
+        spec.features: tf.TensorSpec([None, None, spec.num_features], tf.float32),
+        "mask": tf.TensorSpec([None, None], tf.bool),
+    }
+
+
+def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
+    """Reads lists back, a few at a time.
+
+    Args:
+        shards: TFRecord files that ingest wrote.
+        spec: Names of the parts and number of features.
+
+    Yields:
+        The lists, in the order of the files.
+    """
+    for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):
+        parsed = {name: x.numpy() for name, x in packed.parse(serialized, spec).items()}
+        queries = context(serialized, spec, {})[spec.query_id]
+        for i, size in enumerate(parsed["mask"].sum(axis=1)):
+            yield data.ItemList(
+                queries[i].decode(),
+                parsed[spec.label][i, :size],
+                parsed[spec.features][i, :size],
+                tuple(doc_id.decode() for doc_id in parsed[spec.doc_id][i, :size]),
+            )

@@ -1,0 +1,160 @@
+"""The first steps of a run: files to splits that are known, and held against each other."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tfrank_sel import data
+from tfrank_sel.data import letor, synthetic
+from tfrank_sel.data.readers import readers
+from tfrank_sel.data.readers.sources import SPLITS, Format, Layout, Source
+from tfrank_sel.pipelines.analysis import drift, schema, statistics
+from tfrank_sel.pipelines.console import Progress, Step
+from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.training import Split
+
+SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
+
+
+def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
+    """Makes a set of three files.
+
+    Args:
+        folder: Folder to make.
+        seed: The same seed makes the same set.
+        progress: Told of the step.
+    """
+    with progress.step("synthesis") as step:
+        folder.mkdir(parents=True)
+        lists = synthetic.lists(sum(SYNTHETIC_LISTS.values()), seed=seed)
+        sources = []
+        for split, count in SYNTHETIC_LISTS.items():
+            path = folder / f"{split}.txt"
+            letor.write(path, (next(lists) for _ in range(count)))
+            sources.append(Source(str(path), Format.LETOR, split))
+        step.tell(f"no files given: made a synthetic set of {SYNTHETIC_LISTS} lists")
+    return Inputs(sources)
+
+
+def ingested(
+    inputs: Inputs,
+    folder: Path,
+    progress: Progress,
+    *,
+    options: PipelineOptions | None = None,
+) -> tuple[Layout, dict[str, Split]]:
+    """Turns files into records, and finds the statistics of each split.
+
+    Args:
+        inputs: What to read.
+        folder: Folder of the run.
+        progress: Told of each step.
+        options: Of the Beam pipelines.
+
+    Returns:
+        What a list holds, and the splits.
+
+    Raises:
+        tfrank_sel.data.InputError: If the input cannot be used.
+    """
+    with progress.step("ingest") as step:
+        layout = readers.layout(inputs.sources, inputs.columns, inputs.num_features)
+        step.doing(f"{len(inputs.sources)} files")
+        ingested = ingest.ingest(inputs, layout, folder, options=options)
+        step.tell(f"{len(layout.names)} features")
+        for line in ingest.summary(ingested.report):
+            step.tell(line)
+    splits = {}
+    with progress.step("statistics") as step:
+        for split in sorted(ingested.shards, key=SPLITS.index):
+            step.doing(split)
+            path = folder / "statistics" / f"{split}.json"
+            shards = ingested.shards[split]
+            spec = data.FeatureSpec(len(layout.names))
+            found = statistics.summarise(shards, spec, path, options=options)
+            splits[split] = Split(shards, found)
+            files = [source.path for source in inputs.sources if source.split in (None, split)]
+            _check_comparable(found, ", ".join(files))
+            step.tell(f"{split}: {_described(found)}")
+    return layout, splits
+
+
+def _described(found: statistics.Statistics) -> str:
+    sizes = found.list_sizes
+    described = f"{found.lists} lists of {min(sizes)} to {max(sizes)} items, {found.items} items"
+    if 1 in sizes:
+        described += f", {sizes[1]} lists of one item (no order to learn)"
+    return described
+
+
+def _check_comparable(found: statistics.Statistics, source: str) -> None:
+    if found.comparable_lists == 0:
+        labels = ", ".join(found.labels)
+        raise data.InputError(
+            source,
+            "expected a list with two different labels. "
+            f"Received: {found.lists} lists, each with one label throughout (labels: {labels})",
+        )
+
+
+def examine(
+    spec: data.FeatureSpec,
+    layout: Layout,
+    splits: Mapping[str, Split],
+    folder: Path,
+    progress: Progress,
+    *,
+    reference: Path | None = None,
+    options: PipelineOptions | None = None,
+) -> None:
+    """Infers the schema of the training split, and tells what is other elsewhere.
+
+    Args:
+        spec: Names of the parts and number of features.
+        layout: What a list holds.
+        splits: The splits.
+        folder: Folder of the run: `schema.pbtxt`, and `anomalies/SPLIT.json`.
+        progress: Told of each step.
+        reference: The folder of another run, whose training split was different or not.
+        options: Of the Beam pipelines.
+
+    Raises:
+        tfrank_sel.data.InputError: If `reference` is not the folder of a run with these features.
+    """
+    known = splits["train"].statistics
+    with progress.step("schema") as step:
+        path = folder / "schema.pbtxt"
+        inferred = schema.infer(known, spec, layout.names, path)
+        step.tell(f"inferred from train: {path.name}")
+    with progress.step("validation") as step:
+        for split in ("validation", "test"):
+            step.doing(split)
+            shards, found = splits[split].shards, splits[split].statistics
+            outside = schema.validate(shards, inferred, spec, folder, options=options)
+            skewed = drift.anomalies(known, found, layout.names)
+            _tell(split, outside + skewed, folder, step)
+        if reference is not None:
+            before = _reference(reference, layout)
+            drifted = drift.anomalies(before, known, layout.names, of="the reference")
+            _tell("train", drifted, folder, step)
+
+
+def _reference(run: Path, layout: Layout) -> statistics.Statistics:
+    path = run / "statistics" / "train.json"
+    if not path.is_file():
+        raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
+    found = statistics.Statistics.load(path)
+    if len(found.histograms) != len(layout.names):
+        wanted = f"expected a run with {len(layout.names)} features"
+        raise data.InputError(str(run), f"{wanted}. Received: {len(found.histograms)}")
+    return found
+
+
+def _tell(split: str, anomalies: list[schema.Anomaly], folder: Path, step: Step) -> None:
+    schema.write(anomalies, folder / "anomalies" / f"{split}.json")
+    worst = max(
+        anomalies, key=lambda anomaly: (anomaly.distance or 0.0, anomaly.count), default=None
+    )
+    step.tell(f"{split}: {len(anomalies)} anomalies" + (f"; {worst}" if worst else ""))

@@ -1,0 +1,120 @@
+"""Publication: a model exported, tried as a server would, and put where one finds it."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from tfrank_sel import data, export
+from tfrank_sel.data import elwc
+from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.ingestion import stored
+
+TOLERANCE = 1e-5
+
+
+def first_lists(shards: Sequence[str], spec: data.FeatureSpec, count: int) -> list[bytes]:
+    """Returns the first lists of TFRecord files as a server is sent them.
+
+    Args:
+        shards: TFRecord files of the packed layout.
+        spec: Names of the parts and number of features.
+        count: How many lists.
+
+    Returns:
+        Serialized `ExampleListWithContext`.
+    """
+    return [
+        elwc.serialize(
+            found.features,
+            spec,
+            labels=found.labels,
+            doc_ids=[doc_id.encode() for doc_id in found.doc_ids],
+            query_id=found.query_id.encode(),
+        )
+        for found in itertools.islice(stored.lists(shards, spec), count)
+    ]
+
+
+def infra_validate(
+    saved_model: Path,
+    model: keras.Model,
+    spec: data.FeatureSpec,
+    shards: Sequence[str],
+    *,
+    lists: int,
+) -> float:
+    """Loads a SavedModel and runs the signatures that score lists on real ones.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+        model: The model it was made from.
+        spec: Names of the parts and number of features.
+        shards: TFRecord files of the packed layout; the first lists are taken.
+        lists: How many lists to try.
+
+    Returns:
+        The largest difference found between the scores of a signature and of the model.
+
+    Raises:
+        ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for
+            scores beyond 1), or `rank_top_k` is not in the order of the scores.
+    """
+    examples = tf.constant(first_lists(shards, spec, lists))
+    parsed = elwc.parse(examples, spec)
+    mask = parsed["mask"].numpy()
+    expected = model(stored.inputs(parsed, spec), training=False).numpy()
+    signatures = tf.saved_model.load(str(saved_model)).signatures
+    served = {
+        "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
+        "predict": signatures["predict"](features=parsed[spec.features], mask=parsed["mask"])[
+            "scores"
+        ].numpy(),
+        "tensorflow/serving/predict": signatures["tensorflow/serving/predict"](inputs=examples)[
+            "outputs"
+        ].numpy(),
+    }
+    k = mask.shape[1]
+    ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))
+    order = np.argsort(np.where(mask, -expected, np.inf), axis=1, kind="stable")
+    by_rank = np.take_along_axis(mask, order, axis=1)
+    worst = _gap(ranked["scores"].numpy()[by_rank], np.take_along_axis(expected, order, 1)[by_rank])
+    worst = max(worst, *(_gap(scores[mask], expected[mask]) for scores in served.values()))
+    if not worst <= TOLERANCE or not np.array_equal(ranked["mask"].numpy(), by_rank):
+        raise ValueError(
+            f"{saved_model} must score as the model does, to {TOLERANCE:g}. "
+            f"Received: a difference of {worst:.3g}"
+        )
+    return worst
+
+
+def push(saved_model: Path, serving: Path, name: str, version: int, *, final: Path) -> Path:
+    """Puts a SavedModel under `serving/name/version` and writes `serving/models.config`.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+        serving: Folder of all models to serve.
+        name: Name of the model.
+        version: Its version; not yet there.
+        final: Where `serving` will be found when the run is over: the base path in the
+            configuration is absolute.
+
+    Returns:
+        The folder of the version.
+    """
+    export.publish(saved_model, serving / name, version)
+    config = model_server_config_pb2.ModelServerConfig()
+    config.model_config_list.config.add(
+        name=name, base_path=str(final.absolute() / name), model_platform="tensorflow"
+    )
+    artefacts.write_text(serving / "models.config", text_format.MessageToString(config))
+    return serving / name / str(version)
+
+
+def _gap(scores: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.max(np.abs(scores - expected) / np.maximum(np.abs(expected), 1.0), initial=0.0))

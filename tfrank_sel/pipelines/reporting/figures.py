@@ -1,0 +1,159 @@
+"""Figures of the report: SVG that takes its colours and fonts from the page."""
+
+import functools
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from tfrank_sel import plots
+from tfrank_sel.losses import ListwiseLoss
+from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.evaluation.curves import Curve
+from tfrank_sel.pipelines.training import Trained
+
+COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
+SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
+_INK = "#010203"  # stands for the colour of the text until the figure is a text itself
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "font.family": "sans-serif",
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.labelcolor": _INK,
+}
+
+
+def learning(trained: Mapping[str, Trained]) -> str:
+    """Draws validation NDCG and the losses, epoch by epoch."""
+
+    def ndcg(axes: Axes) -> None:
+        for name, one in trained.items():
+            values = np.array(one.history["val_ndcg"])
+            best = int(values.argmax())
+            axes.plot(np.arange(1, one.epochs + 1), values, color=COLORS[name], label=name)
+            axes.plot(best + 1, values[best], "o", color=COLORS[name])
+        axes.set(title="validation NDCG@10", xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    def loss(axes: Axes, name: str) -> None:
+        history, epochs = trained[name].history, np.arange(1, trained[name].epochs + 1)
+        axes.plot(epochs, history["loss"], color=COLORS[name], label="training")
+        axes.plot(epochs, history["val_loss"], "--", color=COLORS[name], label="validation")
+        axes.set(title=f"loss of {name}", xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    drawn = [_svg("Validation NDCG at 10 of both models by epoch", ndcg)]
+    for name in trained:
+        drawn.append(_svg(f"Losses of {name} by epoch", functools.partial(loss, name=name)))
+    return "".join(drawn)
+
+
+def cutoffs(curves: Mapping[str, Curve]) -> str:
+    """Draws NDCG at each cut-off, with its interval."""
+
+    def draw(axes: Axes) -> None:
+        for name, curve in curves.items():
+            k = np.arange(1, len(curve.mean) + 1)
+            axes.fill_between(k, curve.low, curve.high, color=COLORS[name], alpha=0.18, lw=0)
+            axes.plot(k, curve.mean, ".-", color=COLORS[name], label=name)
+        axes.set(xlabel="k: how many items a user looks at", ylabel="NDCG@k")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    return _svg("NDCG at each cut-off of both models, with 95 percent intervals", draw, width=6.4)
+
+
+def slices(found: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) -> str:
+    """Draws the difference of both models on each slice, with its interval."""
+
+    def draw(axes: Axes) -> None:
+        for place, one in enumerate(found.values()):
+            values = one[metric]
+            axes.plot([values["low"], values["high"]], [place, place], color=COLORS["ours"])
+            axes.plot(values["ours"] - values["baseline"], place, "o", color=COLORS["ours"])
+        axes.axvline(0.0, color=_INK, lw=0.8)
+        axes.set_yticks(range(len(found)), list(found))
+        axes.set_ylim(len(found) - 0.5, -0.5)
+        axes.set(xlabel=f"{metric}: ours - baseline")
+
+    text = f"Difference of {metric} by slice, with 95 percent intervals"
+    return _svg(text, draw, width=6.4, height=0.8 + 0.32 * len(found))
+
+
+def shares(splits: Mapping[str, Statistics]) -> str:
+    """Draws the shares of the labels and of the list sizes of each split."""
+
+    def labels(axes: Axes) -> None:
+        grades = sorted({grade for one in splits.values() for grade in one.labels}, key=float)
+        width = 0.8 / len(splits)
+        for i, (name, one) in enumerate(splits.items()):
+            counts = np.array([one.labels.get(grade, 0) for grade in grades])
+            places = np.arange(len(grades)) + width * (i - 0.5 * (len(splits) - 1))
+            axes.bar(places, counts / one.items, width, color=SPLITS[name], label=name)
+        if len(grades) <= 12:
+            axes.set_xticks(range(len(grades)), grades)
+        axes.set(xlabel="label", ylabel="share of the items")
+        axes.legend()
+
+    def list_sizes(axes: Axes) -> None:
+        for name, one in splits.items():
+            sizes = np.array(sorted(one.list_sizes))
+            upto = np.cumsum([one.list_sizes[size] for size in sizes.tolist()]) / one.lists
+            axes.step(sizes, upto, where="post", color=SPLITS[name], label=name)
+        axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
+
+    return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
+
+
+def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> str:
+    """Draws the losses of a list, as the score of each item varies in turn beside scores of 0."""
+
+    def draw(axes: Axes, name: str) -> None:
+        plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
+        title = f"{type(candidates[name]).__name__} ({name})"
+        axes.set(title=title, xlabel="score of the item")
+        axes.legend()
+
+    return "".join(
+        _svg(f"The loss of {name} by the score of each item", functools.partial(draw, name=name))
+        for name in candidates
+    )
+
+
+def _svg(
+    alternative: str, draw: Callable[[Axes], None], *, width: float = 3.8, height: float = 2.8
+) -> str:
+    """Returns a figure as an element of a page, without anything that points elsewhere."""
+    file = io.StringIO()
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots()
+        draw(axes)
+        for ground in (figure.patch, axes.patch):
+            ground.set_alpha(0.0)
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :].replace(_INK, "currentColor")
+    for outside in (r"<metadata>.*?</metadata>", r"<!--.*?-->\s*", r' xmlns(:xlink)?="[^"]*"'):
+        text = re.sub(outside, "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)
+    style = f'style="flex-basis: {5.6 * width:.0f}rem"'
+    element = f'<svg role="img" aria-label="{alternative}" {style}'
+    return re.sub(r'<svg width="[^"]*" height="[^"]*"', element, text, count=1)

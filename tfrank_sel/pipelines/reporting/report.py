@@ -1,0 +1,170 @@
+"""The report of a run: one page that holds all it shows, for reading offline."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import keras
+import markupsafe
+import numpy as np
+
+from tfrank_sel import data, losses, metrics
+from tfrank_sel.models import scorer
+from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.analysis import sketches
+from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.evaluation import curves
+from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.reporting import figures
+from tfrank_sel.pipelines.training import Split, Trained
+
+SAMPLES = 3
+SHOWN = 10  # items of a sample
+BARS = 24
+
+
+def write(
+    folder: Path,
+    spec: data.FeatureSpec,
+    names: Sequence[str],
+    splits: Mapping[str, Split],
+    trained: Mapping[str, Trained],
+    candidates: Mapping[str, losses.ListwiseLoss],
+    *,
+    seed: int,
+) -> Path:
+    """Writes `report.html` of a run, beside `metrics.json`, `blessing.json` and `anomalies`.
+
+    Args:
+        folder: Folder of the run, where these three are read.
+        spec: Names of the parts and number of features.
+        names: Names of the features.
+        splits: The splits.
+        trained: The models, `baseline` and `ours`.
+        candidates: Their losses.
+        seed: Seed of the intervals.
+
+    Returns:
+        The page.
+    """
+    models = {name: one.model for name, one in trained.items()}
+    test, training = splits["test"], splits["train"].statistics
+    measured = json.loads((folder / "metrics.json").read_text())
+    found = curves.ndcg(
+        models, spec, test.shards, longest=max(test.statistics.list_sizes), seed=seed
+    )
+    grades = sorted(float(label) for label in training.labels)
+    grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
+    everything = {"all": measured["metrics"], **measured["slices"]}
+    statistics = {name: split.statistics for name, split in splits.items()}
+    page = _template().render(
+        metrics=measured["metrics"],
+        chance=measured["chance"],
+        training=measured["training"],
+        settings=measured["settings"],
+        seconds=measured["seconds"],
+        slices=everything,
+        blessing=json.loads((folder / "blessing.json").read_text()),
+        anomalies=_anomalies(folder),
+        splits=statistics,
+        features=list(_features(names, training)),
+        samples=list(_samples(models, spec, test)),
+        figures={
+            name: markupsafe.Markup(svg)
+            for name, svg in {
+                "shares": figures.shares(statistics),
+                "learning": figures.learning(trained),
+                "cutoffs": figures.cutoffs(found),
+                "slices": figures.slices(everything, "NDCG@10"),
+                "losses": figures.losses(candidates, grades),
+            }.items()
+        },
+    )
+    path = folder / "report.html"
+    artefacts.write_text(path, page)
+    return path
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.jinja")
+
+
+def _anomalies(folder: Path) -> list[dict[str, Any]]:
+    """All anomalies, the widest first."""
+    found = [
+        {"split": path.stem, **anomaly}
+        for path in sorted((folder / "anomalies").glob("*.json"))
+        for anomaly in json.loads(path.read_text())
+    ]
+    return sorted(found, key=lambda one: (one["distance"] or 0.0, one["count"]), reverse=True)
+
+
+def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any]]:
+    """A row of the table for each feature."""
+    measures = found.features
+    for i, name in enumerate(names):
+        low, high = measures["p01"][i], measures["p99"][i]
+        yield {
+            "name": name,
+            "bars": _bars(found.histograms[i], low, high),
+            "zeros": measures["zeros"][i] / found.items,
+            **{key: measures[key][i] for key in ("min", "p50", "mean", "max", "std")},
+        }
+
+
+def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
+    """A path of bars from one percentile to the other, in a box of 24 by 10."""
+    places, *ends = (scorer.compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
+    low, high = (float(end) for end in ends)
+    edges = (low, high) if high > low else (low - 0.5, low + 0.5)
+    counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))
+    heights = 10.0 * counts / max(counts.max(), 1)
+    return "".join(f"M{x} 10v-{y:.3g}h1V10" for x, y in enumerate(heights) if y)
+
+
+def _samples(
+    models: Mapping[str, keras.Model], spec: data.FeatureSpec, split: Split
+) -> Iterator[dict[str, Any]]:
+    """Some lists of several labels as the baseline and as our model rank them."""
+    measure, left = metrics.NDCG(k=10), SAMPLES
+    for one in stored.lists(split.shards, spec):
+        if one.labels.min() == one.labels.max():
+            continue
+        scores = {
+            name: model(one.features[None], training=False).numpy()[0]
+            for name, model in models.items()
+        }
+        ranks = {
+            name: np.argsort(np.argsort(-score, kind="stable")) + 1
+            for name, score in scores.items()
+        }
+        rows = [
+            {
+                "document": one.doc_ids[i] if one.doc_ids else f"item {i + 1}",
+                "label": float(one.labels[i]),
+                "score": float(scores["ours"][i]),
+                **{name: int(rank[i]) for name, rank in ranks.items()},
+            }
+            for i in np.argsort(ranks["ours"])[:SHOWN]
+        ]
+        yield {
+            "query": one.query_id,
+            "size": len(one.labels),
+            "rows": rows,
+            "ndcg": {
+                name: float(measure.evaluate(one.labels[None], score[None]).values[0])
+                for name, score in scores.items()
+            },
+        }
+        left -= 1
+        if not left:
+            return

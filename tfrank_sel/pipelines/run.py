@@ -1,0 +1,235 @@
+"""The run: from files of lists to a published ranker, one call after another."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tfrank_sel import data, export, losses
+from tfrank_sel.arguments import Checked
+from tfrank_sel.data import letor
+from tfrank_sel.data.readers.sources import Layout
+from tfrank_sel.pipelines import artefacts, preparation, publication, training
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import blessing, evaluation
+from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.reporting import report
+from tfrank_sel.pipelines.training import Settings, Split, Trained
+
+CANDIDATES = {"baseline": losses.SoftmaxLoss(), "ours": losses.RGCrossLoss()}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(Checked):
+    """What a run does beside training.
+
+    Args:
+        inputs: What to read; a synthetic set is made if None.
+        rules: What a model must be to be served.
+        reference: The folder of another run: what drifted since then is told.
+        options: Of every Beam pipeline; by default it runs in this process.
+        model_name: Name under which the model is served.
+        version: Version under which the model is served.
+    """
+
+    inputs: Inputs | None = None
+    rules: Rules = dataclasses.field(default_factory=Rules)
+    reference: Path | None = None
+    options: PipelineOptions | None = None
+    model_name: str = "ranker"
+    version: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a run gives.
+
+    Args:
+        evaluation: Our model against the baseline on the test split.
+        blessing: Whether our model may be served; if not, it is not published.
+        trained: The models, `baseline` and `ours`.
+        seconds: Duration of each step.
+        model_base: Base path of the model for a server.
+        one_query: LETOR file with one query of the test split.
+    """
+
+    evaluation: Evaluation
+    blessing: Blessing
+    trained: Mapping[str, Trained]
+    seconds: Mapping[str, float]
+    model_base: Path
+    one_query: Path
+
+
+def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Result:
+    """Makes a ranker from files of lists: everything in `output`, or nothing.
+
+    Args:
+        plan: What to do.
+        output: Folder to make; new or empty.
+        settings: How to train.
+        progress: Told of each step.
+
+    Returns:
+        What came out; all else is in `output`.
+
+    Raises:
+        tfrank_sel.data.InputError: If the input or the output folder cannot be used; nothing is
+            left at `output` then.
+    """
+    output = output.absolute()
+    with artefacts.aside(output) as folder:
+        inputs = plan.inputs
+        if inputs is None:
+            inputs = preparation.synthesise(folder / "synthetic", settings.seed, progress)
+        layout, splits = preparation.ingested(inputs, folder, progress, options=plan.options)
+        spec = data.FeatureSpec(len(layout.names))
+        preparation.examine(
+            spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
+        )
+        trained = _train(spec, splits, settings, folder, progress)
+        with progress.step("evaluation") as step:
+            evaluated = evaluation.evaluate(
+                trained["baseline"].model,
+                trained["ours"].model,
+                spec,
+                splits["test"].shards,
+                folder,
+                context=layout.context,
+                seed=settings.seed,
+                options=plan.options,
+            )
+            step.tell(f"{splits['test'].statistics.lists} queries of the test split")
+            step.tell(f"{len(evaluated.slices) - 1} slices of them")
+            blessed = blessing.bless(evaluated, plan.rules, folder / "blessing.json")
+        _publish(
+            trained["ours"].model,
+            spec,
+            layout,
+            splits,
+            evaluated,
+            blessed,
+            folder,
+            output,
+            plan,
+            progress,
+        )
+        first = _teaching_list(splits["test"], spec)
+        artefacts.write_text(folder / "one_query.txt", letor.text(first))
+        _report(folder, settings, evaluated, trained, progress.seconds)
+        with progress.step("report") as step:
+            page = report.write(
+                folder, spec, layout.names, splits, trained, CANDIDATES, seed=settings.seed
+            )
+            step.tell(str(output / page.name))
+    return Result(
+        evaluated,
+        blessed,
+        trained,
+        progress.seconds,
+        model_base=output / "serving" / plan.model_name,
+        one_query=output / "one_query.txt",
+    )
+
+
+def _train(
+    spec: data.FeatureSpec,
+    splits: Mapping[str, Split],
+    settings: Settings,
+    folder: Path,
+    progress: Progress,
+) -> dict[str, Trained]:
+    """The same network and budget, once with each loss."""
+    trained = {}
+    for name, loss in CANDIDATES.items():
+        with progress.step(f"training {name}") as step:
+            trained[name] = training.train(
+                loss,
+                spec,
+                splits["train"],
+                splits["validation"],
+                settings,
+                folder / "logs" / name,
+                folder / "models" / f"{name}.keras",
+                on_epoch=step.doing,
+            )
+            step.tell(
+                f"{type(loss).__name__}: {trained[name].epochs} epochs, "
+                f"best validation NDCG@10 {trained[name].validation_ndcg:.4f}"
+            )
+    return trained
+
+
+def _publish(
+    model: keras.Model,
+    spec: data.FeatureSpec,
+    layout: Layout,
+    splits: Mapping[str, Split],
+    evaluated: Evaluation,
+    blessed: Blessing,
+    folder: Path,
+    output: Path,
+    plan: Plan,
+    progress: Progress,
+) -> None:
+    saved_model = folder / "saved_model"
+    with progress.step("export"):
+        export.export(
+            model,
+            spec,
+            saved_model,
+            examples=publication.first_lists(splits["validation"].shards, spec, 4),
+            metadata={
+                "metrics": {name: x.ours for name, x in evaluated.overall.items()},
+                "feature_names": layout.names,
+                "blessed": blessed.blessed,
+            },
+        )
+    with progress.step("infra validation") as step:
+        shards = splits["test"].shards
+        gap = publication.infra_validate(saved_model, model, spec, shards, lists=16)
+        step.tell(f"every signature scores as the model does, to {gap:.1g}")
+    if not blessed.blessed:
+        return
+    with progress.step("push") as step:
+        serving = folder / "serving"
+        publication.push(
+            saved_model, serving, plan.model_name, plan.version, final=output / "serving"
+        )
+        step.tell(str(output / "serving" / plan.model_name / str(plan.version)))
+
+
+def _teaching_list(split: Split, spec: data.FeatureSpec) -> data.ItemList:
+    """The first list with two different labels."""
+    lists = stored.lists(split.shards, spec)
+    return next(found for found in lists if found.labels.min() < found.labels.max())
+
+
+def _report(
+    folder: Path,
+    settings: Settings,
+    evaluated: Evaluation,
+    trained: Mapping[str, Trained],
+    seconds: Mapping[str, float],
+) -> None:
+    slices = {
+        name: {metric: dataclasses.asdict(value) for metric, value in compared.items()}
+        for name, compared in evaluated.slices.items()
+    }
+    artefacts.write_json(
+        folder / "metrics.json",
+        {
+            "metrics": slices.pop(OVERALL),
+            "chance": {name: dataclasses.asdict(x) for name, x in evaluated.chance.items()},
+            "slices": slices,
+            "training": {name: value.figures() for name, value in trained.items()},
+            "settings": dataclasses.asdict(settings),
+            "seconds": dict(seconds),
+        },
+    )

@@ -1,0 +1,180 @@
+"""The command `python -m tfrank_sel.pipelines.tfx`."""
+
+import contextlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+# TensorFlow reads it once, when it is first imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+Epochs = Annotated[int, typer.Option(min=1, help="Largest number of epochs.")]
+Patience = Annotated[int, typer.Option(min=1, help="Epochs to wait for a better one.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Lists in a batch.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+LeastNdcg = Annotated[float, typer.Option(help="Least NDCG@10 of a model to push.")]
+Tolerance = Annotated[
+    float, typer.Option(min=0.0, help="How far below the last blessed model's its NDCG@10 may be.")
+]
+MostMilliseconds = Annotated[
+    float, typer.Option(min=0.0, help="How long ranking a list may take, at the 99th percentile.")
+]
+BeamOption = Annotated[list[str], typer.Option(help="Option of Beam; may be repeated.")]
+
+SYNTHETIC_LISTS = 400
+SYNTHETIC_LIST_SIZE = 50
+
+
+@app.callback()
+def _commands() -> None:
+    """Lists of `SequenceExample` to a served ranker, by a TFX pipeline."""
+
+
+@app.command()
+def run(
+    output: Annotated[Path, typer.Option(help="Folder of artefacts, metadata and served models.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of TFRecord files of SequenceExample.")
+    ] = None,
+    epochs: Epochs = 60,
+    patience: Patience = 10,
+    batch_size: BatchSize = 16,
+    seed: Seed = 42,
+    least_ndcg: LeastNdcg = 0.0,
+    tolerance: Tolerance = 0.01,
+    most_milliseconds: MostMilliseconds = 1000.0,
+    beam_option: BeamOption = [],  # noqa: B006
+) -> None:
+    """Run the pipeline on this machine. In the same folder again, it goes on from there.
+
+    A model is pushed if it is good enough and no worse than the one blessed last. Without data, a
+    synthetic set is made.
+    """
+    if data is not None and not data.is_dir():
+        raise typer.BadParameter(f"--data must be a folder. Received: {data}")
+    output = output.absolute()
+    output.mkdir(parents=True, exist_ok=True)
+    console, log, metadata = (
+        Console(highlight=False),
+        output / "run.log",
+        output / "metadata.sqlite",
+    )
+    console.print(f"What TFX and Beam say goes to {log}")
+    with _logged(log):
+        with console.status("loading TFX"):
+            from tfrank_sel.pipelines.console import Progress
+            from tfrank_sel.pipelines.tfx import local
+            from tfrank_sel.pipelines.tfx.pipeline import Rules, pipeline
+            from tfrank_sel.pipelines.training import Settings
+        composed = pipeline(
+            str((data or _synthesise(output, seed)).absolute()),
+            str(output / "artefacts"),
+            str(output / "serving" / "ranker"),
+            Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
+            Rules(least_ndcg, tolerance, most_milliseconds),
+            metadata=str(metadata),
+            beam_options=beam_option,
+        )
+        outcome = local.run(composed, metadata, Progress(console))
+    for name, found in outcome.evaluation["metrics"].items():
+        console.print(f"{name:8}", ", ".join(f"{k} {value:.4f}" for k, value in found.items()))
+    if outcome.version is None:
+        print(f"Not pushed: {'; '.join(outcome.objections)}", file=sys.stderr)
+        raise typer.Exit(1)
+    console.print(f"Pushed {outcome.version}", soft_wrap=True)
+
+
+@app.command("compile")
+def compile_for_kubeflow(
+    output: Annotated[Path, typer.Option(help="JSON file to write.")],
+    image: Annotated[str, typer.Option(help="Container image with TFX and this package.")],
+    data: Annotated[str, typer.Option(help="Folder of TFRecord files, such as gs://...")],
+    root: Annotated[str, typer.Option(help="Folder of the artefacts, such as gs://...")],
+    serving: Annotated[str, typer.Option(help="Folder to push to, such as gs://...")],
+    epochs: Epochs = 60,
+    patience: Patience = 10,
+    batch_size: BatchSize = 16,
+    seed: Seed = 42,
+    least_ndcg: LeastNdcg = 0.0,
+    tolerance: Tolerance = 0.01,
+    most_milliseconds: MostMilliseconds = 1000.0,
+    beam_option: BeamOption = [],  # noqa: B006
+) -> None:
+    """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
+    from tfrank_sel.pipelines.tfx import kubeflow
+    from tfrank_sel.pipelines.tfx.pipeline import Rules, pipeline
+    from tfrank_sel.pipelines.training import Settings
+
+    composed = pipeline(
+        kubeflow.data_parameter(),
+        root,
+        serving,
+        Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
+        Rules(least_ndcg, tolerance, most_milliseconds),
+        beam_options=beam_option,
+    )
+    kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
+    print(f"Compiled to {output}")
+
+
+def _synthesise(output: Path, seed: int) -> Path:
+    """Makes a set of lists, and one query of it as a LETOR file to try the server with."""
+    from tfrank_sel.data import letor, synthetic
+    from tfrank_sel.pipelines import artefacts
+    from tfrank_sel.pipelines.tfx import lists
+
+    made = list(synthetic.lists(SYNTHETIC_LISTS, max_list_size=SYNTHETIC_LIST_SIZE, seed=seed))
+    lists.write(output / "data" / "lists.tfrecord", made)
+    tried = next(one for one in made if len(one.labels) == SYNTHETIC_LIST_SIZE)
+    artefacts.write_text(output / "one_query.txt", letor.text(tried))
+    return output / "data"
+
+
+@contextlib.contextmanager
+def _logged(log: Path) -> Iterator[None]:
+    """Sends to a file what goes to standard error, from native code too; an error ends the command.
+
+    What the error says is shown, and where it came from stands in the file.
+    """
+    failure = None
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("a") as written:
+        os.dup2(written.fileno(), 2)
+        try:
+            yield
+        except Exception as error:  # whatever a component raises
+            failure = error
+            traceback.print_exc(file=written)
+        finally:
+            sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+    if failure is not None:
+        print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
+        raise typer.Exit(1) from failure
+
+
+def main() -> None:
+    """Runs the command line."""
+    signal.signal(signal.SIGTERM, _stop)
+    app()
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Leaves by an exception, so that a server that is being tried stops too."""
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The infra validator: a model in a server of its own, asked as clients will ask."""
+
+import base64
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from tfx.types import standard_artifacts
+from tfx.utils import io_utils, path_utils
+from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, component
+
+from tfrank_sel.data import elwc
+from tfrank_sel.pipelines.tfx.lists import Layout, pattern, records, requests
+
+NAME = "ranker"
+TOLERANCE = 1e-5
+
+_SERVING = re.compile(r"^Serving .*: gRPC (\S+), REST (\S+)$", re.MULTILINE)
+_log = logging.getLogger(__name__)
+
+
+class RefusalError(Exception):
+    """A model that must not be pushed, and why."""
+
+
+@component
+def InfraValidator(  # noqa: N802
+    model: InputArtifact[standard_artifacts.Model],
+    examples: InputArtifact[standard_artifacts.Examples],
+    schema: InputArtifact[standard_artifacts.Schema],
+    blessing: OutputArtifact[standard_artifacts.InfraBlessing],
+    lists: Parameter[int] = 32,
+    most_milliseconds: Parameter[float] = 1000.0,
+    start_seconds: Parameter[float] = 120.0,
+) -> None:
+    """Blesses a model that the local endpoint serves: its answers, by gRPC and REST, are right.
+
+    Real lists of the split `test` are asked one by one, and must get the scores that the model
+    gives in this process; the slowest answer but one in a hundred must be in time. The stock
+    InfraValidator needs Docker or Kubernetes.
+    """
+    layout = Layout.load(schema.uri)
+    asked = requests(records(pattern(examples, "test")), layout, lists)
+    try:
+        with served(path_utils.serving_model_path(model.uri), start_seconds) as server:
+            milliseconds = check(server, asked, layout, most_milliseconds)
+    except RefusalError as refusal:
+        outcome, told = 0, str(refusal)
+    else:
+        outcome, told = 1, f"{len(asked)} lists ranked, p99 {milliseconds:.1f} ms"
+    # as the stock InfraValidator does, so that Pusher understands
+    name = "INFRA_BLESSED" if outcome else "INFRA_NOT_BLESSED"
+    io_utils.write_string_file(os.path.join(blessing.uri, name), told + "\n")
+    blessing.set_int_custom_property("blessed", outcome)
+    blessing.set_string_custom_property("blessing_message", told)
+    _log.info("%s: %s", name.lower().replace("_", " "), told)
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A server that runs.
+
+    Args:
+        grpc: Address of its gRPC services.
+        rest: Base URL of the model.
+        model: Folder of the SavedModel that it serves.
+    """
+
+    grpc: str
+    rest: str
+    model: str
+
+
+@contextlib.contextmanager
+def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
+    """Serves a SavedModel by the local endpoint, in a process of its own, while the block runs.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+        start_seconds: How long the server may take to load it.
+
+    Raises:
+        RefusalError: If the server does not start.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        base, log = Path(folder) / NAME, Path(folder) / "server.log"
+        io_utils.copy_dir(saved_model, str(base / "1"))
+        command = [
+            sys.executable,
+            "-m",
+            "tfrank_sel.serving",
+            "serve",
+            "--model-base-path",
+            str(base),
+        ]
+        with log.open("w") as written:
+            server = subprocess.Popen(
+                [*command, "--grpc-port", "0", "--rest-port", "0"], stdout=written, stderr=written
+            )
+        try:
+            yield Server(*_addresses(server, log, start_seconds), str(base / "1"))
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds: float) -> float:
+    """Asks a server to score lists.
+
+    Args:
+        server: The server.
+        asked: Serialized `ExampleListWithContext`.
+        layout: What describes an item.
+        most_milliseconds: How long an answer may take.
+
+    Returns:
+        The 99th percentile of the times that the answers by gRPC took, in milliseconds.
+
+    Raises:
+        RefusalError: If there is no answer, or one that is wrong or late.
+    """
+    loaded = tf.saved_model.load(server.model)
+    seconds = []
+    with grpc.insecure_channel(server.grpc) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        for one in asked:
+            parsed = elwc.parse(tf.constant([one]), layout.spec)
+            features, mask = parsed[layout.spec.features], parsed["mask"]
+            expected = loaded.signatures["predict"](features=features, mask=mask)["scores"].numpy()
+            began = time.perf_counter()
+            scores = _by_grpc(stub, one)
+            seconds.append(time.perf_counter() - began)
+            _compare("gRPC", scores, expected)
+            _compare("REST", _by_rest(server.rest, one), expected)
+    slowest = 1e3 * float(np.percentile(seconds, 99))
+    if not slowest <= most_milliseconds:
+        raise RefusalError(
+            f"answers must take at most {most_milliseconds:g} ms, took {slowest:.1f} ms"
+        )
+    return slowest
+
+
+def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tuple[str, str]:
+    """Waits until the server says where it can be asked."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := _SERVING.search(log.read_text()):
+            return found[1], found[2]
+        if server.poll() is not None:
+            break
+        time.sleep(0.1)
+    said = log.read_text().strip().splitlines()[-1:]
+    raise RefusalError(f"the server must start within {seconds:g} s. It said: {' '.join(said)!r}")
+
+
+def _by_grpc(stub: prediction_service_pb2_grpc.PredictionServiceStub, one: bytes) -> np.ndarray:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = NAME
+    request.inputs["examples"].CopyFrom(tf.make_tensor_proto([one]))
+    try:
+        answer = stub.Predict(request, timeout=60.0)
+    except grpc.RpcError as error:
+        raise RefusalError(
+            f"gRPC must answer. Received: {error.code()}: {error.details()}"
+        ) from error
+    return tf.make_ndarray(answer.outputs["scores"])
+
+
+def _by_rest(base: str, one: bytes) -> np.ndarray:
+    body = json.dumps({"inputs": {"examples": [{"b64": base64.b64encode(one).decode()}]}})
+    try:
+        with urllib.request.urlopen(f"{base}:predict", body.encode(), timeout=60.0) as answer:
+            return np.array(json.load(answer)["outputs"]["scores"])
+    except OSError as error:
+        raise RefusalError(f"REST must answer. Received: {error}") from error
+
+
+def _compare(way: str, scores: np.ndarray, expected: np.ndarray) -> None:
+    wanted = f"{way} must give the model's scores, {expected.shape}, to {TOLERANCE:g}"
+    if scores.shape != expected.shape:
+        raise RefusalError(f"{wanted}. Received: {scores.shape}")
+    gap = float(np.max(np.abs(scores - expected) / np.maximum(np.abs(expected), 1.0)))
+    if not gap <= TOLERANCE:
+        raise RefusalError(f"{wanted}. Received: a difference of {gap:.3g}")

@@ -1,0 +1,104 @@
+"""The pipeline on this machine: its components run one after another, and what comes of it."""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import absl.logging
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2
+from tfx import v1 as tfx
+
+from tfrank_sel.pipelines.console import Progress, Step
+
+_COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run of the pipeline came to.
+
+    Args:
+        version: Folder of the version that was pushed; None if the model did not pass.
+        objections: What spoke against the model; empty if it passed.
+        evaluation: What the evaluator wrote.
+    """
+
+    version: Path | None
+    objections: tuple[str, ...]
+    evaluation: Mapping[str, Any]
+
+
+def run(pipeline: tfx.dsl.Pipeline, metadata: Path, progress: Progress) -> Outcome:
+    """Runs the pipeline. All that TFX and Beam log goes to standard error.
+
+    Args:
+        pipeline: The pipeline; its metadata store is at `metadata`.
+        metadata: File of the metadata store.
+        progress: Told of each component.
+
+    Returns:
+        What came of it.
+    """
+    root = logging.getLogger()
+    root.setLevel(logging.INFO)
+    absl.logging.set_verbosity(absl.logging.INFO)  # or saving a model would turn it down
+    with contextlib.ExitStack() as handlers, contextlib.ExitStack() as steps:
+        told = logging.StreamHandler()
+        told.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
+        for handler in (told, _Shown(progress, steps)):
+            root.addHandler(handler)
+            handlers.callback(root.removeHandler, handler)
+        tfx.orchestration.LocalDagRunner().run(pipeline)
+    return outcome(metadata)
+
+
+class _Shown(logging.Handler):
+    """Makes of what the runner logs the steps of a run, told with the last line of each."""
+
+    def __init__(self, progress: Progress, steps: contextlib.ExitStack) -> None:
+        super().__init__()
+        self._progress = progress
+        self._steps = steps
+        self._step: Step | None = None
+        self._last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if found := _COMPONENT.fullmatch(message):
+            if found[2] == "running":
+                self._step = self._steps.enter_context(self._progress.step(found[1]))
+                return
+            if self._step is not None and self._last:
+                self._step.tell(self._last)
+            self._steps.close()
+            self._step, self._last = None, ""
+        elif self._step is not None and record.name.startswith("tfrank_sel.pipelines.tfx"):
+            self._last = message
+            self._step.doing(message)
+
+
+def outcome(metadata: Path) -> Outcome:
+    """Returns what the last run came to, from the file of its metadata store."""
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = str(metadata)
+    store = metadata_store.MetadataStore(config)
+
+    def latest(kind: str) -> metadata_store_pb2.Artifact:
+        return max(store.get_artifacts_by_type(kind), key=lambda artifact: artifact.id)
+
+    evaluation = json.loads((Path(latest("ModelEvaluation").uri) / "metrics.json").read_text())
+    infra = latest("InfraBlessing").custom_properties
+    objections = list(evaluation["objections"])
+    if not infra["blessed"].int_value:
+        objections.append(infra["blessing_message"].string_value)
+    pushed = latest("PushedModel").custom_properties
+    version = (
+        Path(pushed["pushed_destination"].string_value) if pushed["pushed"].int_value else None
+    )
+    return Outcome(version, tuple(objections), evaluation)

@@ -1,0 +1,140 @@
+"""The pipeline: TFX's components, and ours where TFX has none for lists."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from tfx import v1 as tfx
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_artifacts
+
+from tfrank_sel.pipelines.tfx.evaluation import Evaluator
+from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
+from tfrank_sel.pipelines.tfx.lists import QUERY_ID
+from tfrank_sel.pipelines.tfx.scaling import Scaling
+from tfrank_sel.pipelines.training import Settings
+
+# Of ten queries, how many are for training, for stopping it in time, and for the verdict.
+SPLITS = {"train": 8, "eval": 1, "test": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+    """What a model must fulfil to be pushed.
+
+    Args:
+        least_ndcg: Least mean NDCG@10 on the split `test`.
+        tolerance: How far the interval of its difference from the last blessed model's may reach
+            below 0.
+        most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
+    """
+
+    least_ndcg: float = 0.0
+    tolerance: float = 0.01
+    most_milliseconds: float = 1000.0
+
+
+def pipeline(
+    data: str | tfx.dsl.experimental.RuntimeParameter,
+    root: str,
+    serving: str,
+    settings: Settings,
+    rules: Rules,
+    *,
+    name: str = "ranker",
+    metadata: str | None = None,
+    beam_options: Sequence[str] = (),
+) -> tfx.dsl.Pipeline:
+    """Composes the pipeline.
+
+    ExampleGen splits the lists by a hash of the query. Statistics, schema and validation see the
+    features by name. What the scaling needs goes into the model, so that there is no Transform to
+    repeat at serving time.
+
+    Args:
+        data: Folder of TFRecord files of `SequenceExample`.
+        root: Folder of the artefacts.
+        serving: Folder to push to: each model that passes becomes a version there.
+        settings: How to train.
+        rules: What a model must fulfil to be pushed.
+        name: Name of the pipeline.
+        metadata: File of the metadata store; None where the platform has one of its own.
+        beam_options: Options of Beam, such as `--runner=DataflowRunner`.
+
+    Returns:
+        The pipeline, for one of TFX's runners.
+    """
+    examples = tfx.components.ImportExampleGen(
+        input_base=data,
+        output_config=example_gen_pb2.Output(
+            split_config=example_gen_pb2.SplitConfig(
+                splits=[
+                    example_gen_pb2.SplitConfig.Split(name=split, hash_buckets=buckets)
+                    for split, buckets in SPLITS.items()
+                ],
+                partition_feature_name=QUERY_ID,
+            )
+        ),
+        payload_format=example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE,
+    ).with_id("ExampleGen")
+    lists = examples.outputs["examples"]
+    statistics = tfx.components.StatisticsGen(examples=lists)
+    inferred = tfx.components.SchemaGen(
+        statistics=statistics.outputs["statistics"], exclude_splits=["eval", "test"]
+    )
+    schema = inferred.outputs["schema"]
+    validator = tfx.components.ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema, exclude_splits=["train"]
+    )
+    scaling = Scaling(examples=lists, schema=schema)
+    trainer = tfx.components.Trainer(
+        run_fn="tfrank_sel.pipelines.tfx.training.run_fn",
+        examples=lists,
+        schema=schema,
+        hyperparameters=scaling.outputs["scaling"],
+        custom_config=dataclasses.asdict(settings),
+    )
+    model = trainer.outputs["model"]
+    blessed = tfx.dsl.Resolver(
+        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
+        model=tfx.dsl.Channel(type=standard_artifacts.Model),
+        model_blessing=tfx.dsl.Channel(type=standard_artifacts.ModelBlessing),
+    ).with_id("LatestBlessedModel")
+    evaluator = Evaluator(
+        examples=lists,
+        schema=schema,
+        model=model,
+        baseline_model=blessed.outputs["model"],
+        least_ndcg=rules.least_ndcg,
+        tolerance=rules.tolerance,
+        seed=settings.seed,
+    )
+    infra_validator = InfraValidator(
+        model=model, examples=lists, schema=schema, most_milliseconds=rules.most_milliseconds
+    )
+    pusher = tfx.components.Pusher(
+        model=model,
+        model_blessing=evaluator.outputs["blessing"],
+        infra_blessing=infra_validator.outputs["blessing"],
+        push_destination=tfx.proto.PushDestination(
+            filesystem=tfx.proto.PushDestination.Filesystem(base_directory=serving)
+        ),
+    )
+    connection = metadata and tfx.orchestration.metadata.sqlite_metadata_connection_config(metadata)
+    return tfx.dsl.Pipeline(
+        pipeline_name=name,
+        pipeline_root=root,
+        components=[
+            examples,
+            statistics,
+            inferred,
+            validator,
+            scaling,
+            trainer,
+            blessed,
+            evaluator,
+            infra_validator,
+            pusher,
+        ],
+        metadata_connection_config=connection,
+        beam_pipeline_args=list(beam_options),
+    )

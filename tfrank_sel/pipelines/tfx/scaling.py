@@ -1,0 +1,112 @@
+"""Scaling: what the model has to know of the data before it is trained, summed up by Beam."""
+
+import collections
+import functools
+import json
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import apache_beam as beam
+import numpy as np
+import tensorflow as tf
+from tfx.types import standard_artifacts
+from tfx.v1.dsl.components import (
+    BeamComponentParameter,
+    InputArtifact,
+    OutputArtifact,
+    component,
+)
+
+from tfrank_sel.models import scorer
+from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
+
+
+class Totals(NamedTuple):
+    """What has been seen of the lists.
+
+    Attributes:
+        moments: Of each feature, compressed as `models.ListScorer` does: how many values of the
+            training split there are, their sum, and that of their squares, `[3, num_features]`.
+        sizes: How many lists there are, by split and number of items; empty ones do not count.
+    """
+
+    moments: np.ndarray
+    sizes: collections.Counter[tuple[str, int]]
+
+
+@component(use_beam=True)
+def Scaling(  # noqa: N802
+    examples: InputArtifact[standard_artifacts.Examples],
+    schema: InputArtifact[standard_artifacts.Schema],
+    scaling: OutputArtifact[standard_artifacts.HyperParameters],
+    beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
+) -> None:
+    """Writes mean and variance of the compressed features, and the sizes of the lists, as JSON.
+
+    Compressed values are below 90, so that their squares may be summed up.
+    """
+    layout = Layout.load(schema.uri)
+    with beam_pipeline as pipeline:
+        totals = [
+            pipeline
+            | f"Read[{split}]" >> beam.io.ReadFromTFRecord(pattern(examples, split))
+            | f"Batch[{split}]" >> beam.BatchElements(max_batch_size=PARSED_AT_ONCE)
+            | f"Total[{split}]" >> beam.Map(functools.partial(_totals, layout=layout, split=split))
+            for split in ("train", "eval")
+        ]
+        (
+            totals
+            | beam.Flatten()
+            | beam.CombineGlobally(functools.partial(_sum, num_features=len(layout.features)))
+            | beam.Map(functools.partial(described, names=list(layout.features)))
+            | beam.io.WriteToText(os.path.join(scaling.uri, "scaling.json"), shard_name_template="")
+        )
+
+
+def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
+    features, labels, sizes = (x.numpy() for x in layout.parse(tf.constant(serialized)))
+    counted = collections.Counter((split, int(size)) for size in sizes if size)
+    if split != "train":
+        return _sum([], len(layout.features))._replace(sizes=counted)
+    rows = features[~np.isnan(labels)].astype(np.float64)
+    values = scorer.compressed(rows)
+    moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
+    return Totals(moments, counted)
+
+
+def _sum(parts: Iterable[Totals], num_features: int) -> Totals:
+    total = Totals(np.zeros([3, num_features]), collections.Counter())
+    for part in parts:
+        total = Totals(total.moments + part.moments, total.sizes + part.sizes)
+    return total
+
+
+def described(totals: Totals, names: list[str]) -> str:
+    """Returns what `Scaling` writes.
+
+    Args:
+        totals: What has been seen.
+        names: The features.
+
+    Raises:
+        ValueError: If a split has no item, or a feature is not finite throughout.
+    """
+    sizes: dict[str, dict[int, int]] = {"train": {}, "eval": {}}
+    for (split, size), lists in sorted(totals.sizes.items()):
+        sizes[split][size] = lists
+    if not all(sizes.values()):
+        counts = {split: sum(found.values()) for split, found in sizes.items()}
+        raise ValueError(f"each split must hold a list with items. Received lists: {counts}")
+    count, values, squares = totals.moments
+    if faulty := [name for name, value in zip(names, squares, strict=True) if not value < np.inf]:
+        raise ValueError(f"features must be finite. Received others in {', '.join(faulty)}")
+    mean = values / count
+    variance = np.maximum(squares / count - np.square(mean), 0.0)
+    found = {
+        "features": names,
+        "mean": mean.tolist(),
+        "variance": scorer.told_apart(mean, variance).tolist(),
+        "list_sizes": sizes,
+    }
+    return json.dumps(found)

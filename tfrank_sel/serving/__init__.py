@@ -1,0 +1,23 @@
+"""Serving a ranker: a local endpoint that answers as TensorFlow Serving does, and its client."""
+
+import importlib.util
+
+_NEEDED = (
+    "grpc",
+    "grpc_health",
+    "httptools",
+    "orjson",
+    "prometheus_client",
+    "rich",
+    "simdjson",
+    "tensorflow_serving",
+    "typer",
+    "urllib3",
+    "uvicorn",
+    "uvloop",
+)
+_missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+if _missing:
+    raise ImportError(
+        f"`tfrank_sel.serving` needs {', '.join(_missing)}: pip install 'tfrank_sel[serving]'"
+    )

@@ -1,0 +1,282 @@
+"""The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, NoReturn
+
+import rich.console
+import rich.progress
+import rich.table
+import typer
+
+# of a server that is asked
+Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
+ModelName = Annotated[str, typer.Option(help="Name of the model there.")]
+
+app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is_help=True)
+
+
+@app.command()
+def serve(
+    model_base_path: Annotated[
+        pathlib.Path | None, typer.Option(help="Folder of one model; its children are versions.")
+    ] = None,
+    model_name: Annotated[
+        str, typer.Option(help="Name of that model in requests; by default the folder's.")
+    ] = "",
+    model_config_file: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Instead: a `models.config`, with versions and labels."),
+    ] = None,
+    model_config_file_poll_wait_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Time between two looks at that file; 0: never again.")
+    ] = 0.0,
+    allow_version_labels_for_unavailable_models: Annotated[
+        bool, typer.Option(help="Let a new label stand for a version that is not served yet.")
+    ] = False,
+    file_system_poll_wait_seconds: Annotated[
+        float, typer.Option(min=0.01, help="Time between two looks for new versions.")
+    ] = 1.0,
+    ssl_config_file: Annotated[
+        pathlib.Path | None, typer.Option(help="An `SSLConfig`: gRPC is encrypted, REST is not.")
+    ] = None,
+    enable_batching: Annotated[
+        bool, typer.Option(help="Run requests together that come together.")
+    ] = False,
+    batching_parameters_file: Annotated[
+        pathlib.Path | None, typer.Option(help="A `BatchingParameters`: how.")
+    ] = None,
+    enable_per_model_batching_parameters: Annotated[
+        bool, typer.Option(help="Read them in the folder of each version, batching_params.pbtxt.")
+    ] = False,
+    tensorflow_session_config_file: Annotated[
+        pathlib.Path | None, typer.Option(help="A `ConfigProto`: threads and memory of a model.")
+    ] = None,
+    rest_api_enable_cors_support: Annotated[
+        bool, typer.Option(help="Let pages from elsewhere ask by REST.")
+    ] = False,
+    max_request_bytes: Annotated[
+        int, typer.Option(min=1, help="Size of a request, also when inflated.")
+    ] = 2**28,
+    max_concurrent_requests: Annotated[
+        int, typer.Option(min=1, help="Requests that a protocol answers at a time.")
+    ] = 1024,
+    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
+    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+) -> None:
+    """Answer TensorFlow Serving's gRPC and REST requests, until interrupted.
+
+    New versions in the folders take over without a lost request; warm-up requests beside a model
+    are run first.
+    """
+    if (model_base_path is None) == (model_config_file is None):
+        _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
+    if enable_per_model_batching_parameters and batching_parameters_file:
+        _fail("Expected parameters in one file, or in the folders of versions. Received: both")
+    if model_base_path and not model_base_path.is_dir():
+        _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
+    with _quiet():
+        from tensorflow.core.protobuf.config_pb2 import ConfigProto
+
+        from tfrank_sel.serving import tls
+        from tfrank_sel.serving.deployment import config, model_config
+        from tfrank_sel.serving.deployment.config_messages import BatchingParameters, SSLConfig
+        from tfrank_sel.serving.endpoint import Endpoint
+        from tfrank_sel.serving.limits import Limits
+        from tfrank_sel.serving.status import ServingError
+
+    def read(path: pathlib.Path | None, kind: Callable[[], Any]) -> Any:
+        return config.read(path, kind) if path else None
+
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    try:
+        if model_config_file:
+            models = model_config.read(model_config_file)
+        else:
+            base_path = (model_base_path or pathlib.Path()).resolve()
+            models = [model_config.ModelConfig(model_name or base_path.name, base_path)]
+        encryption = read(ssl_config_file, SSLConfig)
+        batching = read(batching_parameters_file, BatchingParameters) or BatchingParameters()
+        endpoint = Endpoint(
+            models,
+            host=host,
+            grpc_port=grpc_port,
+            rest_port=rest_port,
+            tls=tls.credentials(encryption) if encryption else None,
+            limits=Limits(max_request_bytes, requests=max_concurrent_requests),
+            cors=rest_api_enable_cors_support,
+            batching=batching if enable_batching else None,
+            per_model_batching=enable_per_model_batching_parameters,
+            session=read(tensorflow_session_config_file, ConfigProto),
+            poll_seconds=file_system_poll_wait_seconds,
+            config_file=model_config_file,
+            config_poll_seconds=model_config_file_poll_wait_seconds,
+            allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
+        )
+        with _quiet():
+            endpoint.start()
+    except ServingError as error:
+        _fail(str(error))
+    names = ", ".join(model.name for model in models)
+    address = f"http://{host}:{endpoint.rest_port}/v1/models/"
+    rest = ", ".join(address + model.name for model in models)
+    print(f"Serving {names}: gRPC {host}:{endpoint.grpc_port}, REST {rest}", flush=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
+    stopped.wait()
+    endpoint.stop()
+
+
+@app.command()
+def check(
+    folder: Annotated[
+        pathlib.Path, typer.Argument(help="Deployment folder, which holds models.config.")
+    ],
+    root: Annotated[
+        pathlib.Path,
+        typer.Option(help="Folder that will be `/` on the server; models are looked for below."),
+    ] = pathlib.Path("/"),
+) -> None:
+    """Read a deployment folder as a server would, and name each fault by file, field and rule."""
+    if not folder.is_dir():
+        _fail(f"{folder} must be a deployment folder. Received: no such folder")
+    with _quiet():
+        from tfrank_sel.serving.deployment.check import check as faults_of
+
+        faults = list(faults_of(folder, root))
+    for fault in faults:
+        print(" ".join(str(fault).split()), file=sys.stderr)
+    if faults:
+        raise typer.Exit(2)
+    print(f"{folder} would serve")
+
+
+@app.command()
+def deployment(
+    output: Annotated[pathlib.Path, typer.Option(help="Folder to write, which must be new.")],
+    model_name: Annotated[str, typer.Option(help="Name of the model in requests.")],
+    saved_model_base: Annotated[
+        pathlib.Path, typer.Option(help="Folder of the model; its children are versions.")
+    ],
+) -> None:
+    """Write what runs a model in production: image, proxy, monitoring, Kubernetes, KServe."""
+    with _quiet():
+        from tfrank_sel.serving.deployment.folder import write
+    try:
+        with _quiet():
+            write(output, model_name, saved_model_base)
+    except (OSError, ValueError) as error:
+        _fail(str(error))
+    print(f"{output} holds the deployment of {model_name}")
+
+
+@app.command()
+def rank(
+    file: Annotated[
+        pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
+    ],
+    address: Address = "127.0.0.1:8500",
+    model_name: ModelName = "ranker",
+) -> None:
+    """Rank the documents of one query, and print them with their scores."""
+    if not file.is_file():
+        _fail(f"{file} must be a file with one query. Received: no such file")
+    with _quiet():
+        from tfrank_sel.data import letor
+        from tfrank_sel.data.lists import InputError
+        from tfrank_sel.serving.client import Ranker
+        from tfrank_sel.serving.status import ServingError
+    try:
+        with Ranker(address, model_name) as ranker:
+            lists = list(letor.read(file, ranker.num_features()))
+            if len(lists) != 1:
+                raise InputError(str(file), f"expected one query. Received: {len(lists)}")
+            [query] = lists
+            ranked = ranker.rank(query.features, query.doc_ids)
+    except (InputError, ServingError) as error:
+        _fail(str(error))
+    table = rich.table.Table("rank", "document", "score", title=f"query {query.query_id}")
+    for item in ranked:
+        table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
+    rich.console.Console(highlight=False).print(table)
+
+
+@app.command()
+def load_test(
+    file: Annotated[
+        pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; .gz too.")
+    ],
+    address: Address = "127.0.0.1:8500",
+    model_name: ModelName = "ranker",
+    clients: Annotated[int, typer.Option(min=1, help="How many ask at a time.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
+) -> None:
+    """Rank the queries of a file again and again, and print rate, latencies and errors."""
+    if not file.is_file():
+        _fail(f"{file} must be a file of queries. Received: no such file")
+    with _quiet():
+        from tfrank_sel.data import letor
+        from tfrank_sel.data.lists import InputError
+        from tfrank_sel.serving import load
+        from tfrank_sel.serving.client import Ranker
+        from tfrank_sel.serving.status import ServingError
+    try:
+        with Ranker(address, model_name) as ranker:
+            lists = list(letor.read(file, ranker.num_features()))
+    except (InputError, ServingError) as error:
+        _fail(str(error))
+    console = rich.console.Console(stderr=True)
+    with rich.progress.Progress(transient=True, console=console) as progress:
+        task = progress.add_task("Asking", total=seconds)
+        found = load.run(
+            address,
+            model_name,
+            lists,
+            clients=clients,
+            seconds=seconds,
+            on_progress=lambda elapsed: progress.update(task, completed=elapsed),
+        )
+    print(f"{len(found.latencies)} answers in {found.seconds:.1f} s: {found.rate:.1f} a second")
+    shown = (f"{percent} %: {1e3 * found.percentile(percent):.2f} ms" for percent in (50, 90, 99))
+    print(f"latency {', '.join(shown)}")
+    errors = ", ".join(f"{count} {code}" for code, count in found.errors.items())
+    print(f"errors: {errors or 'none'}")
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def main() -> None:
+    """Runs the command line; bad input ends with one line on stderr and status 2."""
+    app()
+
+
+def _fail(message: str) -> NoReturn:
+    print(" ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(2)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TensorFlow's greeting, which no setting turns off, out of what the user reads."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+if __name__ == "__main__":
+    main()

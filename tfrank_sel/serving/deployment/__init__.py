@@ -1,0 +1,1 @@
+"""Deployment of a ranker on TensorFlow Serving: configuration files, folders, checks."""

@@ -1,0 +1,114 @@
+"""Whether a deployment folder would serve: read offline, rule by rule."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import tensorflow as tf
+from google.protobuf import message as protobuf
+from tensorflow.core.protobuf import config_pb2
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from tfrank_sel import export
+from tfrank_sel.serving.deployment import config, config_messages, model_config, text_messages
+from tfrank_sel.serving.engine import versions, warmup
+from tfrank_sel.serving.engine.batching import FILE as PER_MODEL
+from tfrank_sel.serving.status import ServingError
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What would not serve.
+
+    Args:
+        file: Where it stands.
+        field: What in there, or empty for the file as a whole.
+        rule: What is required, and what was received.
+    """
+
+    file: pathlib.Path
+    field: str
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.field}{': ' if self.field else ''}{self.rule}"
+
+
+def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Iterator[Fault]:
+    """Reads a deployment folder as a server would, and everything that it names.
+
+    `models.config` must be there; `batching.config`, `monitoring.config`, `ssl.config` and
+    `session.config` may. The versions that a policy names must hold a SavedModel that a stock
+    server runs, warm-up requests that can be read, and `batching_params.pbtxt` if any.
+
+    Args:
+        folder: The folder.
+        root: Folder that will be the server's `/`: `base_path` is looked for below it.
+
+    Yields:
+        The faults, file by file.
+    """
+    path = folder / "models.config"
+    try:
+        models = model_config.of_proto(text_messages.read(path, ModelServerConfig))
+    except ServingError as error:
+        yield Fault(path, "", str(error))
+        models = []
+    for model in models:
+        yield from _model(path, model, root)
+    for name, kind in (
+        ("batching.config", config_messages.BatchingParameters),
+        ("monitoring.config", config_messages.MonitoringConfig),
+        ("ssl.config", config_messages.SSLConfig),
+        ("session.config", config_pb2.ConfigProto),
+    ):
+        if (folder / name).exists():
+            yield from _config(folder / name, kind)
+
+
+def _model(
+    path: pathlib.Path, model: model_config.ModelConfig, root: pathlib.Path
+) -> Iterator[Fault]:
+    base_path = root / model.base_path.relative_to("/")
+    try:
+        found = versions.find(base_path)
+    except OSError as error:
+        rule = f"must be a folder of versions: {error.strerror}. Received: {base_path}"
+        yield Fault(path, f"base_path of {model.name}", rule)
+        return
+    aspired = model.policy.aspired(found)
+    if not aspired:
+        rule = f"must name a version that is there. Received: {model.policy}, found {sorted(found)}"
+        yield Fault(path, f"model_version_policy of {model.name}", rule)
+    for label, version in model.labels.items():
+        if version not in aspired:
+            rule = f"must name a version that is served. Received: {version}, served {aspired}"
+            yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
+    for version in aspired:
+        yield from _version(found[version])
+        if (batching := found[version] / PER_MODEL).exists():
+            yield from _config(batching, config_messages.BatchingParameters)
+
+
+def _version(folder: pathlib.Path) -> Iterator[Fault]:
+    graph, requests = folder / "saved_model.pb", folder / warmup.PATH
+    try:
+        export.check_servable(folder)
+    except (OSError, ValueError, protobuf.DecodeError) as error:
+        yield Fault(graph, "", f"must be a SavedModel that a stock server runs. Received: {error}")
+    try:
+        for _ in warmup.read(requests):
+            pass
+    except (ServingError, tf.errors.OpError) as error:
+        yield Fault(requests, "", f"must be a TFRecord of PredictionLog. Received: {error}")
+
+
+def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:
+    try:
+        message = text_messages.read(path, kind)
+    except ServingError as error:
+        yield Fault(path, "", str(error))
+        return
+    for field, rule in config.faults(message):
+        yield Fault(path, field, rule)

@@ -1,0 +1,247 @@
+"""The files that configure a server: made from typed values, checked, read and written.
+
+Each is a message in text format. `batching`, `monitoring`, `tls`, `session` and `models` make one;
+`faults` names what a server would not take; `read` and `write` refuse it.
+"""
+
+import itertools
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from google.protobuf import text_format
+from tensorflow.core.protobuf import config_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from tfrank_sel.serving import monitoring as metrics, tls as certificates
+from tfrank_sel.serving.deployment import model_config, text_messages
+from tfrank_sel.serving.deployment.config_messages import (
+    BatchingParameters,
+    MonitoringConfig,
+    SSLConfig,
+)
+from tfrank_sel.serving.status import ServingError, invalid
+
+# What a server takes where a file of batching parameters is silent.
+MAX_BATCH_SIZE: Final = 1000
+MAX_ENQUEUED_BATCHES: Final = 10
+
+
+def batching(
+    *,
+    max_batch_size: int = MAX_BATCH_SIZE,
+    batch_timeout_micros: int = 0,
+    num_batch_threads: int | None = None,
+    max_enqueued_batches: int = MAX_ENQUEUED_BATCHES,
+    allowed_batch_sizes: Sequence[int] = (),
+    pad_variable_length_inputs: bool = False,
+    max_execution_batch_size: int | None = None,
+) -> Any:
+    """Returns how requests are put together (`--batching_parameters_file`).
+
+    Args:
+        max_batch_size: Rows of the largest batch; a request of more is refused.
+        batch_timeout_micros: How long a batch that is not full waits for more, in microseconds.
+        num_batch_threads: How many batches run at a time; None for one a core.
+        max_enqueued_batches: How many batches of a signature may wait; more are UNAVAILABLE.
+        allowed_batch_sizes: Sizes that batches are filled up to; they increase, and the last is the
+            largest batch. Empty for any size.
+        pad_variable_length_inputs: Whether inputs of different inner shapes are padded, with their
+            own first element. Otherwise such requests fail when they meet in a batch.
+        max_execution_batch_size: Rows that run at most; larger requests are split. None: never.
+    """
+    message = BatchingParameters(
+        allowed_batch_sizes=allowed_batch_sizes,
+        pad_variable_length_inputs=pad_variable_length_inputs,
+    )
+    message.max_batch_size.value = max_batch_size
+    message.batch_timeout_micros.value = batch_timeout_micros
+    message.max_enqueued_batches.value = max_enqueued_batches
+    if num_batch_threads is not None:
+        message.num_batch_threads.value = num_batch_threads
+    if max_execution_batch_size is not None:
+        message.enable_large_batch_splitting.value = True
+        message.max_execution_batch_size.value = max_execution_batch_size
+    return message
+
+
+def monitoring(*, path: str = metrics.PATH, enable: bool = True) -> Any:
+    """Returns where Prometheus finds the metrics (`--monitoring_config_file`).
+
+    Args:
+        path: Path on the REST port.
+        enable: Whether they are served.
+    """
+    return MonitoringConfig(prometheus_config={"enable": enable, "path": path})
+
+
+def tls(*, server_key: str, server_cert: str, client_authority: str = "") -> Any:
+    """Returns what gRPC encrypts with (`--ssl_config_file`).
+
+    Args:
+        server_key: The server's private key, in PEM.
+        server_cert: Its certificate, in PEM.
+        client_authority: Certificate of the authority that clients' certificates are checked
+            against, in PEM; empty if clients need none.
+    """
+    return SSLConfig(
+        server_key=server_key,
+        server_cert=server_cert,
+        custom_ca=client_authority,
+        client_verify=bool(client_authority),
+    )
+
+
+def session(
+    *,
+    intra_op_threads: int = 0,
+    inter_op_threads: int = 0,
+    gpu_memory_fraction: float = 0.0,
+    gpu_memory_growth: bool = False,
+) -> config_pb2.ConfigProto:
+    """Returns what a model may use (`--tensorflow_session_config_file`).
+
+    Args:
+        intra_op_threads: Threads within an operation; 0 for one a core.
+        inter_op_threads: Operations at a time; 0 for one a core.
+        gpu_memory_fraction: Share of a GPU's memory that is taken at most; 0 for all.
+        gpu_memory_growth: Whether it is taken only when needed.
+    """
+    message = config_pb2.ConfigProto(
+        intra_op_parallelism_threads=intra_op_threads,
+        inter_op_parallelism_threads=inter_op_threads,
+    )
+    message.gpu_options.per_process_gpu_memory_fraction = gpu_memory_fraction
+    message.gpu_options.allow_growth = gpu_memory_growth
+    return message
+
+
+def models(
+    configs: Sequence[model_config.ModelConfig],
+) -> model_server_config_pb2.ModelServerConfig:
+    """Returns which models are served (`--model_config_file`).
+
+    Args:
+        configs: The models, with versions and labels.
+    """
+    return model_config.to_proto(configs)
+
+
+def faults(message: Any) -> Iterator[tuple[str, str]]:
+    """Yields the fields with which no server starts, and what is required of each.
+
+    Args:
+        message: One of the messages of this module.
+    """
+    yield from _RULES[message.DESCRIPTOR.name](message)
+
+
+def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
+    """Reads a file.
+
+    Args:
+        path: The file.
+        kind: Class of the message in it, such as `BatchingParameters`.
+
+    Returns:
+        The message.
+
+    Raises:
+        ServingError: NOT_FOUND if the file cannot be read, INVALID_ARGUMENT if it holds no such
+            message, or one that breaks a rule.
+    """
+    try:
+        message = text_messages.read(path, kind)
+    except ServingError as error:
+        raise ServingError(error.code, f"{path}: {error}") from error
+    for field, rule in faults(message):
+        raise invalid(f"{path}: {field}: {rule}")
+    return message
+
+
+def write(path: str | os.PathLike[str], message: Any) -> None:
+    """Writes a file, whole or not at all.
+
+    Args:
+        path: The file.
+        message: One of the messages of this module.
+
+    Raises:
+        ValueError: If the message breaks a rule; nothing is written then.
+
+    Example:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write(f"{folder}/batching.config", batching(max_batch_size=32))
+        ...     read(f"{folder}/batching.config", BatchingParameters).max_batch_size.value
+        32
+        >>> write("batching.config", batching(max_batch_size=0))
+        Traceback (most recent call last):
+        ValueError: batching.config: max_batch_size must be positive. Received: 0
+    """
+    for field, rule in faults(message):
+        raise ValueError(f"{path}: {field} {rule}")
+    path = pathlib.Path(path)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside:
+        written = pathlib.Path(aside, path.name)
+        written.write_text(text_format.MessageToString(message))
+        written.rename(path)
+
+
+def _batching(message: Any) -> Iterator[tuple[str, str]]:
+    wrapped = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
+    for field in (*wrapped, "max_execution_batch_size"):
+        if message.HasField(field) and getattr(message, field).value < 1:
+            yield field, f"must be positive. Received: {getattr(message, field).value}"
+    if message.batch_timeout_micros.value < 0:
+        received = message.batch_timeout_micros.value
+        yield "batch_timeout_micros", f"must not be negative. Received: {received}"
+    sizes = list(message.allowed_batch_sizes)
+    if any(a >= b for a, b in itertools.pairwise((0, *sizes))):
+        yield "allowed_batch_sizes", f"must be positive and increase. Received: {sizes}"
+    largest = largest_batch(message)
+    if largest > max_batch_size(message):
+        rule = f"must be at most max_batch_size, {max_batch_size(message)}. Received: {largest}"
+        yield "max_execution_batch_size", rule
+    if sizes and sizes[-1] != largest:
+        rule = f"must end with the largest batch, {largest}. Received: {sizes}"
+        yield "allowed_batch_sizes", rule
+
+
+def max_batch_size(message: Any) -> int:
+    """Returns how many rows a request may have."""
+    has = message.HasField("max_batch_size")
+    return int(message.max_batch_size.value) if has else MAX_BATCH_SIZE
+
+
+def largest_batch(message: Any) -> int:
+    """Returns how many rows run at a time at most."""
+    if message.enable_large_batch_splitting.value and message.HasField("max_execution_batch_size"):
+        return int(message.max_execution_batch_size.value)
+    return max_batch_size(message)
+
+
+def _monitoring(message: Any) -> Iterator[tuple[str, str]]:
+    path = message.prometheus_config.path
+    if path and not path.startswith("/"):
+        yield "prometheus_config.path", f"must start with `/`. Received: {path}"
+
+
+def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
+    for field in ("intra_op_parallelism_threads", "inter_op_parallelism_threads"):
+        if getattr(message, field) < 0:
+            yield field, f"must not be negative. Received: {getattr(message, field)}"
+    fraction = message.gpu_options.per_process_gpu_memory_fraction
+    if not 0.0 <= fraction <= 1.0:
+        field = "gpu_options.per_process_gpu_memory_fraction"
+        yield field, f"must be in [0, 1]. Received: {fraction}"
+
+
+_RULES: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
+    "BatchingParameters": _batching,
+    "ConfigProto": _session,
+    "ModelServerConfig": model_config.faults,
+    "MonitoringConfig": _monitoring,
+    "SSLConfig": certificates.broken_rules,
+}

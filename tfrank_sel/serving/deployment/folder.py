@@ -1,0 +1,72 @@
+"""A deployment folder for a model: image, proxy, monitoring, Kubernetes and KServe."""
+
+import importlib.resources
+import pathlib
+import re
+import shutil
+import string
+import tempfile
+
+from tfrank_sel.serving.deployment.check import check
+from tfrank_sel.serving.engine import versions
+
+_TEMPLATES = importlib.resources.files(__package__) / "templates"
+# What Kubernetes takes for a name and a label, with room for the suffixes of pods.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,46}[a-z0-9])?")
+
+# Words that YAML takes for a truth value or for nothing.
+_YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+
+
+class _Template(string.Template):
+    """Text in which `@@name` stands for a value: `$` and `{{` have meanings of their own there."""
+
+    delimiter = "@@"
+
+
+def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path) -> None:
+    """Writes the deployment folder of a model, whole or not at all.
+
+    The folder holds a copy of all versions of the model; the latest is served, under the label
+    `stable`.
+
+    Args:
+        output: The folder, which must be new.
+        model_name: Name of the model in requests, of the image and of what Kubernetes runs.
+        saved_model_base: Folder whose children are versions: those whose names are integers.
+
+    Raises:
+        FileExistsError: If `output` is there.
+        ValueError: If Kubernetes would not take `model_name`, or if a server would not serve the
+            folder.
+        OSError: If `saved_model_base` cannot be read or `output` not be written.
+    """
+    if not _NAME.fullmatch(model_name) or model_name in _YAML_WORDS:
+        raise ValueError(
+            "`model_name` must be at most 48 of a-z, 0-9 and inner `-`, start with a letter, and "
+            f"be no word of YAML. Received: {model_name!r}"
+        )
+    if output.exists():
+        raise FileExistsError(f"`output` must be new. Received: {output}, which is there")
+    found = versions.find(saved_model_base)
+    if not found:
+        raise ValueError(f"`saved_model_base` must hold a version. Received: {saved_model_base}")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".deployment-", dir=output.parent) as aside:
+        folder = pathlib.Path(aside, output.name)
+        _render(folder, {"model_name": model_name, "version": str(max(found))})
+        for version, path in found.items():
+            shutil.copytree(path, folder / "models" / model_name / str(version))
+        for fault in check(folder, root=folder):
+            place = fault.file.relative_to(folder)
+            raise ValueError(f"{place}: {fault.field} {fault.rule}")
+        folder.rename(output)
+
+
+def _render(folder: pathlib.Path, values: dict[str, str]) -> None:
+    with importlib.resources.as_file(_TEMPLATES) as templates:
+        for path in templates.rglob("*"):
+            if path.is_file():
+                target = folder / path.relative_to(templates)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(_Template(path.read_text()).substitute(values))

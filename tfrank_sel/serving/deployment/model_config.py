@@ -1,0 +1,210 @@
+"""What a server is told to serve: models, which of their versions, and labels for these."""
+
+import dataclasses
+import pathlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from tensorflow_serving.config import model_server_config_pb2
+
+from tfrank_sel.arguments import Checked
+from tfrank_sel.serving.deployment import text_messages
+from tfrank_sel.serving.status import ServingError, invalid
+
+
+@dataclasses.dataclass(frozen=True)
+class Latest(Checked):
+    """Serves the versions of the largest numbers.
+
+    Args:
+        num_versions: How many; positive.
+
+    Raises:
+        ValueError: If `num_versions` is not positive.
+    """
+
+    num_versions: int = 1
+
+    def __post_init__(self) -> None:
+        if self.num_versions < 1:
+            raise ValueError(f"`num_versions` must be positive. Received: {self.num_versions}")
+
+    def aspired(self, found: Collection[int]) -> list[int]:
+        """Returns which of the versions found to serve, latest first."""
+        return sorted(found, reverse=True)[: self.num_versions]
+
+
+@dataclasses.dataclass(frozen=True)
+class AllVersions:
+    """Serves every version."""
+
+    def aspired(self, found: Collection[int]) -> list[int]:
+        """Returns which of the versions found to serve, latest first."""
+        return sorted(found, reverse=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Specific(Checked):
+    """Serves the versions named.
+
+    Args:
+        versions: Their numbers; at least one.
+
+    Raises:
+        ValueError: If there is none.
+    """
+
+    versions: Sequence[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "versions", tuple(self.versions))
+        if not self.versions:
+            raise ValueError("`versions` must name at least one version. Received: none")
+
+    def aspired(self, found: Collection[int]) -> list[int]:
+        """Returns which of the versions found to serve, latest first."""
+        return sorted(set(found) & set(self.versions), reverse=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(Checked):
+    """What to serve, and how.
+
+    Args:
+        name: Name of the model in requests.
+        base_path: Folder whose children are versions: those whose names are integers.
+        policy: Which versions to serve.
+        labels: Version that each label stands for.
+        platform: What runs the model; only "tensorflow" does.
+        max_load_retries: How often a version that does not load is tried again.
+        load_retry_seconds: Time between such tries.
+
+    Raises:
+        ValueError: If `name` is empty.
+    """
+
+    name: str
+    base_path: pathlib.Path
+    policy: Latest | AllVersions | Specific = Latest()
+    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    platform: str = "tensorflow"
+    max_load_retries: int = 5
+    load_retry_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("`name` must not be empty")
+
+
+def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConfig]:
+    """Reads a server's configuration.
+
+    Args:
+        proto: The configuration; only a list of models is understood.
+
+    Returns:
+        Its models.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if it holds no list of models, or one without a name, with a
+            relative path, or named twice.
+    """
+    if proto.WhichOneof("config") != "model_config_list":
+        raise invalid(
+            "Only ModelConfigList is currently supported. Received: "
+            f"{proto.WhichOneof('config') or 'none'}"
+        )
+    models: dict[str, ModelConfig] = {}
+    for entry in proto.model_config_list.config:
+        if not entry.name:
+            raise invalid(f"Expected a model to have a name. Received: {entry}")
+        if entry.name in models:
+            raise invalid(f"Illegal to list model {entry.name} multiple times in config list")
+        if not pathlib.Path(entry.base_path).is_absolute():
+            raise invalid(
+                f"Expected model {entry.name} to have an absolute path or URI; got base_path()="
+                f"{entry.base_path}"
+            )
+        platform = entry.model_platform
+        if entry.model_type == model_server_config_pb2.TENSORFLOW:  # what it was called before
+            platform = "tensorflow"
+        if not platform:
+            raise invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
+        models[entry.name] = ModelConfig(
+            entry.name,
+            pathlib.Path(entry.base_path),
+            _policy(entry),
+            dict(entry.version_labels),
+            platform,
+        )
+    return list(models.values())
+
+
+def to_proto(configs: Sequence[ModelConfig]) -> model_server_config_pb2.ModelServerConfig:
+    """Writes a server's configuration.
+
+    Args:
+        configs: Its models. How often a load is tried again is a flag of the server, not told here.
+
+    Returns:
+        The configuration.
+    """
+    proto = model_server_config_pb2.ModelServerConfig()
+    proto.model_config_list.SetInParent()  # there may be none
+    for config in configs:
+        entry = proto.model_config_list.config.add(
+            name=config.name, base_path=str(config.base_path), model_platform=config.platform
+        )
+        policy = entry.model_version_policy
+        if isinstance(config.policy, Latest):
+            policy.latest.num_versions = config.policy.num_versions
+        elif isinstance(config.policy, AllVersions):
+            policy.all.SetInParent()
+        else:
+            policy.specific.versions.extend(config.policy.versions)
+        entry.version_labels.update(config.labels)
+    return proto
+
+
+def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[str, str]]:
+    """Yields what no server takes in a configuration: the field, and what is required of it."""
+    try:
+        models = of_proto(proto)
+    except ServingError as error:
+        yield "model_config_list", str(error)
+        return
+    for model in models:
+        for label, version in model.labels.items():
+            if isinstance(model.policy, Specific) and version not in model.policy.versions:
+                rule = f"must be one of the versions {model.policy.versions}. Received: {version}"
+                yield f"version_labels[{label}] of {model.name}", rule
+
+
+def read(path: pathlib.Path) -> list[ModelConfig]:
+    """Reads a `models.config` file, a `ModelServerConfig` in text format.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its models.
+
+    Raises:
+        ServingError: NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is not one.
+    """
+    try:
+        return of_proto(text_messages.read(path, model_server_config_pb2.ModelServerConfig))
+    except ServingError as error:
+        raise ServingError(error.code, f"{path}: {error}") from error
+
+
+def _policy(entry: model_server_config_pb2.ModelConfig) -> Latest | AllVersions | Specific:
+    policy = entry.model_version_policy
+    chosen = policy.WhichOneof("policy_choice")
+    try:
+        if chosen == "all":
+            return AllVersions()
+        if chosen == "specific":
+            return Specific(policy.specific.versions)
+        return Latest(policy.latest.num_versions or 1)
+    except ValueError as error:
+        raise invalid(f"model_version_policy of model {entry.name}: {error}") from error

@@ -1,0 +1,1 @@
+"""The engine of the endpoint: models, their versions, and answers to requests."""

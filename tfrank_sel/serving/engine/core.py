@@ -1,0 +1,228 @@
+"""What both protocols share: the models served, and how a request finds one."""
+
+import contextlib
+import logging
+import pathlib
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.versions import Load, ModelVersions, VersionStatus, unknown_servable
+from tfrank_sel.serving.monitoring import Metrics
+from tfrank_sel.serving.status import Code, ServingError, invalid
+
+_log = logging.getLogger(__name__)
+
+_PLATFORM = "tensorflow"
+
+
+class ServerCore:
+    """Serves models and follows their folders.
+
+    Args:
+        models: The models; names must differ.
+        poll_seconds: Time between two looks at the folders.
+        config_file: A `models.config` file to follow, or None.
+        config_poll_seconds: Time between two looks at that file; 0 to read it never again.
+        allow_labels_for_unavailable: Whether a new label may stand for a version that is not served
+            yet.
+        load: What loads a version, from its folder and number.
+
+    Raises:
+        ValueError: If two models have one name.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        *,
+        poll_seconds: float = 1.0,
+        config_file: pathlib.Path | None = None,
+        config_poll_seconds: float = 0.0,
+        allow_labels_for_unavailable: bool = False,
+        load: Load = LoadedModel,
+    ) -> None:
+        self._configs = list(models)
+        if len({config.name for config in models}) < len(models):
+            names = [config.name for config in models]
+            raise ValueError(f"The names of models must differ. Received: {names}")
+        self._models: Mapping[str, ModelVersions] = {}
+        self._retired: dict[str, ModelVersions] = {}
+        self._poll_seconds = poll_seconds
+        self._config_file = config_file
+        self._config_poll_seconds = config_poll_seconds
+        self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._load = load
+        self._metrics = Metrics()
+        self._changing = threading.Lock()  # held by who loads or unloads
+        self._stopped = threading.Event()
+        self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
+
+    def start(self) -> None:
+        """Loads every model, then follows the folders in a thread.
+
+        Raises:
+            ServingError: If a model has no version that loads.
+        """
+        try:
+            self.reload(self._configs)
+        except ServingError:
+            self._close_models()
+            raise
+        self._poller.start()
+
+    def stop(self) -> None:
+        """Stops following the folders and lets the models go."""
+        self._stopped.set()
+        self._poller.join()
+        self._close_models()
+
+    def reload(self, configs: Sequence[ModelConfig]) -> None:
+        """Serves these models instead of those served: loads the new, then lets the others go.
+
+        Args:
+            configs: The models; a model whose folder stays keeps what it has loaded.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
+                FAILED_PRECONDITION for a label of a version that is not served, before anything
+                changes; UNKNOWN if a new model has no version that loads.
+        """
+        with self._changing:
+            for config in configs:
+                self._check(config)
+            models, new = {}, []
+            for config in configs:
+                model = self._models.get(config.name)
+                if model is None or model.config.base_path != config.base_path:
+                    model = ModelVersions(config, self._load)
+                    new.append(model)
+                model.config = config
+                model.poll()
+                models[config.name] = model
+            gone = [x for x in self._models.values() if x not in models.values()]
+            self._models = models
+            for model in gone:
+                model.close()
+                self._retired[model.config.name] = model
+            missing = [model for model in new if not model.is_available()]
+            if missing:
+                reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
+                raise ServingError(
+                    Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
+                )
+
+    def observed(
+        self, name: str, api: str, entrypoint: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Counts a request and measures how long it takes.
+
+        Args:
+            name: Name of the model it asks for.
+            api: What it asks, such as "Predict".
+            entrypoint: "GRPC" or "REST".
+        """
+        return self._metrics.request(name if name in self._models else "", api, entrypoint)
+
+    def metrics(self) -> bytes:
+        """Returns what was counted and measured, in Prometheus' text format."""
+        return self._metrics.text()
+
+    @contextlib.contextmanager
+    def acquire(
+        self, name: str, version: int | None = None, label: str | None = None
+    ) -> Iterator[Model]:
+        """Holds a version of a model while a request runs.
+
+        Args:
+            name: Name of the model.
+            version: Its version, or None for the largest one served.
+            label: Label of a version, instead of `version`.
+
+        Raises:
+            ServingError: NOT_FOUND if it is not served, INVALID_ARGUMENT if the name is empty or
+                the label unknown.
+        """
+        if not name:
+            raise invalid("ModelSpec has no name specified.")
+        versions = self._models.get(name)
+        if label is not None:
+            version = versions.config.labels.get(label) if versions else None
+            if version is None:
+                raise invalid(f"Unrecognized servable version label: {label}")
+        if versions is None:
+            raise unknown_servable(name, version)
+        with versions.acquire(version) as model:
+            if model is None:
+                raise unknown_servable(name, version)
+            yield model
+
+    def names(self) -> list[str]:
+        """Returns the names of the models served."""
+        return list(self._models)
+
+    def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
+        """Returns the status of a version, or of all versions of a model, latest first.
+
+        Raises:
+            ServingError: NOT_FOUND if there is none.
+        """
+        model = self._models.get(name) or self._retired.get(name)
+        statuses = model.statuses() if model else []
+        if version is not None:
+            statuses = [status for status in statuses if status.version == version]
+        if not statuses:
+            what = "any versions" if version is None else f"version {version}"
+            raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
+        return statuses
+
+    def _check(self, config: ModelConfig) -> None:
+        model = self._models.get(config.name)
+        if model and model.config.platform != config.platform:
+            raise invalid(
+                f"Illegal to change a model's platform. For model {config.name} platform was "
+                f"{model.config.platform} and new platform requested is {config.platform}",
+            )
+        if config.platform != _PLATFORM:
+            raise invalid(
+                f"model_platform of model {config.name} must be {_PLATFORM}. "
+                f"Received: {config.platform}",
+            )
+        known = model.config.labels if model else {}
+        for label, version in config.labels.items():
+            is_new = self._allow_labels_for_unavailable and label not in known
+            if is_new or known.get(label) == version:
+                continue
+            if model is None or not model.is_available(version):
+                raise ServingError(
+                    Code.FAILED_PRECONDITION,
+                    f"Request to assign label to version {version} of model {config.name}, which "
+                    "is not currently available for inference",
+                )
+
+    def _poll(self) -> None:
+        next_read = time.monotonic() + self._config_poll_seconds
+        while not self._stopped.wait(self._poll_seconds):
+            with self._changing:
+                for model in self._models.values():
+                    model.poll()
+            if self._config_file and self._config_poll_seconds and time.monotonic() >= next_read:
+                self._read_again(self._config_file)
+                next_read = time.monotonic() + self._config_poll_seconds
+
+    def _read_again(self, path: pathlib.Path) -> None:
+        try:
+            configs = model_config.read(path)
+            if configs != self._configs:
+                self.reload(configs)
+                self._configs = configs  # one that is refused is tried again
+                _log.info("serving what %s says", path)
+        except ServingError as error:
+            _log.warning("%s", error)
+
+    def _close_models(self) -> None:
+        for model in self._models.values():
+            model.close()

@@ -1,0 +1,181 @@
+"""One loaded SavedModel and its signatures."""
+
+import abc
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import ops
+from tensorflow.python.saved_model import loader_impl
+
+from tfrank_sel.serving.status import Code, ServingError, invalid
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """A named function of a model.
+
+    Args:
+        name: Name of the signature.
+        definition: Its declaration in the SavedModel.
+        feeds: Handle in the session of each input.
+        dtypes: Type of each input.
+        fetches: Handle in the session of each output.
+        defaults: Values of the inputs that a gRPC request may leave out.
+    """
+
+    name: str
+    definition: meta_graph_pb2.SignatureDef
+    feeds: Mapping[str, Any]
+    dtypes: Mapping[str, Any]
+    fetches: Mapping[str, Any]
+    defaults: Mapping[str, np.ndarray]
+
+
+class Model(abc.ABC):
+    """A version of a model, ready to run; safe to call from many threads.
+
+    Args:
+        version: Its number.
+        definitions: Declarations of all its signatures.
+        signatures: Those that can be run.
+    """
+
+    def __init__(
+        self,
+        version: int,
+        definitions: Mapping[str, meta_graph_pb2.SignatureDef],
+        signatures: Mapping[str, Signature],
+    ) -> None:
+        self.version = version
+        self.definitions = definitions
+        self.signatures = signatures
+
+    @abc.abstractmethod
+    def run(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        timeout: float | None = None,
+    ) -> list[np.ndarray]:
+        """Runs a signature.
+
+        Args:
+            signature: One of `signatures`.
+            inputs: Every input by name; bytes stand in arrays of objects. Types must be those of
+                the signature; shapes are for the graph to check.
+            outputs: Names of the wanted outputs.
+            timeout: Seconds the run may take, or None for no limit.
+
+        Returns:
+            The outputs, in the order of `outputs`.
+
+        Raises:
+            ServingError: With the code and text of the operation that failed.
+        """
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Frees the model's memory; it cannot run any more."""
+
+
+class LoadedModel(Model):
+    """A SavedModel in memory.
+
+    It runs through the session's own call, as TensorFlow Serving does. `Session.run` would cast
+    inputs to the signature's types and check shapes in Python, and take longer.
+
+    Args:
+        path: Folder of the SavedModel.
+        version: Version of the model.
+        session: What the model may use, such as threads; None for what TensorFlow takes by itself.
+
+    Raises:
+        Exception: Of many types, if the folder holds no SavedModel that loads.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        version: int,
+        session: config_pb2.ConfigProto | None = None,
+    ) -> None:
+        self._graph = graph = tf.Graph()
+        self._session = tf.compat.v1.Session(graph=graph, config=session)
+        try:
+            with graph.as_default():
+                loader = loader_impl.SavedModelLoader(os.fspath(path))
+                loaded = loader.load(self._session, [tf.saved_model.SERVING])
+            definitions = dict(loaded.signature_def)
+            signatures = {
+                name: _signature(graph, name, definition)
+                for name, definition in definitions.items()
+                if name != "__saved_model_init_op"
+            }
+            super().__init__(version, definitions, signatures)
+        except Exception:
+            self.close()
+            raise
+
+    def run(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        timeout: float | None = None,
+    ) -> list[np.ndarray]:
+        feeds = {signature.feeds[name]: value for name, value in inputs.items()}
+        fetches = [signature.fetches[name] for name in outputs]
+        options = None
+        if timeout is not None:
+            milliseconds = max(1, int(timeout * 1000))
+            run_options = config_pb2.RunOptions(timeout_in_ms=milliseconds)
+            options = pywrap_tf_session.TF_NewBufferFromString(run_options.SerializeToString())
+        try:
+            values: list[np.ndarray] = self._session._call_tf_sessionrun(
+                options, feeds, fetches, [], None
+            )
+        except tf.errors.OpError as error:
+            raise ServingError(Code(error.error_code), error.message) from error
+        except UnicodeDecodeError as error:  # a message that quotes octets of the request
+            text = error.object.decode("utf-8", "backslashreplace")
+            raise invalid(text) from error
+        finally:
+            if options is not None:
+                pywrap_tf_session.TF_DeleteBuffer(options)
+        return values
+
+    def close(self) -> None:
+        self._session.close()
+        self.definitions, self.signatures = {}, {}
+        del self._session
+        # A graph and its operations refer to each other; left alone, they are collected late.
+        ops.dismantle_graph(self._graph)
+
+
+def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureDef) -> Signature:
+    def handles(tensors: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, Any]:
+        return {
+            alias: graph.get_tensor_by_name(info.name)._as_tf_output()
+            for alias, info in tensors.items()
+        }
+
+    return Signature(
+        name,
+        definition,
+        handles(definition.inputs),
+        {
+            alias: tf.as_dtype(info.dtype).as_numpy_dtype
+            for alias, info in definition.inputs.items()
+        },
+        handles(definition.outputs),
+        {alias: tf.make_ndarray(value) for alias, value in definition.defaults.items()},
+    )

@@ -1,0 +1,93 @@
+"""Predict: from a request's tensors to those of the answer, as TensorFlow Serving checks them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, Signature
+from tfrank_sel.serving.status import Code, ServingError, invalid
+
+
+def signature_of(model: Model, name: str) -> Signature:
+    """Returns the signature of a name; the default one if that is empty.
+
+    Raises:
+        ServingError: FAILED_PRECONDITION if there is none.
+    """
+    name = name or DEFAULT_SIGNATURE
+    if name not in model.signatures:
+        raise ServingError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    return model.signatures[name]
+
+
+def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the inputs of a signature: those sent, and the defaults of the others.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if an input is missing or one is sent that is none.
+    """
+    wanted = signature.feeds
+    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
+        raise invalid(
+            f"input size does not match signature: {len(sent)}!={len(wanted)} "
+            f"len({_set(sent)}) != len({_set(wanted)}). "
+            f"Sent extra: {_set(set(sent) - set(wanted))}. "
+            f"Missing but required: {_set(set(wanted) - set(sent))}.",
+        )
+    complete = {**signature.defaults, **sent}
+    for name in wanted:
+        if name not in complete:
+            feed = signature.definition.inputs[name].name
+            raise invalid(
+                f"Signature input alias: {name}(feed name: {feed}) not found in request and no "
+                f"default value provided. Inputs expected to be in the set {_set(wanted)}.",
+            )
+    return {name: complete[name] for name in wanted}
+
+
+def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[str]:
+    """Returns the names of the outputs to compute: all, or those of the filter.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the filter holds an unknown name, or one twice.
+    """
+    for position, name in enumerate(output_filter):
+        if name not in signature.fetches:
+            raise invalid(
+                f"output tensor alias not found in signature: {name} "
+                f"Outputs expected to be in the set {_set(signature.fetches)}.",
+            )
+        if name in output_filter[:position]:
+            raise invalid(f"duplicate output tensor alias: {name}")
+    return list(output_filter or signature.fetches)
+
+
+def predict(
+    model: Model,
+    signature: Signature,
+    sent: Mapping[str, np.ndarray],
+    output_filter: Sequence[str] = (),
+    timeout: float | None = None,
+) -> dict[str, np.ndarray]:
+    """Runs a signature on the tensors of a request.
+
+    Args:
+        model: The model.
+        signature: One of its signatures.
+        sent: The inputs of the request.
+        output_filter: Names of the wanted outputs; empty for all.
+        timeout: Seconds the run may take, or None for no limit.
+
+    Returns:
+        The outputs by name.
+
+    Raises:
+        ServingError: If inputs or filter do not fit the signature, or the run fails.
+    """
+    inputs = complete_inputs(signature, sent)
+    outputs = wanted_outputs(signature, output_filter)
+    return dict(zip(outputs, model.run(signature, inputs, outputs, timeout), strict=True))
+
+
+def _set(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"

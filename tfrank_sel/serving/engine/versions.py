@@ -1,0 +1,223 @@
+"""The versions of one model: found on disk, loaded, served, and let go without a lost request."""
+
+import contextlib
+import dataclasses
+import enum
+import logging
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.warmup import warm_up
+from tfrank_sel.serving.status import Code, ServingError
+
+_log = logging.getLogger(__name__)
+
+Load = Callable[[pathlib.Path, int], Model]
+
+
+class State(enum.IntEnum):
+    """Where a version stands, by TensorFlow Serving's numbers."""
+
+    START = 10
+    LOADING = 20
+    AVAILABLE = 30
+    UNLOADING = 40
+    END = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class VersionStatus:
+    """State of a version, and the error that brought it there, if any."""
+
+    version: int
+    state: State
+    code: Code = Code.OK
+    message: str = ""
+
+
+def find(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
+    """Returns the versions in a folder: the children whose names are integers, `007` too.
+
+    Raises:
+        OSError: If the folder cannot be read.
+    """
+    return {
+        int(child.name): child
+        for child in base_path.iterdir()
+        if child.name.isascii() and child.name.isdecimal() and child.is_dir()
+    }
+
+
+class ModelVersions:
+    """Keeps the versions of a model loaded that its policy names.
+
+    A new version is loaded before an old one is let go; one that does not load leaves the old one
+    in place. A version that is let go is freed when its last request has ended.
+
+    Args:
+        config: What to serve, and how.
+        load: What loads a version, from its folder and number.
+    """
+
+    def __init__(self, config: ModelConfig, load: Load = LoadedModel) -> None:
+        self.config = config
+        self._load_model = load
+        self._lock = threading.Lock()
+        self._loaded: dict[int, _Handle] = {}
+        self._failures: dict[int, _Failure] = {}
+        self._statuses: dict[int, VersionStatus] = {}
+        self._is_readable = True
+
+    def poll(self) -> None:
+        """Looks at the folder once and makes what is loaded agree with it.
+
+        A folder that cannot be read changes nothing; one without versions unloads them all.
+        """
+        try:
+            found = find(self.config.base_path)
+        except OSError as error:
+            if self._is_readable:  # told once, not at every look
+                _log.warning("cannot read %s: %s", self.config.base_path, error)
+            self._is_readable = False
+            return
+        self._is_readable = True
+        aspired = self.config.policy.aspired(found)
+        for version in set(self._failures) - set(aspired):
+            del self._failures[version]
+            self._set(dataclasses.replace(self._statuses[version], state=State.END))
+        for version in aspired:
+            if version not in self._loaded:
+                self._load(version, found[version])
+        if not aspired or any(version in self._loaded for version in aspired):
+            for version in sorted(set(self._loaded) - set(aspired)):
+                self._unload(version)
+
+    @contextlib.contextmanager
+    def acquire(self, version: int | None) -> Iterator[Model | None]:
+        """Holds a version in memory; yields None if it is not served.
+
+        Args:
+            version: The version, or None for the largest one served.
+        """
+        with self._lock:
+            if version is None:
+                version = max(self._loaded, default=-1)
+            handle = self._loaded.get(version)
+            if handle is not None:
+                handle.holders += 1
+        try:
+            yield handle.model if handle else None
+        finally:
+            if handle is not None:
+                self._release(handle)
+
+    def is_available(self, version: int | None = None) -> bool:
+        """Tells whether a version is served, or any at all."""
+        with self._lock:
+            return bool(self._loaded) if version is None else version in self._loaded
+
+    def reason(self) -> str:
+        """Says why no version is served."""
+        statuses = self.statuses()
+        if statuses:
+            return statuses[0].message
+        return (
+            f"{self.config.base_path} must hold a version: a folder whose name is an integer. "
+            "Received: none"
+        )
+
+    def statuses(self) -> list[VersionStatus]:
+        """Returns the status of every version ever seen, latest first."""
+        with self._lock:
+            return [self._statuses[version] for version in sorted(self._statuses, reverse=True)]
+
+    def close(self) -> None:
+        """Lets every version go."""
+        for version in list(self._loaded):
+            self._unload(version)
+
+    def _load(self, version: int, path: pathlib.Path) -> None:
+        failure = self._failures.setdefault(version, _Failure())
+        if failure.tries > self.config.max_load_retries or time.monotonic() < failure.next_try:
+            return
+        self._set(VersionStatus(version, State.LOADING))
+        try:
+            handle = _Handle(self._warm(path, version))
+        # Whatever a broken folder raises: it must not end the polling, nor touch other versions.
+        except Exception as error:
+            failure.tries += 1
+            failure.next_try = time.monotonic() + self.config.load_retry_seconds
+            code = Code.UNKNOWN
+            if isinstance(error, ServingError):
+                code = error.code
+            elif isinstance(error, tf.errors.OpError):
+                code = Code(error.error_code)
+            gave_up = failure.tries > self.config.max_load_retries
+            state = State.END if gave_up else State.LOADING
+            self._set(VersionStatus(version, state, code, f"{path} does not load: {error}"))
+            _log.warning("%s does not load: %s", path, error)
+            return
+        del self._failures[version]
+        with self._lock:
+            self._loaded[version] = handle
+            self._statuses[version] = VersionStatus(version, State.AVAILABLE)
+        _log.info("serving version %d of %s", version, self.config.name)
+
+    def _warm(self, path: pathlib.Path, version: int) -> Model:
+        model = self._load_model(path, version)
+        try:
+            warm_up(model, path)
+        except Exception:
+            model.close()
+            raise
+        return model
+
+    def _unload(self, version: int) -> None:
+        with self._lock:
+            handle = self._loaded.pop(version)
+            self._statuses[version] = VersionStatus(version, State.UNLOADING)
+        self._release(handle)
+
+    def _release(self, handle: "_Handle") -> None:
+        with self._lock:
+            handle.holders -= 1
+            if handle.holders:
+                return
+        handle.model.close()
+        version = handle.model.version
+        with self._lock:
+            # A version that was taken away and put back may be served again by now.
+            if version not in self._loaded:
+                self._statuses[version] = VersionStatus(version, State.END)
+
+    def _set(self, status: VersionStatus) -> None:
+        with self._lock:
+            self._statuses[status.version] = status
+
+
+@dataclasses.dataclass
+class _Handle:
+    """A loaded model and how many hold it: the requests that run, and the list of those served."""
+
+    model: Model
+    holders: int = 1
+
+
+@dataclasses.dataclass
+class _Failure:
+    """How often a version did not load, and when to try again."""
+
+    tries: int = 0
+    next_try: float = 0.0
+
+
+def unknown_servable(name: str, version: int | None) -> ServingError:
+    """Returns the error of a request for a version that is not served."""
+    wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+    return ServingError(Code.NOT_FOUND, f"Servable not found for request: {wanted}")

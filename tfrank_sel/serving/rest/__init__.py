@@ -1,0 +1,1 @@
+"""TensorFlow Serving's REST API and its JSON."""
