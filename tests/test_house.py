@@ -9,10 +9,12 @@ import re
 import runpy
 import subprocess
 import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import tfrank_sel
 from tfrank_sel import (
     bounds,
     callbacks,
@@ -64,7 +66,7 @@ def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
 
 
 def test_another_backend_of_keras_is_refused_at_the_door() -> None:
-    choose = "import keras; keras.backend.backend = lambda: 'torch'; import tfrank_sel"
+    choose = "import keras; keras.backend.backend = lambda: 'torch'; import tfrank_sel.losses"
     told = subprocess.run([sys.executable, "-c", choose], capture_output=True, text=True)
     message = "ImportError: tfrank_sel needs the TensorFlow backend of Keras: set KERAS_BACKEND="
     assert message in told.stderr
@@ -149,3 +151,29 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     guides = [page.stem for page in (ROOT / "docs").glob("*.md")]
     reference = [f"reference/{module}" for module in namespace["MODULES"]]
     assert sorted(listed) == sorted(["index", "CHANGELOG", "CONTRIBUTING", *guides, *reference])
+
+
+def test_the_package_shows_what_is_public_and_imports_it_at_first_use() -> None:
+    code = """
+import sys, tfrank_sel
+assert "tensorflow" not in sys.modules
+assert tfrank_sel.losses.SoftmaxLoss and tfrank_sel.models.als and tfrank_sel.serving.client
+try:
+    tfrank_sel.no_such_package
+except AttributeError as error:
+    assert "'no_such_package'" in str(error)
+else:
+    raise AssertionError
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "serving" in dir(tfrank_sel)
+
+
+@pytest.mark.parametrize("package", [data, distribution, export, links, losses, metrics, models])
+def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType) -> None:
+    shown = dir(package)
+    exported = re.findall(r"(\w+) as \1\b", inspect.getsource(package)) + getattr(
+        package, "__all__", []
+    )
+    assert sorted(shown) == sorted(exported)

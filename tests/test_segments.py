@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.listwise import split_segments
+from tfrank_sel.data import split_segments
 
 RNG = np.random.default_rng(0)
 SEGMENTS = np.array([[7, 2, 7, -1, 2, 0, 2, 0], [5, 5, 5, 5, -1, 7, -1, 7]])

@@ -13,6 +13,7 @@ from tfrank_sel.data import (
 )
 from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
 from tfrank_sel.data.lists import InputError, ItemList
+from tfrank_sel.data.segments import split_segments
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.data.truncation import head, top
 
@@ -32,7 +33,12 @@ __all__ = [
     "packed",
     "parsing",
     "schema",
+    "split_segments",
     "synthetic",
     "top",
     "writing",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

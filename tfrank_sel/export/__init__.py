@@ -1,5 +1,6 @@
 """From a model to a SavedModel for a stock TensorFlow Serving server, and to where it looks."""
 
+from tfrank_sel import surface
 from tfrank_sel.export.gate import check_servable as check_servable
 from tfrank_sel.export.publication import (
     publish as publish,
@@ -7,3 +8,7 @@ from tfrank_sel.export.publication import (
     roll_back as roll_back,
 )
 from tfrank_sel.export.signatures import PADDING_SCORE as PADDING_SCORE, export as export
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals())

@@ -1,5 +1,6 @@
 """Links: increasing functions that choose where a loss is sensitive."""
 
+from tfrank_sel import surface
 from tfrank_sel.links import labels as labels
 from tfrank_sel.links.algebraic import (
     Arcsinh as Arcsinh,
@@ -60,3 +61,7 @@ from tfrank_sel.links.sensitivity import (
     sensitivity_table as sensitivity_table,
 )
 from tfrank_sel.links.steps import Sign as Sign, Staircase as Staircase, Step as Step
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals(), ["labels"])

@@ -1,5 +1,6 @@
 """Ranking losses."""
 
+from tfrank_sel import surface
 from tfrank_sel.losses.bases.listwise import ListwiseLoss as ListwiseLoss
 from tfrank_sel.losses.classes.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.classes.multilabel import ZLPRLoss as ZLPRLoss
@@ -88,3 +89,7 @@ from tfrank_sel.losses.topk import (
     mean_over_relevant as mean_over_relevant,
     recall_structured as recall_structured,
 )
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals())

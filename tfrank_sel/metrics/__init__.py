@@ -1,5 +1,6 @@
 """Ranking metrics."""
 
+from tfrank_sel import surface
 from tfrank_sel.metrics import averaging as averaging, ties as ties
 from tfrank_sel.metrics.base import (
     BinaryMetric as BinaryMetric,
@@ -37,3 +38,7 @@ from tfrank_sel.metrics.selective import (
     by_region as by_region,
     quantile_edges as quantile_edges,
 )
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals(), ["averaging", "ties"])

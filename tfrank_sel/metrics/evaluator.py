@@ -118,7 +118,7 @@ class Evaluator(Checked):
             sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
         values = self._evaluate(batches, sorts)
         found = {
-            metric.name: ListValues(*(x[:batch_size] for x in value))
+            metric.name: ListValues(*(x[:batch_size] for x in value)) if self.jit_compile else value
             for group, of_group in zip(self._groups, values, strict=True)
             for metric, value in zip(group, of_group, strict=True)
         }

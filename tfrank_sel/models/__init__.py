@@ -4,6 +4,7 @@ The factorisation by alternating least squares stands apart in `tfrank_sel.model
 the extra `als`.
 """
 
+from tfrank_sel import surface
 from tfrank_sel.models.cosine_classifier import CosineClassifier
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.list_scorer import ListScorer
@@ -20,5 +21,12 @@ __all__ = [
     "Scorer",
     "TwoTower",
     "WithinList",
+    "als",
     "moments",
 ]
+
+__getattr__ = surface.lazily(__name__, ["als"])
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,7 @@
 """Pictures of links, losses and sensitivities, and the figures of the paper."""
 
+from tfrank_sel import surface
+
 try:
     from tfrank_sel.plots.axes import (
         draw_link as draw_link,
@@ -12,3 +14,7 @@ except ModuleNotFoundError as error:
     raise ImportError(
         f"`tfrank_sel.plots` needs {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals())

@@ -2,6 +2,8 @@
 
 import importlib.util
 
+from tfrank_sel import surface
+
 _NEEDED = (
     "grpc",
     "grpc_health",
@@ -21,3 +23,5 @@ if _missing:
     raise ImportError(
         f"`tfrank_sel.serving` needs {', '.join(_missing)}: pip install 'tfrank_sel[serving]'"
     )
+
+__getattr__ = surface.lazily(__name__, ["client", "deployment"])

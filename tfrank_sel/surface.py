@@ -1,0 +1,37 @@
+"""The names that a package shows, and modules that it imports at their first use."""
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+
+def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
+    """Returns what `dir` of a package lists: what it exports, without the modules it is made of.
+
+    Args:
+        namespace: The `globals()` of the package.
+        modules: Names of the modules that it exports.
+    """
+    shown = {
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    return sorted(shown | set(modules))
+
+
+def lazily(package: str, modules: Iterable[str]) -> Callable[[str], ModuleType]:
+    """Returns the `__getattr__` of a package that imports modules at their first use.
+
+    Args:
+        package: The `__name__` of the package.
+        modules: Names of the modules.
+    """
+
+    def module(name: str) -> ModuleType:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return module
