@@ -17,7 +17,7 @@ BENCHMARK =
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: demo demo-tfx test test-tfx benchmark lint docs clean
+.PHONY: demo demo-tfx test test-tfx benchmark lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -63,6 +63,12 @@ docs: .venv/installed
 	.venv/bin/python docs/site.py
 	.venv/bin/zensical build --strict
 	@echo "The site is in build/site."
+
+# the deployment of the demo's ranker, anew
+serving: .venv/installed
+	rm -rf serving
+	.venv/bin/python -c "from pathlib import Path; from tfrank_sel.serving.deployment import folder; \
+	folder.render(Path('serving'), 'ranker', 1)"
 
 lint: .venv/installed
 	.venv/bin/ruff check .

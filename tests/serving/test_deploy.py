@@ -9,8 +9,10 @@ from typer.testing import CliRunner
 
 from tests.serving.deployments import deploy, entrypoint, read, run, tool
 from tfrank_sel.serving.__main__ import app
-from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment import folder, model_config
 from tfrank_sel.serving.deployment.check import check
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_the_folder_would_serve(deployment):
@@ -74,7 +76,7 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
 
 
 def test_the_canary_of_the_operations_guide_would_serve(deployment, tmp_path):
-    guide = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    guide = (ROOT / "docs" / "operations.md").read_text()
     [block] = re.findall(r"```\n +(model_version_policy.*?)```", guide, re.S)
     block = block.replace("3", "1").replace("4", "2")
     config = (deployment / "models.config").read_text()
@@ -125,3 +127,13 @@ def test_the_health_check_of_compose_follows_the_state_of_the_model(
     script = script.replace("127.0.0.1/8501", deployed.replace(":", "/")).replace("$$", "$")
 
     assert run(*shell, script.replace("/ranker/", f"/{name}/"))[0] == wanted
+
+
+def test_the_deployment_in_the_repository_is_what_is_written(tmp_path):
+    folder.render(tmp_path, "ranker", 1)  # `make serving` writes it
+
+    written, kept = (
+        {path.relative_to(top): path.read_text() for path in top.rglob("*") if path.is_file()}
+        for top in (tmp_path, ROOT / "serving")
+    )
+    assert kept == written

@@ -1,5 +1,7 @@
 """The signatures of a served ranker."""
 
+import contextlib
+import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -103,7 +105,8 @@ def export(
         archive.track(model)
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
             archive.add_endpoint(name, endpoint, input_signature=signature)
-        archive.write_out(str(written), verbose=False)
+        with contextlib.redirect_stdout(io.StringIO()):  # `verbose` came with Keras 3.7
+            archive.write_out(str(written))
         check_servable(written)
         extras.write_manifest(written, inputs.description(), metadata or {})
         extras.write_batching(written)

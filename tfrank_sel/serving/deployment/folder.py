@@ -54,7 +54,7 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".deployment-", dir=output.parent) as aside:
         folder = pathlib.Path(aside, output.name)
-        _render(folder, {"model_name": model_name, "version": str(max(found))})
+        render(folder, model_name, max(found))
         for version, path in found.items():
             shutil.copytree(path, folder / "models" / model_name / str(version))
         for fault in check(folder, root=folder):
@@ -63,7 +63,15 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path)
         folder.rename(output)
 
 
-def _render(folder: pathlib.Path, values: dict[str, str]) -> None:
+def render(folder: pathlib.Path, model_name: str, version: int) -> None:
+    """Writes the files of a deployment folder, without the model.
+
+    Args:
+        folder: The folder, which is made if need be.
+        model_name: As in `write`.
+        version: The version to serve.
+    """
+    values = {"model_name": model_name, "version": str(version)}
     with importlib.resources.as_file(_TEMPLATES) as templates:
         for path in templates.rglob("*"):
             if path.is_file():
