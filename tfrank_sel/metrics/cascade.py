@@ -25,7 +25,6 @@ class ERR(RankedMetric):
     Args:
         k: Number of top ranks that count; all of them if `None`.
         max_label: The greatest label there is; greater ones count as this.
-        name: Name of the metric.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
@@ -85,13 +84,10 @@ class RBP(BinaryMetric):
     Args:
         persistence: The probability `p` to go on, in (0, 1).
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive, or `persistence` not in (0, 1).
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> rbp = metrics.RBP(persistence=0.5)

@@ -24,11 +24,8 @@ class ARP(RankedMetric):
     A list without a relevant item is not counted.
 
     Args:
-        name: Name of the metric.
         averaging: Which lists count, as in `ListwiseMetric`.
         **kwargs: `ties` and `dtype`, as in `RankedMetric`.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> arp = metrics.ARP()
@@ -86,10 +83,7 @@ class KendallTau(_Correlation):
     is not counted.
 
     Args:
-        name: Name of the metric.
         **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
-
-    Inputs: as in `ListwiseMetric`.
 
     Example:
         >>> tau = metrics.KendallTau()
@@ -135,10 +129,7 @@ class SpearmanRho(_Correlation):
     is not counted.
 
     Args:
-        name: Name of the metric.
         **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
-
-    Inputs: as in `ListwiseMetric`.
 
     Example:
         >>> rho = metrics.SpearmanRho()

@@ -15,7 +15,6 @@ class DiversityMetric(BinaryMetric):
     """A measure of items that cover subtopics; a subclass writes `at_ranks`.
 
     Args:
-        name: Name of the metric.
         **kwargs: As in `BinaryMetric`.
 
     Inputs: as in `ListwiseMetric`, but `y_true` is `[batch_size, list_size, subtopics]`: the
@@ -73,13 +72,10 @@ class PrecisionIA(DiversityMetric):
     Args:
         k: Number of top ranks that count; if `None`, the number of items of each list.
         clip_k: Whether to divide a list of fewer than `k` items by their number.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> precision = metrics.PrecisionIA(k=1)
@@ -131,13 +127,10 @@ class SubtopicRecall(DiversityMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive, or ties are to be averaged.
-
-    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> recall = metrics.SubtopicRecall(k=1)

@@ -47,13 +47,10 @@ class DCG(_GainMetric):
         k: Number of top ranks that count; all of them if `None`.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        name: Name of the metric.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> dcg = metrics.DCG(k=2)
@@ -102,13 +99,10 @@ class NDCG(_GainMetric):
         k: Number of top ranks that count; all of them if `None`.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        name: Name of the metric.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> ndcg = metrics.NDCG(k=2)
@@ -158,13 +152,10 @@ class PWA(RankedMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> pwa = metrics.PWA(k=2)

@@ -28,10 +28,7 @@ class LogitNorm(ListwiseMetric):
 
     Args:
         centered: Whether to measure about the mean, as suits `RGCrossLoss`, and not about 0.
-        name: Name of the metric.
         **kwargs: `dtype`, as in `ListwiseMetric`.
-
-    Inputs: as in `ListwiseMetric`.
 
     Example:
         >>> norm = metrics.LogitNorm()

@@ -56,14 +56,11 @@ class AlphaDCG(_AlphaMetric):
         k: Number of top ranks that count; all of them if `None`.
         alpha: How much of the gain by a subtopic an item takes that covers it, in [0, 1].
         discount: Maps 1-based ranks to discounts.
-        name: Name of the metric.
         **kwargs: `relevance_level`, which tells the items that count as relevant to `averaging`,
             `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
-
-    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> alpha_dcg = metrics.AlphaDCG()
@@ -111,13 +108,10 @@ class AlphaNDCG(_AlphaMetric):
         k: Number of top ranks that count; all of them if `None`.
         alpha: How much of the gain by a subtopic an item takes that covers it, in [0, 1].
         discount: Maps 1-based ranks to discounts.
-        name: Name of the metric.
         **kwargs: As in `AlphaDCG`.
 
     Raises:
         ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
-
-    Inputs: as in `DiversityMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> alpha_ndcg = metrics.AlphaNDCG(k=1)

@@ -26,13 +26,10 @@ class Precision(BinaryMetric):
         k: Number of top ranks that count; if `None`, the number of items of each list.
         clip_k: Whether to divide a list of fewer than `k` items by their number, as
             tensorflow-ranking does.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> precision = metrics.Precision(k=2)
@@ -82,13 +79,10 @@ class Recall(BinaryMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> recall = metrics.Recall(k=1)
@@ -134,13 +128,10 @@ class MAP(BinaryMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> average_precision = metrics.MAP()
@@ -184,10 +175,7 @@ class RPrecision(BinaryMetric):
     It is 0 for a list without a relevant item, as in TREC evaluation.
 
     Args:
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> r_precision = metrics.RPrecision()

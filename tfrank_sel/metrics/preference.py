@@ -23,10 +23,7 @@ class OPA(ComparingMetric):
     Scores that tie order no pair. A list without a pair is not counted.
 
     Args:
-        name: Name of the metric.
         **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
-
-    Inputs: as in `ListwiseMetric`.
 
     Example:
         >>> opa = metrics.OPA()
@@ -75,10 +72,7 @@ class AUC(ComparingMetric):
     A list whose items are all relevant, or all irrelevant, is not counted.
 
     Args:
-        name: Name of the metric.
         **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
-
-    Inputs: as in `ListwiseMetric`.
 
     Example:
         >>> auc = metrics.AUC()
@@ -131,13 +125,10 @@ class BPref(BinaryMetric):
         k: Number of top ranks that count; all of them if `None`.
         of_relevant: Whether to divide by `R` and not by `min(R, N)`, as the first form of the
             measure did.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive, or if ties are to be averaged.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> bpref = metrics.BPref()

@@ -25,13 +25,10 @@ class MRR(BinaryMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> mrr = metrics.MRR()
@@ -74,13 +71,10 @@ class Hits(BinaryMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        name: Name of the metric.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
-
-    Inputs: as in `ListwiseMetric`. Ties in `y_pred` keep the order of the list.
 
     Example:
         >>> hits = metrics.Hits(k=1)

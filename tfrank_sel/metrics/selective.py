@@ -77,7 +77,6 @@ class RegionDivergence(_RegionMetric):
         upper: The score above it, which does not belong to it.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the metric.
         **kwargs: `dtype`, as in `ListwiseMetric`.
 
     Raises:
@@ -136,7 +135,6 @@ class RegionAbsoluteError(_RegionMetric):
         upper: The score above it, which does not belong to it.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the metric.
         **kwargs: `dtype`, as in `ListwiseMetric`.
 
     Raises:

@@ -18,10 +18,7 @@ class LabelOrderedLoss(ListwiseLoss):
     sorts more slowly than TensorFlow.
 
     Args:
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
     """
 
     @abc.abstractmethod

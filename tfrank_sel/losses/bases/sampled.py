@@ -23,7 +23,6 @@ class SampledLoss(ListwiseLoss):
         seed: Seed of the noise: the n-th call on inputs of one shape then has the same noise in
             every run; under XLA it has other noise than without. If `None`, a seed is drawn from
             Python's random numbers, which `keras.utils.set_random_seed` seeds.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -16,7 +16,6 @@ class ScoreVectorLoss(ListwiseLoss):
     say in `num_scores` how many it takes.
 
     Args:
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `ListwiseLoss`, but `y_pred` is `[batch_size, list_size, num_scores]`, where

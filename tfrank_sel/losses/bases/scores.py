@@ -20,7 +20,6 @@ class ScoreLoss(ListwiseLoss):
         link: The link, or scaling, whose domain the scores are in.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

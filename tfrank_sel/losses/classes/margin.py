@@ -120,7 +120,6 @@ class MarginSoftmaxLoss(ListwiseLoss):
     Args:
         margin: `margin.NormFace()`, `margin.CosFace(m)` or `margin.ArcFace(m)`.
         scale: Multiplies the cosines; positive.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

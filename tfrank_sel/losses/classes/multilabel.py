@@ -26,7 +26,6 @@ class ZLPRLoss(ListwiseLoss):
 
     Args:
         threshold: The score that parts what holds from what does not.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `ListwiseLoss`, but labels are probabilities; a label above 1 counts as 1. An item

@@ -20,7 +20,6 @@ class NWayLoss(ListwiseLoss):
     has a bounded share of the gradient, however many rows it has.
 
     Args:
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, num_rows, num_classes]`, where `num_rows` may be
@@ -102,7 +101,6 @@ class NWayJointLoss(NWayLoss):
     `O(batch_size * num_rows * num_classes)`.
 
     Args:
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `NWayLoss`.
@@ -169,7 +167,6 @@ class NWayMeanLoss(NWayLoss):
     above the mean of the row, though another be higher.
 
     Args:
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `NWayLoss`.
@@ -226,7 +223,6 @@ class NWayPairwiseLoss(NWayLoss):
     Args:
         scale: Divides the scores; positive. With 2, the optimum is `softmax(s_i) = t_i`.
         class_weights: The weight `c_j` of each class, positive; 1 if `None`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

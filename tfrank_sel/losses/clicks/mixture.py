@@ -30,7 +30,6 @@ class ClickEMLoss(ScoreVectorLoss):
     Args:
         exam_weight: Weight of the cross-entropy of examination; at least 0.
         relevance_weight: Weight of that of relevance; at least 0.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -101,7 +100,6 @@ class MixtureEMLoss(ScoreVectorLoss):
 
     Args:
         alpha: How sharply lists are shared out; at least 0, where all models have the same share.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

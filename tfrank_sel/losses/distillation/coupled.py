@@ -34,7 +34,6 @@ class CoupledRankDistilLoss(SampledLoss):
         seed: Seed of the noise: the n-th call on inputs of one shape then has the same noise in
             every run. If `None`, a seed is drawn from Python's random numbers, which
             `keras.utils.set_random_seed` seeds.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

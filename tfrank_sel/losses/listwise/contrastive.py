@@ -31,7 +31,6 @@ class InfoNCELoss(ListwiseLoss):
 
     Args:
         temperature: Divides the similarities; positive.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -101,7 +100,6 @@ class InBatchInfoNCELoss(ListwiseLoss):
             are then integers from 0 on. A constant that is added to all changes nothing, so that
             log counts will do. If `None`, all are equal. Where frequencies are not known before
             training, or drift, leave it out and let `models.LogQCorrection` estimate them.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -33,7 +33,6 @@ class DirectAPLoss(ListwiseLoss):
 
     Args:
         epsilon: Weight of the metric against the scores; not 0.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

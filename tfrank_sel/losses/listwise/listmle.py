@@ -44,13 +44,10 @@ class ListMLELoss(LabelOrderedLoss):
         position_weight: Maps 1-based positions to their weights `c`, at least 0; 1 if `None`. A
             decreasing one, such as `ops.ranking.log2_discount`, makes it p-ListMLE.
         temperature: Divides the scores; positive.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ListMLELoss()

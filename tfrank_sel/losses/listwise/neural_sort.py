@@ -31,13 +31,10 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
     Args:
         temperature: Divides the scores; positive. As it goes to 0 the permutation becomes a hard
             one.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.NeuralSortCrossEntropyLoss()
@@ -93,13 +90,10 @@ class NeuralSortNDCGLoss(ListwiseLoss):
             one, and its gradient vanishes.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.NeuralSortNDCGLoss()

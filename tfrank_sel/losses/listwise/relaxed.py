@@ -35,10 +35,7 @@ class RelaxedMetricLoss(ListwiseLoss):
             order by scores, and their gradient vanishes.
         link: What makes the comparison of two scores smooth: it rises from 0 to 1, with
             `link(-d) = 1 - link(d)`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
@@ -87,13 +84,10 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         gain: Maps labels to gains.
         discount: Maps ranks to discounts.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxDCGLoss()
@@ -145,13 +139,10 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         gain: Maps labels to gains.
         discount: Maps ranks to discounts.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxNDCGLoss()
@@ -207,13 +198,10 @@ class ApproxMRRLoss(RelaxedMetricLoss):
     Args:
         temperature: Divides the scores; positive.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxMRRLoss()
@@ -260,13 +248,10 @@ class ApproxAPLoss(RelaxedMetricLoss):
     Args:
         temperature: Divides the scores; positive.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxAPLoss()

@@ -27,13 +27,10 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
         k: Number of top ranks that count.
         temperature: Divides the scores; positive. The cutoff has a temperature of one rank.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `k` or `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxPrecisionLoss(k=1)
@@ -83,13 +80,10 @@ class ApproxRecallLoss(RelaxedMetricLoss):
         k: Number of top ranks that count.
         temperature: Divides the scores; positive. The cutoff has a temperature of one rank.
         link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `k` or `temperature` is not positive, or values of `link` are outside [0, 1].
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.ApproxRecallLoss(k=1)

@@ -34,13 +34,10 @@ class SoftRankLoss(ListwiseLoss):
         k: Number of top ranks that count; all of them if `None`.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `sigma` or `k` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.SoftRankLoss()

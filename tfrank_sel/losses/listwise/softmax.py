@@ -34,14 +34,11 @@ class SoftmaxLoss(ListwiseLoss):
         lambda_weight: Makes the targets of `G_i * D(r_i)` instead of labels, the gain and the
             discount of each item at its present rank: `lambdas.NDCGLambdaWeight()`, or
             `lambdas.DCGLambdaWeight()`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
         TypeError: If `lambda_weight` is one of pairs alone.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.SoftmaxLoss()

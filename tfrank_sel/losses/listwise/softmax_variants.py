@@ -33,13 +33,10 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
         virtual_label: The label of the virtual item, at least 0.
         temperature: Divides the scores; positive.
         targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `virtual_label` is negative, or `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.CalibratedSoftmaxLoss(virtual_label=1.0)
@@ -105,13 +102,10 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         epsilon: What is added to the coefficient of `1 - p`; at least -1.
         temperature: Divides the scores; positive.
         targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `epsilon` is below -1, or `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PolyOneSoftmaxLoss()
@@ -168,13 +162,10 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
     Args:
         temperature: Divides the scores; positive.
         gain: Maps labels to gains, at least 0.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.UniqueSoftmaxLoss()

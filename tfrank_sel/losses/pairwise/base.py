@@ -32,14 +32,11 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         normalizer: What the sum is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these. If `None`, that of the lambda
             weight: the sum for weights that are parts of a DCG, else the mean over the pairs.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
         TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
-
-    Inputs: as in `ListwiseLoss`.
     """
 
     ordered: ClassVar[bool] = True  # only pairs of different labels count, the larger one first

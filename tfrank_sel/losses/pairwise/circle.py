@@ -29,7 +29,6 @@ class CircleLoss(LabelOrderedLoss):
     Args:
         gamma: Sharpness of the maximum; positive.
         margin: How far from 1 and 0 similarities may stay.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

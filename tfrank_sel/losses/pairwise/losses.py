@@ -32,10 +32,7 @@ class PairwiseLogisticLoss(PairwiseLoss):
             LambdaRank. All alike if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PairwiseLogisticLoss()
@@ -73,10 +70,7 @@ class LambdaLoss(PairwiseLoss):
         lambda_weight: Weighs each pair.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.LambdaLoss(losses.lambdas.NDCGLambdaWeightV2(k=10))
@@ -121,10 +115,7 @@ class PairwiseHingeLoss(PairwiseLoss):
         lambda_weight: Weighs each pair; all alike if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PairwiseHingeLoss()
@@ -159,10 +150,7 @@ class PairwiseSoftZeroOneLoss(PairwiseLoss):
         lambda_weight: Weighs each pair; all alike if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PairwiseSoftZeroOneLoss()
@@ -197,10 +185,7 @@ class PairwiseMSELoss(PairwiseLoss):
         lambda_weight: Weighs each pair; all alike if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PairwiseMSELoss()
@@ -240,13 +225,10 @@ class PairwiseQuantileLoss(PairwiseLoss):
         lambda_weight: Weighs each pair; all alike if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `tau` is not between 0 and 1.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.PairwiseQuantileLoss(tau=0.75)

@@ -36,13 +36,10 @@ class YetiLogisticLoss(SampledLoss):
         gumbel_temperature: Divides the noisy scores before they are ranked; positive.
         seed: Seed of the noise, as in `GumbelLoss`.
         normalizer: As in `PairwiseLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `sample_size` or a temperature is not positive.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.YetiLogisticLoss(sample_size=64, seed=1)

@@ -27,10 +27,7 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
     Args:
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.SigmoidCrossEntropyLoss()
@@ -76,10 +73,7 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     Args:
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
-    Inputs: as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.MeanSquaredLoss()
@@ -131,7 +125,6 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
             answer is not yes.
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -201,7 +194,6 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         label_smoothing: What share of each target is spread over all classes; from 0 to 1.
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

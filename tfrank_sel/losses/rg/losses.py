@@ -33,7 +33,6 @@ class RG2Loss(ListwiseLoss):
         alpha: Weight of the anchor, not negative.
         target: What the anchor draws the logits of items with a gain to.
         gain: Maps labels to gains, which must not be negative.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -101,7 +100,6 @@ class RGCrossLoss(ListwiseLoss):
         alpha: Weight of the anchor, not negative.
         target: What the anchor draws the logits of items with a gain to.
         gain: Maps labels to gains, which must not be negative.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -40,7 +40,6 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `scaling` that is not increasing.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -117,7 +116,6 @@ class SelectiveSigmoidLoss(ScoreLoss):
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `scaling` with which the loss is not convex.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

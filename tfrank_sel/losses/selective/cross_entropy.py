@@ -34,7 +34,6 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         log_rho: What to add to the `Q` of each place of the list, where places are classes.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -102,7 +101,6 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         offset: Constant of `Q`.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -31,7 +31,6 @@ class MatchingLoss(ScoreLoss):
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `link` that is not increasing.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -94,7 +93,6 @@ class DecomposedMatchingLoss(ScoreLoss):
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `link` that is not increasing.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -157,7 +155,6 @@ class ContrastiveMatchingLoss(ScoreLoss):
             `Tanh()`.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -230,7 +227,6 @@ class FenchelYoungLoss(ScoreLoss):
         link: The increasing function `h`; it must have an inverse.
         label_map: The link that makes a target of a label, such as `links.labels.affine(0.25)`. If
             `None`, labels are targets.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -106,7 +106,6 @@ class SmoothTopKLoss(_TopKLoss):
             one suffices; or `losses.recall_structured`, where as many as fit must be. The default
             is the one whose terms are the original loss, one for each relevant item: it is as fast,
             weighs graded labels and items, and its value does not grow with their number.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`; `dtype` is float32 or float64.
 
     Raises:
@@ -173,7 +172,6 @@ class TopKHingeLoss(_TopKLoss):
         k: Number of best items; positive.
         margin: As in `SmoothTopKLoss`.
         form: As in `SmoothTopKLoss`.
-        name: Name of the loss.
         **kwargs: `reduction` and `dtype`, as in `SmoothTopKLoss`.
 
     Raises:
