@@ -43,7 +43,7 @@ class Versions:
 
 
 MATRIX = (
-    Versions("3.11", "2.16", "3.1"),
+    Versions("3.11", "2.16", "3.2"),
     *(Versions("3.11", minor) for minor in ("2.16", "2.17", "2.18", "2.19", "2.20")),
     *(Versions(python, "2.21") for python in ("3.12", "3.13")),
 )
