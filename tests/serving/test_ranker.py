@@ -275,22 +275,7 @@ def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):
         (tmp_path, free, "must hold a version: a folder whose name is an integer"),
         (base, [*free, "--grpc-port", str(endpoint.grpc_port)], "must be free to listen on"),
         (base, [*free, "--rest-port", str(endpoint.rest_port)], "must be free to listen on"),
-        (
-            base,
-            ["--enable-batching", "--batching-parameters-file", str(tmp_path / "batching")],
-            "batching: max_batch_size: must be positive. Received: 0",
-        ),
-        (
-            base,
-            [
-                "--enable-per-model-batching-parameters",
-                "--batching-parameters-file",
-                str(tmp_path / "batching"),
-            ],
-            "Expected parameters in one file, or in the folders of versions. Received: both",
-        ),
     ]
-    (tmp_path / "batching").write_text("max_batch_size { value: 0 }")
     for path, arguments, message in cases:
         result = CliRunner().invoke(app, ["serve", "--model-base-path", str(path), *arguments])
         assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
@@ -300,9 +285,7 @@ def test_a_bad_start_is_one_line_and_status_2(tmp_path, base, endpoint):
 def test_serve_answers_until_it_is_told_to_stop(base, tmp_path):
     command = [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", str(base)]
     options = ["--rest-port", "0", "--grpc-port", "0"]
-    config.write(tmp_path / "batching", config.batching(max_batch_size=8))
     config.write(tmp_path / "session", config.session(intra_op_threads=1))
-    options += ["--enable-batching", "--batching-parameters-file", str(tmp_path / "batching")]
     options += ["--tensorflow-session-config-file", str(tmp_path / "session")]
     server = subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

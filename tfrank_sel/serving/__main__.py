@@ -46,15 +46,6 @@ def serve(
     ssl_config_file: Annotated[
         pathlib.Path | None, typer.Option(help="An `SSLConfig`: gRPC is encrypted, REST is not.")
     ] = None,
-    enable_batching: Annotated[
-        bool, typer.Option(help="Run requests together that come together.")
-    ] = False,
-    batching_parameters_file: Annotated[
-        pathlib.Path | None, typer.Option(help="A `BatchingParameters`: how.")
-    ] = None,
-    enable_per_model_batching_parameters: Annotated[
-        bool, typer.Option(help="Read them in the folder of each version, batching_params.pbtxt.")
-    ] = False,
     tensorflow_session_config_file: Annotated[
         pathlib.Path | None, typer.Option(help="A `ConfigProto`: threads and memory of a model.")
     ] = None,
@@ -78,8 +69,6 @@ def serve(
     """
     if (model_base_path is None) == (model_config_file is None):
         _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
-    if enable_per_model_batching_parameters and batching_parameters_file:
-        _fail("Expected parameters in one file, or in the folders of versions. Received: both")
     if model_base_path and not model_base_path.is_dir():
         _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
     with _quiet():
@@ -87,7 +76,7 @@ def serve(
 
         from tfrank_sel.serving import tls
         from tfrank_sel.serving.deployment import config, model_config
-        from tfrank_sel.serving.deployment.config_messages import BatchingParameters, SSLConfig
+        from tfrank_sel.serving.deployment.config_messages import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
         from tfrank_sel.serving.limits import Limits
         from tfrank_sel.serving.status import ServingError
@@ -105,7 +94,6 @@ def serve(
             base_path = (model_base_path or pathlib.Path()).resolve()
             models = [model_config.ModelConfig(model_name or base_path.name, base_path)]
         encryption = read(ssl_config_file, SSLConfig)
-        batching = read(batching_parameters_file, BatchingParameters) or BatchingParameters()
         endpoint = Endpoint(
             models,
             host=host,
@@ -114,8 +102,6 @@ def serve(
             tls=tls.credentials(encryption) if encryption else None,
             limits=Limits(max_request_bytes, requests=max_concurrent_requests),
             cors=rest_api_enable_cors_support,
-            batching=batching if enable_batching else None,
-            per_model_batching=enable_per_model_batching_parameters,
             session=read(tensorflow_session_config_file, ConfigProto),
             poll_seconds=file_system_poll_wait_seconds,
             config_file=model_config_file,

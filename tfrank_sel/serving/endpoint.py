@@ -5,7 +5,6 @@ import functools
 import socket
 import threading
 from collections.abc import Sequence
-from concurrent import futures
 from typing import Any
 
 import grpc
@@ -13,7 +12,6 @@ import uvicorn
 from tensorflow.core.protobuf import config_pb2
 
 from tfrank_sel.serving.deployment.model_config import ModelConfig
-from tfrank_sel.serving.engine.batching import opener
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import LoadedModel
 from tfrank_sel.serving.engine.versions import Load
@@ -35,9 +33,6 @@ class Endpoint:
             as it does on a real server.
         limits: What clients may send.
         cors: Whether pages from elsewhere may ask by REST.
-        batching: The `BatchingParameters` by which requests are put together, or None.
-        per_model_batching: Whether they come from `batching_params.pbtxt` in the folder of a
-            version instead.
         session: What models may use, such as threads; None for what TensorFlow takes by itself.
         **core: What else a `ServerCore` takes.
     """
@@ -52,8 +47,6 @@ class Endpoint:
         tls: grpc.ServerCredentials | None = None,
         limits: Limits = Limits(),  # noqa: B008
         cors: bool = False,
-        batching: Any = None,
-        per_model_batching: bool = False,
         session: config_pb2.ConfigProto | None = None,
         **core: Any,
     ) -> None:
@@ -64,10 +57,6 @@ class Endpoint:
         self._limits = limits
         self._cors = cors
         load: Load = functools.partial(LoadedModel, session=session)
-        self._rest_threads: futures.Executor | None = None
-        if batching is not None:
-            load = opener(load, batching, per_model=per_model_batching)
-            self._rest_threads = futures.ThreadPoolExecutor(32, "rest")
         self._core = ServerCore(models, load=load, **core)
         self._grpc: grpc.Server | None = None
         self._rest: uvicorn.Server | None = None
@@ -93,7 +82,7 @@ class Endpoint:
         self.rest_port = listener.getsockname()[1]
         self._grpc = server
         config = uvicorn.Config(
-            RestApi(self._core, self._limits, cors=self._cors, threads=self._rest_threads),
+            RestApi(self._core, self._limits, cors=self._cors),
             loop="uvloop",
             http=functools.partial(LimitedHttp, self._limits),  # type: ignore[arg-type]
             ws="none",
@@ -121,8 +110,6 @@ class Endpoint:
         self._rest.should_exit = True
         self._grpc.stop(grace_seconds).wait()
         self._rest_thread.join(grace_seconds)
-        if self._rest_threads is not None:
-            self._rest_threads.shutdown()
         self._core.stop()
 
     def __enter__(self) -> "Endpoint":

@@ -11,9 +11,9 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tfrank_sel import export
+from tfrank_sel.export.extras import BATCHING
 from tfrank_sel.serving.deployment import config, config_messages, model_config, text_messages
 from tfrank_sel.serving.engine import versions, warmup
-from tfrank_sel.serving.engine.batching import FILE as PER_MODEL
 from tfrank_sel.serving.status import ServingError
 
 
@@ -87,7 +87,7 @@ def _model(
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
         yield from _version(found[version])
-        if (batching := found[version] / PER_MODEL).exists():
+        if (batching := found[version] / BATCHING).exists():
             yield from _config(batching, config_messages.BatchingParameters)
 
 

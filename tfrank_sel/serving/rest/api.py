@@ -7,7 +7,6 @@ import re
 import urllib.parse
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent import futures
 from typing import Any
 
 from google.protobuf import json_format, message
@@ -57,22 +56,12 @@ class RestApi:
         core: What it serves.
         limits: What it takes from clients.
         cors: Whether pages from elsewhere may ask.
-        threads: Where requests are answered instead, or None. Requests that shall meet in a batch
-            need threads of their own.
     """
 
-    def __init__(
-        self,
-        core: ServerCore,
-        limits: Limits,
-        *,
-        cors: bool = False,
-        threads: futures.Executor | None = None,
-    ) -> None:
+    def __init__(self, core: ServerCore, limits: Limits, *, cors: bool = False) -> None:
         self._core = core
         self._limits = limits
         self._cors = _CORS if cors else []
-        self._threads = threads
         self._running = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,10 +101,7 @@ class RestApi:
             return _error(413, str(error))
         if body is None:
             return None
-        if self._threads is None:
-            return self._answer(scope, body)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._answer, scope, body)
+        return self._answer(scope, body)
 
     def _answer(self, scope: Scope, body: bytes) -> Answer:
         path = scope["raw_path"].decode("latin-1")
