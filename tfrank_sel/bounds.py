@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, metrics
 from tfrank_sel.listwise import ListBatch, Listwise
-from tfrank_sel.losses.parts.targets import Shares
+from tfrank_sel.losses.targets import Shares
 from tfrank_sel.ops import ranking
 
 

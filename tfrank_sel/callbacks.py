@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import bounds
 from tfrank_sel.arguments import Checked
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.losses.topk import SmoothTopKLoss
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import losses
-from tfrank_sel.losses.parts import lambdas
+from tfrank_sel.losses import lambdas
 
 LOSSES = {
     "MeanSquaredLoss, which has no pairs": losses.MeanSquaredLoss(),

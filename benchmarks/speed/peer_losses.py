@@ -17,7 +17,7 @@ from benchmarks.speed import rows
 from benchmarks.speed.interleaved import use_one_core
 from benchmarks.speed.losses import Loss, step_of
 from tfrank_sel import losses
-from tfrank_sel.losses.parts import lambdas
+from tfrank_sel.losses import lambdas
 
 SHAPE = (256, 200)
 NDCG = lambdas.NDCGLambdaWeight()

@@ -28,8 +28,8 @@ from tests.cases import (
 )
 from tfrank_sel import callbacks, data, links, losses, metrics, models
 from tfrank_sel.arguments import Checked
+from tfrank_sel.losses import lambdas, targets
 from tfrank_sel.losses.classes import margin
-from tfrank_sel.losses.parts import lambdas, targets
 from tfrank_sel.metrics import averaging, ties
 
 Arguments = dict[str, Any]

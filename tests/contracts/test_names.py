@@ -21,7 +21,7 @@ from tests.cases import (
     SCORE_VECTORS,
 )
 from tfrank_sel import links, losses, metrics
-from tfrank_sel.losses.parts import lambdas
+from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import ranking
 
 LOSS_TABLES = [*LOSSES, *HOLDING, *SCORE_VECTORS, *SAMPLED, *N_WAY, *IN_BATCH]

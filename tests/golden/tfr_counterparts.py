@@ -16,7 +16,7 @@ from tests.references import (
     pairwise as ref_pairwise,
 )
 from tfrank_sel import losses
-from tfrank_sel.losses.parts import lambdas
+from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import ranking
 
 NEIGHBOURS = lambdas.YetiDCGLambdaWeight()

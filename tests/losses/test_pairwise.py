@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses
-from tfrank_sel.losses.parts import lambdas
+from tfrank_sel.losses import lambdas
 from tfrank_sel.ops.pairs import Items
 
 pytestmark = pytest.mark.usefixtures("eagerly")

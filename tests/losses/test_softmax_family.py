@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
+from tfrank_sel.losses import targets
 from tfrank_sel.losses.classes import margin
 from tfrank_sel.losses.listwise import direct
-from tfrank_sel.losses.parts import targets
 from tfrank_sel.ops import rank_distributions
 
 RNG = np.random.default_rng(5)
@@ -228,7 +228,7 @@ def test_arcface_is_the_cosine_of_the_sum_and_falls_on() -> None:
 
 
 def test_the_mutual_information_of_pairs_is_bounded() -> None:
-    bound = losses.contrastive.mutual_information_bound
+    bound = losses.mutual_information_bound
     loss = losses.InBatchInfoNCELoss(dtype="float64")
     certain = loss(np.arange(8), 50.0 * np.eye(8))
     np.testing.assert_allclose(bound(certain, 8), math.log(8.0))

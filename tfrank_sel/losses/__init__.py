@@ -1,7 +1,9 @@
 """Ranking losses."""
 
 from tfrank_sel import surface
+from tfrank_sel.losses import lambdas as lambdas, targets as targets
 from tfrank_sel.losses.bases.listwise import ListwiseLoss as ListwiseLoss
+from tfrank_sel.losses.classes import margin as margin
 from tfrank_sel.losses.classes.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.classes.multilabel import ZLPRLoss as ZLPRLoss
 from tfrank_sel.losses.classes.nway import (
@@ -19,6 +21,7 @@ from tfrank_sel.losses.distillation.coupled import CoupledRankDistilLoss as Coup
 from tfrank_sel.losses.listwise.contrastive import (
     InBatchInfoNCELoss as InBatchInfoNCELoss,
     InfoNCELoss as InfoNCELoss,
+    mutual_information_bound as mutual_information_bound,
 )
 from tfrank_sel.losses.listwise.direct import DirectAPLoss as DirectAPLoss
 from tfrank_sel.losses.listwise.gumbel import GumbelLoss as GumbelLoss
@@ -44,6 +47,11 @@ from tfrank_sel.losses.listwise.softmax_variants import (
     PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
     UniqueSoftmaxLoss as UniqueSoftmaxLoss,
 )
+from tfrank_sel.losses.normalization import (
+    mean_over_slots as mean_over_slots,
+    mean_over_terms as mean_over_terms,
+    sum_over_terms as sum_over_terms,
+)
 from tfrank_sel.losses.pairwise import (
     LambdaLoss as LambdaLoss,
     PairwiseHingeLoss as PairwiseHingeLoss,
@@ -55,11 +63,6 @@ from tfrank_sel.losses.pairwise import (
 )
 from tfrank_sel.losses.pairwise.circle import CircleLoss as CircleLoss
 from tfrank_sel.losses.pairwise.yeti import YetiLogisticLoss as YetiLogisticLoss
-from tfrank_sel.losses.parts.normalization import (
-    mean_over_slots as mean_over_slots,
-    mean_over_terms as mean_over_terms,
-    sum_over_terms as sum_over_terms,
-)
 from tfrank_sel.losses.pointwise.losses import (
     MeanSquaredLoss as MeanSquaredLoss,
     MultiClassLoss as MultiClassLoss,
@@ -92,4 +95,4 @@ from tfrank_sel.losses.topk import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return surface.names(globals(), ["lambdas", "margin", "targets"])

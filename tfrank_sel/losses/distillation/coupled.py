@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel.compilation import Formula, under_xla
 from tfrank_sel.losses.bases.sampled import SampledLoss
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -194,7 +194,7 @@ def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
         The bound, in nats. It is at most `log(n)`, whatever the mutual information.
 
     Example:
-        >>> round(losses.contrastive.mutual_information_bound(0.5, num_candidates=8), 4)
+        >>> round(losses.mutual_information_bound(0.5, num_candidates=8), 4)
         1.5794
     """
     return math.log(num_candidates) - loss

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.sampled import SampledLoss
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.serialization import register
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise import relaxation
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 

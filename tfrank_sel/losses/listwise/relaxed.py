@@ -10,7 +10,7 @@ from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise import relaxation
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 

@@ -5,8 +5,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.parts.lambdas import SwapLambdaWeight
-from tfrank_sel.losses.parts.targets import Shares, Targets, check_temperature
+from tfrank_sel.losses.lambdas import SwapLambdaWeight
+from tfrank_sel.losses.targets import Shares, Targets, check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 

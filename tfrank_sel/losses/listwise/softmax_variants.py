@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise.softmax import BY_SHARES
-from tfrank_sel.losses.parts.targets import Targets, check_temperature
+from tfrank_sel.losses.targets import Targets, check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 

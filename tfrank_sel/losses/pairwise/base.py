@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.parts.lambdas import LambdaWeight
-from tfrank_sel.losses.parts.normalization import Normalized, Normalizer, mean_over_terms
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.lambdas import LambdaWeight
+from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import pairs, ranking
 from tfrank_sel.ops.pairs import Items
 

@@ -7,9 +7,9 @@ import tensorflow as tf
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.links.piecewise import PiecewiseLinear
 from tfrank_sel.links.steps import Sign
+from tfrank_sel.losses.lambdas import LambdaWeight, NDCGLambdaWeightV2
+from tfrank_sel.losses.normalization import Normalizer
 from tfrank_sel.losses.pairwise.base import PairwiseLoss
-from tfrank_sel.losses.parts.lambdas import LambdaWeight, NDCGLambdaWeightV2
-from tfrank_sel.losses.parts.normalization import Normalizer
 from tfrank_sel.serialization import register
 
 LAMBDA_LOSS = NDCGLambdaWeightV2()

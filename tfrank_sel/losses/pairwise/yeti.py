@@ -5,11 +5,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.losses.bases.sampled import SampledLoss
+from tfrank_sel.losses.lambdas import LambdaWeight, YetiDCGLambdaWeight
 from tfrank_sel.losses.listwise.gumbel import GumbelLoss
+from tfrank_sel.losses.normalization import Normalizer
 from tfrank_sel.losses.pairwise import PairwiseLogisticLoss
-from tfrank_sel.losses.parts.lambdas import LambdaWeight, YetiDCGLambdaWeight
-from tfrank_sel.losses.parts.normalization import Normalizer
-from tfrank_sel.losses.parts.targets import check_temperature
+from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.serialization import register
 
 NEIGHBOURS = YetiDCGLambdaWeight()

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
-from tfrank_sel.losses.parts.normalization import Normalized, Normalizer, mean_over_terms, of_items
+from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms, of_items
 from tfrank_sel.ops import bregman, masking
 from tfrank_sel.serialization import register
 

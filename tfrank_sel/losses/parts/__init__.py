@@ -1,1 +1,0 @@
-"""Arguments that several losses share: targets, normalizers, lambda weights."""
