@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-import tfrank_sel
 from tfrank_sel.data import wire
+from tfrank_sel.version import __version__
 
 FOLDER = "assets.extra"
 MANIFEST = f"{FOLDER}/manifest.json"
@@ -47,7 +47,7 @@ def write_manifest(
         "features": features,
         "weights_sha256": digest.hexdigest(),
         "versions": {
-            "tfrank_sel": tfrank_sel.__version__,
+            "tfrank_sel": __version__,
             "tensorflow": tf.__version__,
             "keras": keras.__version__,
         },
