@@ -17,7 +17,7 @@ BENCHMARK =
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: demo demo-tfx test test-tfx benchmark lint docs serving clean
+.PHONY: coverage demo demo-tfx test test-matrix test-tfx test-wheel benchmark lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -53,6 +53,18 @@ test-tfx: .venv-tfx/installed
 	mkdir -p build
 	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
+
+# TensorFlow from 2.16 on, and the Pythons, each in an environment of its own; takes hours
+test-matrix: .venv/installed
+	.venv/bin/python tests/matrix.py
+
+# the main job from a wheel, in a fresh environment
+test-wheel: .venv/installed
+	.venv/bin/python tests/wheel_trial.py
+
+coverage: .venv/installed
+	.venv/bin/python -m pytest -n 2 --cov=tfrank_sel --cov-report=
+	.venv/bin/coverage json -q -o - | .venv/bin/python tests/coverage_by_package.py
 
 # goes on without a peer that cannot be installed, and names it
 benchmark: .venv/installed
