@@ -158,8 +158,8 @@ class Link(Configurable, abc.ABC):
         if they were to one.
         """
         if self.mirror is not None:
-            across = tf.sign(z - self.mirror) * tf.sign(s - self.mirror) < 0.0
             folded_z, folded_s = self.folded(z), self.folded(s)
+            across = (folded_z == z) != (folded_s == s)
             change = tf.cast(folded_z, tf.float64) - tf.cast(folded_s, tf.float64)
             d = tf.where(across, tf.cast(change, d.dtype), tf.where(folded_z == z, d, -d))
             z, s = folded_z, folded_s
