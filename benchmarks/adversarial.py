@@ -34,7 +34,8 @@ from benchmarks.adversarial_lists import (
     ON_THE_LINE,
     REGIMES,
     Array,
-    Regime,
+    Lists,
+    lists,
 )
 from benchmarks.interleaved import machine
 from tfrank_sel import links, losses
@@ -135,23 +136,6 @@ SIGNED = ("RG2Loss", "RGCrossLoss")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lists:
-    """Lists of one size, of float32 numbers.
-
-    Args:
-        regimes: What each is made of.
-        s: Observed scores, or targets; NaN is padding.
-        z: Predicted scores.
-        w: Weights of the items.
-    """
-
-    regimes: list[str]
-    s: Array
-    z: Array
-    w: Array
-
-
-@dataclasses.dataclass(frozen=True)
 class Case:
     """A loss of a link.
 
@@ -201,32 +185,6 @@ class Worst:
         self.lists += other.lists
         self.loss = max(self.loss, other.loss)
         self.gradient = max(self.gradient, other.gradient)
-
-
-def weights(rng: np.random.Generator, n: int) -> Array:
-    return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
-        rng.integers(4)
-    ]
-
-
-def lists(
-    rng: np.random.Generator,
-    link: links.Link,
-    regimes: dict[str, Regime],
-    count: int,
-    size: int,
-    targets: bool,
-) -> Lists:
-    """Makes `count` lists of each regime."""
-    names = [name for name in regimes for _ in range(count)]
-    rows = [(*regimes[name](rng, link, size), weights(rng, size)) for name in names]
-    numbers = np.array(rows).astype(np.float32)
-    # subnormal numbers are 0 under XLA
-    numbers[np.abs(numbers) < np.finfo(np.float32).tiny] = 0.0
-    s, z, w = numbers.transpose(1, 0, 2)
-    if targets:
-        s = link(tf.constant(s)).numpy()
-    return Lists(names, s, z, w)
 
 
 def computed(loss: losses.ListwiseLoss, made: Lists) -> tuple[Array, Array]:
