@@ -277,12 +277,12 @@ class FenchelYoungLoss(ScoreLoss):
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            *pair, d, _ = self._compare(z, y)
+            at_z, s, d, _ = self._compare(z, y)
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 return upstream * self._residual(z, y), -upstream * tf.cast(d, z.dtype)
 
-            return tf.cast(self.link.stable_divergence(*pair, d), z.dtype), gradient
+            return tf.cast(self.link.stable_divergence(at_z, s, d), z.dtype), gradient
 
         return f(z, y)
 
