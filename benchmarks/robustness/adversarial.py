@@ -1,7 +1,7 @@
 """Errors of losses against mpmath, where float32 is in danger.
 
     pip install '.[benchmarks]'
-    python -m benchmarks.robustness.adversarial --seconds 1800
+    python -m benchmarks.robustness.adversarial
 
 Every loss of every link, and losses of labels, are computed as a user computes them, in float32 and
 compiled, on lists made to break them: scores that nearly agree, agree in all but one, lie far
@@ -12,13 +12,13 @@ largest entry. Lists whose loss or gradient float32 cannot hold do not count.
 """
 
 import argparse
-import collections
 import dataclasses
 import datetime
+import functools
 import math
+import multiprocessing
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mpmath as mp
@@ -34,7 +34,8 @@ from benchmarks.robustness.adversarial_lists import (
     ON_THE_LINE,
     REGIMES,
     Array,
-    Regime,
+    Lists,
+    lists,
 )
 from benchmarks.speed.interleaved import machine
 from tfrank_sel import links, losses
@@ -58,17 +59,14 @@ class Family:
         exact: Computes it, and its gradient, from labels, scores and weights.
         allows: Whether it takes a link.
         targets: Whether labels are values of the link.
+        multiplies: Whether the weight of an item multiplies its loss; else it is a share.
     """
 
     make: Callable[[links.Link], losses.ListwiseLoss]
     exact: Callable[[exact.Formula], Callable[..., Any]]
     allows: Callable[[links.Link], bool] = lambda link: True
     targets: bool = False
-
-
-def keeps_potential(link: links.Link) -> bool:
-    """Whether the potential keeps its digits: a conjugate is a difference of large numbers."""
-    return not isinstance(link, links.Inverse)
+    multiplies: bool = True
 
 
 def softmaxes(gamma: float) -> dict[str, Family]:
@@ -76,21 +74,20 @@ def softmaxes(gamma: float) -> dict[str, Family]:
         "SelectiveSoftmaxLoss": Family(
             lambda q: losses.SelectiveSoftmaxLoss(q, gamma, reduction="none"),
             lambda f: lambda *x: exact.softmax(f, gamma, *x),
+            multiplies=False,
         ),
         "SelectiveSoftmaxCrossEntropyLoss": Family(
             lambda q: losses.SelectiveSoftmaxCrossEntropyLoss(q, gamma, reduction="none"),
             lambda f: lambda *x: exact.softmax_cross_entropy(f, gamma, *x),
-            allows=keeps_potential,
+            multiplies=False,
         ),
         "SelectiveSigmoidLoss": Family(
             lambda q: losses.SelectiveSigmoidLoss(q, gamma, reduction="none"),
             lambda f: lambda *x: exact.matching(exact.composite_sigmoid(f, gamma, 0.0), *x),
-            allows=keeps_potential,
         ),
         "SelectiveSigmoidCrossEntropyLoss": Family(
             lambda q: losses.SelectiveSigmoidCrossEntropyLoss(q, gamma, reduction="none"),
             lambda f: lambda *x: exact.sigmoid_cross_entropy(f, gamma, 0.0, *x),
-            allows=keeps_potential,
         ),
     }
 
@@ -139,23 +136,6 @@ SIGNED = ("RG2Loss", "RGCrossLoss")
 
 
 @dataclasses.dataclass(frozen=True)
-class Lists:
-    """Lists of one size, of float32 numbers.
-
-    Args:
-        regimes: What each is made of.
-        s: Observed scores, or targets.
-        z: Predicted scores.
-        w: Weights of the items.
-    """
-
-    regimes: list[str]
-    s: Array
-    z: Array
-    w: Array
-
-
-@dataclasses.dataclass(frozen=True)
 class Case:
     """A loss of a link.
 
@@ -200,31 +180,11 @@ class Worst:
             lists = [row.tolist() for row in rows]
             print(f"{name}: {loss:.1e}, {gradient:.1e}: {lists}", file=sys.stderr)
 
-
-def weights(rng: np.random.Generator, n: int) -> Array:
-    return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
-        rng.integers(4)
-    ]
-
-
-def lists(
-    rng: np.random.Generator,
-    link: links.Link,
-    regimes: dict[str, Regime],
-    count: int,
-    size: int,
-    targets: bool,
-) -> Lists:
-    """Makes `count` lists of each regime."""
-    names = [name for name in regimes for _ in range(count)]
-    rows = [(*regimes[name](rng, link, size), weights(rng, size)) for name in names]
-    numbers = np.array(rows).astype(np.float32)
-    # subnormal numbers are 0 under XLA
-    numbers[np.abs(numbers) < np.finfo(np.float32).tiny] = 0.0
-    s, z, w = numbers.transpose(1, 0, 2)
-    if targets:
-        s = link(tf.constant(s)).numpy()
-    return Lists(names, s, z, w)
+    def join(self, other: "Worst") -> None:
+        """Takes in the errors of others."""
+        self.lists += other.lists
+        self.loss = max(self.loss, other.loss)
+        self.gradient = max(self.gradient, other.gradient)
 
 
 def computed(loss: losses.ListwiseLoss, made: Lists) -> tuple[Array, Array]:
@@ -246,26 +206,27 @@ def is_held(formula: exact.Formula, gamma: float, *lists: list[mp.mpf]) -> bool:
 
 
 def errors(
-    value: float,
-    gradient: Array,
-    exact_value: mp.mpf,
-    exact_gradient: list[mp.mpf],
+    found: tuple[float, Array],
+    exactly: tuple[mp.mpf, list[mp.mpf]],
     size: mp.mpf,
+    weight: mp.mpf,
     scale: mp.mpf | None = None,
 ) -> tuple[float, float]:
-    """The error of a loss and that of its gradient; 0 where float32 cannot hold them.
+    """The errors of a loss and its gradient; 0 where float32 cannot hold them before weighting.
 
     A gradient is the difference of values of the link: below 1e-9 of their `size` it is not held.
     The error of a loss is relative to `scale`, by default the loss.
     """
+    (value, gradient), (exact_value, exact_gradient) = found, exactly
     top = max(map(abs, exact_gradient))
-    found = [0.0, 0.0]
     scale = abs(exact_value) if scale is None else scale
-    if HELD[0] < scale < HELD[1]:
-        found[0] = relative(value, exact_value, scale)
-    if max(HELD[0], size * 1e-9) < top < HELD[1]:
-        found[1] = max(relative(a, b, top) for a, b in zip(gradient, exact_gradient, strict=True))
-    return found[0], found[1]
+    in_loss = in_gradient = 0.0
+    if HELD[0] * weight < scale < HELD[1]:
+        in_loss = relative(value, exact_value, scale)
+    if max(HELD[0], size * 1e-9) * weight < top < HELD[1]:
+        pairs = zip(gradient, exact_gradient, strict=True)
+        in_gradient = max(relative(a, b, top) for a, b in pairs)
+    return in_loss, in_gradient
 
 
 def relative(a: float, b: mp.mpf, size: mp.mpf) -> float:
@@ -278,7 +239,9 @@ def compare(case: Case, made: Lists, worst: Worst) -> None:
     exactly = case.family.exact(formula)
     values, gradients = computed(case.loss, made)
     for k, regime in enumerate(made.regimes):
-        s, z, w = ([mp.mpf(float(x)) for x in row[k]] for row in (made.s, made.z, made.w))
+        is_item = ~np.isnan(made.s[k])
+        rows = [row[k][is_item] for row in (made.s, made.z, made.w)]
+        s, z, w = ([mp.mpf(float(x)) for x in row] for row in rows)
         observed = s
         if case.family.targets:
             if not all(case.link.image[0] < y < case.link.image[1] for y in s):
@@ -293,8 +256,10 @@ def compare(case: Case, made: Lists, worst: Worst) -> None:
         if not is_held(formula, case.gamma, observed, z, w):
             continue
         size = max(map(abs, map(formula.h, (*observed, *z))))
-        loss, gradient = errors(values[k], gradients[k], *exactly(s, z, w), size)
-        worst.add(f"{case.name}, {regime}", loss, gradient, made.s[k], made.z[k], made.w[k])
+        weight = max(1.0, *w) if case.family.multiplies else 1.0
+        found = values[k], gradients[k][is_item]
+        found = errors(found, exactly(s, z, w), size, weight)
+        worst.add(f"{case.name}, {regime}", *found, *rows)
 
 
 def labels(rng: np.random.Generator, n: int, top: int) -> Array:
@@ -315,14 +280,14 @@ def compare_labels(rng: np.random.Generator, name: str, made: Lists, worst: Wors
     values, gradients = computed(loss, made)
     for k, regime in enumerate(made.regimes):
         rows = made.s[k], made.z[k], made.w[k]
-        numbers = ([mp.mpf(float(x)) for x in row] for row in rows)
-        value, gradient, largest = exact_labels.with_gradient(terms, *numbers)
-        scale = largest if name in SIGNED else abs(value)
-        found = errors(values[k], gradients[k], value, gradient, mp.mpf(0), scale)
+        numbers = [[mp.mpf(float(x)) for x in row] for row in rows]
+        *exactly, largest = exact_labels.with_gradient(terms, *numbers)
+        scale, weight = largest if name in SIGNED else None, max(1.0, *numbers[2])
+        found = errors((values[k], gradients[k]), exactly, mp.mpf(0), weight, scale)
         worst.add(f"{name}, {regime}", *found, *rows)
 
 
-def cases(names: list[str]) -> list[Case]:
+def cases(names: Sequence[str]) -> list[Case]:
     """All losses of all links; `SelectiveSoftmaxLoss` at three temperatures, the rest at one."""
     made = []
     for number, link in enumerate(ON_THE_LINE + BOUNDED):
@@ -338,24 +303,37 @@ def cases(names: list[str]) -> list[Case]:
     return made
 
 
-def sweep(
-    names: list[str], seed: int, seconds: float, count: int
-) -> tuple[dict[str, Worst], list[str]]:
-    """Compares all losses once, in random order, and returns those that time did not reach, too."""
-    began, rng = time.monotonic(), np.random.default_rng(seed)
+@functools.cache
+def everything(names: Sequence[str]) -> list[Case | str]:
+    """What is compared: losses of links, and the names of losses of labels."""
+    return [*cases(names), *(name for name in names if name in LABELLED)]
+
+
+def compare_one(names: Sequence[str], seed: int, count: int, number: int) -> tuple[str, Worst]:
+    """Compares one of everything, with random numbers of its own, and returns its name, too."""
+    mp.mp.dps = DIGITS
+    rng, worst = np.random.default_rng([seed, number]), Worst()
+    match everything(names)[number]:
+        case str(name):
+            identity = links.Identity()
+            for size, regimes, each in ((SIZE, REGIMES, 10 * count), (30, LONG_REGIMES, 1)):
+                made = lists(rng, identity, regimes, each, size, targets=False)
+                compare_labels(rng, name, made, worst)
+        case case:
+            name = type(case.loss).__name__
+            compare_case(rng, case, count, worst)
+    return name, worst
+
+
+def sweep(names: Sequence[str], seed: int, count: int, processes: int) -> dict[str, Worst]:
+    """Compares all losses once; a process that has compiled many of them gives way to another."""
     worst = {name: Worst() for name in names}
-    everything: list[Case | str] = [*cases(names), *(name for name in names if name in LABELLED)]
-    order = [everything[k] for k in rng.permutation(len(everything))]
-    while order and time.monotonic() - began < seconds:
-        match order.pop():
-            case str(name):
-                identity = links.Identity()
-                for size, regimes, each in ((SIZE, REGIMES, 10 * count), (30, LONG_REGIMES, 1)):
-                    made = lists(rng, identity, regimes, each, size, targets=False)
-                    compare_labels(rng, name, made, worst[name])
-            case case:
-                compare_case(rng, case, count, worst[type(case.loss).__name__])
-    return worst, [x if isinstance(x, str) else x.name for x in order]
+    task = functools.partial(compare_one, names, seed, count)
+    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
+    with context.Pool(processes, maxtasksperchild=40) as pool:
+        for name, found in pool.imap_unordered(task, range(len(everything(names)))):
+            worst[name].join(found)
+    return worst
 
 
 def compare_case(rng: np.random.Generator, case: Case, count: int, worst: Worst) -> None:
@@ -363,30 +341,31 @@ def compare_case(rng: np.random.Generator, case: Case, count: int, worst: Worst)
     on_the_line = case.link in ON_THE_LINE
     regimes = REGIMES if on_the_line else BOUNDED_REGIMES
     each = count if on_the_line else 10 * count
-    compare(case, lists(rng, case.link, regimes, each, SIZE, case.family.targets), worst)
-    if case.link in LONG and "softmax" in case.loss.name:
-        compare(case, lists(rng, case.link, LONG_REGIMES, 1, 10_000, targets=False), worst)
+    made = lists(rng, case.link, regimes, each, SIZE, case.family.targets)
+    padded = np.arange(SIZE) >= rng.choice((1, 2, SIZE, SIZE), (len(made.s), 1))
+    compare(case, dataclasses.replace(made, s=np.where(padded, np.nan, made.s)), worst)
+    if case.link in LONG and not isinstance(case.loss, losses.ContrastiveMatchingLoss):
+        made = lists(rng, case.link, LONG_REGIMES, 1, 10_000, case.family.targets)
+        compare(case, made, worst)
 
 
 def main() -> None:
     """Prints the table of the largest errors."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=1800.0, help="limit of time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=3, help="lists of a regime")
+    parser.add_argument("--processes", type=int, default=2)
     names = [*SCALAR, *softmaxes(1.0), *LABELLED]
     parser.add_argument("losses", nargs="*", default=names, help=f"any of {', '.join(names)}")
     arguments = parser.parse_args()
-    mp.mp.dps = DIGITS
-    worst, left = sweep(arguments.losses, arguments.seed, arguments.seconds, arguments.count)
-    versions = f"mpmath {mp.__version__}, seed {arguments.seed}"
+    names, seed = tuple(arguments.losses), arguments.seed
+    worst = sweep(names, seed, arguments.count, arguments.processes)
+    versions = f"mpmath {mp.__version__}, seed {seed}"
     print(f"{machine()}, {versions}, {datetime.date.today()}", HEAD, sep="\n\n")
     for name, found in worst.items():
         print(f"| `{name}` | {found.lists:,} | {found.loss[0]:.1e} | {found.gradient[0]:.1e} |")
     for name, found in worst.items():
         print(f"{name}: {found.loss[1]}; {found.gradient[1]}", file=sys.stderr)
-    missed = collections.Counter(name.partition(",")[0] for name in left)
-    print(f"{len(left)} not reached", *(f"{n} of {name}" for name, n in missed.items()), sep="; ")
 
 
 if __name__ == "__main__":

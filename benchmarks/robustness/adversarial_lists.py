@@ -1,10 +1,12 @@
 """Lists that are made to break the digits of a loss: links, and scores by regime."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfrank_sel import links
 
@@ -196,3 +198,46 @@ REGIMES: dict[str, Regime] = {
 BOUNDED_REGIMES: dict[str, Regime] = {"inside": inside}
 LONG_REGIMES = {name: REGIMES[name] for name in ("errors of 1", "crowded", "one moves")}
 LONG = (links.Identity(), links.Sigmoid(), links.Exp(scale=0.5), links.Sinh())
+
+
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """Lists of one size, of float32 numbers.
+
+    Args:
+        regimes: What each is made of.
+        s: Observed scores, or targets; NaN is padding.
+        z: Predicted scores.
+        w: Weights of the items.
+    """
+
+    regimes: list[str]
+    s: Array
+    z: Array
+    w: Array
+
+
+def weights(rng: np.random.Generator, n: int) -> Array:
+    return [np.ones(n), np.ones(n), rng.uniform(0.5, 2.0, n), 10.0 ** rng.uniform(-12.0, 12.0, n)][
+        rng.integers(4)
+    ]
+
+
+def lists(
+    rng: np.random.Generator,
+    link: links.Link,
+    regimes: dict[str, Regime],
+    count: int,
+    size: int,
+    targets: bool,
+) -> Lists:
+    """Makes `count` lists of each regime."""
+    names = [name for name in regimes for _ in range(count)]
+    rows = [(*regimes[name](rng, link, size), weights(rng, size)) for name in names]
+    numbers = np.array(rows).astype(np.float32)
+    # subnormal numbers are 0 under XLA
+    numbers[np.abs(numbers) < np.finfo(np.float32).tiny] = 0.0
+    s, z, w = numbers.transpose(1, 0, 2)
+    if targets:
+        s = link(tf.constant(s)).numpy()
+    return Lists(names, s, z, w)

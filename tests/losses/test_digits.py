@@ -42,6 +42,81 @@ EXACT = {
         (losses.MatchingLoss(links.Tan()), [1.5707], [-1.57075], [1]),
         (32629.8865, [-31971.5454]),
     ),
+    "a target next to an end of the domain": (
+        (losses.FenchelYoungLoss(links.Tan()), [536585.125], [1.5707944631576538], [1]),
+        (2.61961374e-16, [-0.0122820893]),
+    ),
+    "a target that its score holds to few digits": (
+        (losses.FenchelYoungLoss(links.Logit()), [14.150625], [0.9999992847442627], [1]),
+        (2.42663014e-20, [-2.60487142e-7]),
+    ),
+    "differences of errors": (
+        (
+            losses.ContrastiveMatchingLoss(links.SignedLog1p()),
+            [0.5, 0.5, 0.0],
+            [1e-7, 0.0, -0.5],
+            [1, 1, 1],
+        ),
+        (2.77777776e-15, [5.55555538e-8, -3.33333321e-8, -2.22222217e-8]),
+    ),
+    "on both sides of a mirror": (
+        (
+            losses.SelectiveSigmoidCrossEntropyLoss(
+                links.Capped(links.Logit(), 0.125, 0.875), 10.0
+            ),
+            [-49.2281227],
+            [49.9999466],
+            [1],
+        ),
+        (0.00740393866, [-6.18971903e-6]),
+    ),
+    "on both sides of a mirror, of which one is finer": (
+        (
+            losses.SelectiveSigmoidCrossEntropyLoss(links.Inverse(links.Sigmoid())),
+            [2.1189758e-05],
+            [0.9999976],
+            [1],
+        ),
+        (0.693147179, [0.000699061349]),
+    ),
+    "the steep item stays": (
+        (
+            losses.SelectiveSoftmaxLoss(links.Tan()),
+            [1.57077205, 0.3079314],
+            [1.57077205, 0.3079056],
+            [1, 2e8],
+        ),
+        (3.65822961e-10, [6.62672528e-5, -2.83813829e-5]),
+    ),
+    "a ratio of potentials' exponentials, to a power": (
+        (
+            losses.SelectiveSoftmaxLoss(links.Tan(), 0.1),
+            [1.5706716, 1.5707942],
+            [1.4609826, 1.5707942],
+            [1, 1],
+        ),
+        (1.61958927e-15, [-1.47669644e-14, 8.7649944e-13]),
+    ),
+    "a prior beyond float32": (
+        (
+            losses.SelectiveSoftmaxLoss(links.Identity(), 0.1, [0.0, -12.0]),
+            [4.0, 5.0],
+            [4.0, 6.5],
+            [1, 1],
+        ),
+        (1.1250013, [-3.99994797, 6.49991545]),
+    ),
+    "ties at the top": (
+        (losses.PolyOneSoftmaxLoss(), [0, 0, 1, 1], [0.0, 0.0, 9.0, 9.0], [1, 1, 1, 1]),
+        (1.19333228, [9.25421254e-5, 9.25421254e-5, -9.25421254e-5, -9.25421254e-5]),
+    ),
+    "softly, ties at the top": (
+        (losses.SoftmaxLoss(), [0, 0, 1, 1, 1], [0.0, 0.0, 9.0, 9.0, 9.0], [1, 1, 1, 1, 1]),
+        (
+            1.09869456,
+            [4.11332172e-5, 4.11332172e-5, -2.74221448e-5, -2.74221448e-5, -2.74221448e-5],
+        ),
+    ),
     "far below the first": (
         (losses.ListMLELoss(), [3, 2, 1, 0], [0.0, -9999.99902, -1e4, -10000.001], [1, 1, 1, 1]),
         (1.79029506, [0.0, -0.666341093, -0.166422632, 0.832763725]),

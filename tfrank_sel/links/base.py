@@ -154,19 +154,27 @@ class Link(Configurable, abc.ABC):
         """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, however large the two are.
 
         It is `h(s) * d` and the divergence, or, where these are large and cancel, the difference as
-        it stands. About a mirror the potential is even: there, scores to both sides of it are
-        compared as if they were to one.
+        it stands. About a mirror the potential is even: scores to both sides of it are compared as
+        if they were to one.
         """
         if self.mirror is not None:
-            across = tf.sign(z - self.mirror) * tf.sign(s - self.mirror) < 0.0
-            total = tf.cast(z, tf.float64) + tf.cast(s, tf.float64)  # float32 would round it
-            d = tf.where(across, tf.cast(total - 2.0 * self.mirror, d.dtype), d)
-            s = tf.where(across, 2.0 * self.mirror - s, s)
+            folded_z, folded_s = self.folded(z), self.folded(s)
+            across = (folded_z == z) != (folded_s == s)
+            change = tf.cast(folded_z, tf.float64) - tf.cast(folded_s, tf.float64)
+            d = tf.where(across, tf.cast(change, d.dtype), tf.where(folded_z == z, d, -d))
+            z, s = folded_z, folded_s
         area, ahead = self.stable_divergence(z, s, d), self(s) * d
         at_z, at_s = self.potential(z), self.potential(s)
         # a potential may have lost digits itself: it must be much smaller
         near = tf.abs(area) + tf.abs(ahead) < 10.0 * (tf.abs(at_z) + tf.abs(at_s))
         return tf.where(near, ahead + area, at_z - at_s)
+
+    def folded(self, s: tf.Tensor) -> tf.Tensor:
+        """Mirrors scores to the side of 0, where the grid of floats is finer; changes no `H`."""
+        if self.mirror is None:
+            return s
+        lower, upper = (f(s, 2.0 * self.mirror - s) for f in (tf.minimum, tf.maximum))
+        return lower if self.mirror > 0.0 else upper
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

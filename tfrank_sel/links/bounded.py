@@ -169,6 +169,14 @@ class Tan(_BoundedLink):
         far = tf.math.log(tf.cos(x) / tf.cos(z)) - d * tf.tan(x)
         return tf.where(near, remainder, far)
 
+    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        z, x, d = self._x(z), self._x(s), self.scale * d
+        cos_z, cos_x = tf.cos(z), tf.cos(x)
+        # cos(x) / cos(z) - 1
+        excess = 2.0 * tf.sin(0.5 * (z + x)) * tf.sin(0.5 * d) / cos_z
+        near = tf.math.log1p(tf.clip_by_value(excess, -0.5, 0.5))
+        return tf.where(tf.abs(excess) < 0.5, near, tf.math.log(cos_x / cos_z)) / self.scale
+
     def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         # sin(d) loses digits as d nears pi
         far = tf.tan(z) - tf.tan(x)
@@ -181,6 +189,10 @@ class Logit(_BoundedLink):
     """`h(s) = log(x / (1 - x))`, `x = scale * (s - shift)` in `(0, 1)`: for probabilities."""
 
     phi_domain: ClassVar[Interval] = (0.0, 1.0)
+
+    @property
+    def mirror(self) -> float | None:
+        return self.shift + 0.5 / self.scale
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
         return tf.math.log(x) - tf.math.log1p(-x)

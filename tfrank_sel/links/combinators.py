@@ -218,9 +218,10 @@ class Inverse(Link):
         return bregman.with_derivative(self.link.inverse, self.slope, s)
 
     def potential(self, s: tf.Tensor) -> tf.Tensor:
-        def conjugate(s: tf.Tensor) -> tf.Tensor:
-            score = self.link.inverse(s)
-            return s * score - self.link.potential(score)
+        def conjugate(y: tf.Tensor) -> tf.Tensor:
+            wide = tf.cast(y, tf.float64)  # two large terms may cancel
+            s = self.link.inverse(wide)
+            return tf.cast(wide * s - self.link.potential(s), y.dtype)
 
         return bregman.with_derivative(conjugate, self.__call__, s)
 
@@ -232,20 +233,10 @@ class Inverse(Link):
 
     def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         at_z, at_s = self.link.inverse(z), self.link.inverse(s)
-        return self.link.stable_divergence(at_s, at_z, -self._rise(at_z, at_s, d))
+        return self.link.stable_divergence(at_s, at_z, -score_rise(self.link, at_z, at_s, d))
 
     def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self._rise(self.link.inverse(z), self.link.inverse(s), d)
-
-    def _rise(self, at_z: tf.Tensor, at_s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Corrects `at_z - at_s`, by Newton's step, to a change of `link` of exactly `d`.
-
-        Where `d` is large beside the slope, the step would add more rounding than it takes away.
-        """
-        rise, slope = at_z - at_s, self.link.slope(at_z)
-        excess = self.link.stable_difference(at_z, at_s, rise) - d
-        is_near = tf.abs(d) < slope * (tf.abs(at_z) + tf.abs(at_s))
-        return tf.where(is_near, rise - tf.math.divide_no_nan(excess, slope), rise)
+        return score_rise(self.link, self.link.inverse(z), self.link.inverse(s), d)
 
 
 @register
@@ -316,3 +307,14 @@ def check_invertible(name: str, link: Link) -> None:
     """Raises a ValueError unless `link`, the argument `name`, has an inverse in closed form."""
     if not link.is_invertible:
         raise ValueError(f"`{name}` must have an inverse in closed form. Received: {name}={link}")
+
+
+def score_rise(link: Link, z: tf.Tensor, s: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
+    """Corrects `z - s`, by Newton's step, to a `rise` of `link` from `s` to `z`.
+
+    Where the rise is large beside the slope, the step would add more rounding than it takes away.
+    """
+    d, slope = z - s, link.slope(z)
+    excess = link.stable_difference(z, s, d) - rise
+    is_near = tf.abs(rise) < slope * (tf.abs(z) + tf.abs(s))
+    return tf.where(is_near, d - tf.math.divide_no_nan(excess, slope), d)

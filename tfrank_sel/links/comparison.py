@@ -35,6 +35,11 @@ class Softmax(NamedTuple):
         root = root_mass * tf.math.rsqrt(total)
         return cls(exponent, tf.math.log(total), exact_log_total, root)
 
+    def raised(self, by: tf.Tensor) -> "Softmax":
+        """Returns the softmax of masses that are `exp(by)` times as large."""
+        log_total, exact = self.log_total + by, self.exact_log_total + by
+        return self._replace(log_total=log_total, exact_log_total=exact)
+
     def times(self, x: tf.Tensor) -> tf.Tensor:
         """Computes `p * x`, also where `p` underflows, but the product does not."""
         return self.root * x * self.root
@@ -122,7 +127,7 @@ def _log_ratio(
     z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (at_z, at_s))
     u, size = (at_z - z_top) - (at_s - s_top), -(at_s + at_z + s_top + z_top)  # none is above 0
     # in float64 the difference of two errors is exact
-    z, s, z_r, s_r = (_folded(q, tf.cast(x, tf.float64)) for x in (z, s, z_r, s_r))
+    z, s, z_r, s_r = (q.folded(tf.cast(x, tf.float64)) for x in (z, s, z_r, s_r))
     for b, a, b_r, a_r in ((z, s, z_r, s_r), (z, z_r, s, s_r)):
         change = _change_between(q, b, a, b_r, a_r, u.dtype)
         by_change, its_size = (x / gamma for x in change)
@@ -131,20 +136,13 @@ def _log_ratio(
     return tf.where(p_s.root > 0.0, u, 0.0), log_lost
 
 
-def _folded(q: Link, x: tf.Tensor) -> tf.Tensor:
-    """Mirrors scores to one side, where the potential is even."""
-    if q.mirror is None:
-        return x
-    lower, upper = (f(x, 2.0 * q.mirror - x) for f in (tf.minimum, tf.maximum))
-    return lower if q.mirror > 0.0 else upper
-
-
 def _change_between(
     q: Link, b: tf.Tensor, a: tf.Tensor, b_r: tf.Tensor, a_r: tf.Tensor, dtype: tf.DType
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `Q(b) - Q(a) - (Q(b_r) - Q(a_r))`, and the size of its terms.
 
-    With the steps `d = b - a`, it is `q(a) * (d - d_r) + (q(a) - q(a_r)) * d_r + D - D_r`.
+    With the steps `d = b - a`, it is `D - D_r` and `q(a) * d - q(a_r) * d_r`, or for steps that are
+    nearly the same `q(a) * (d - d_r) + (q(a) - q(a_r)) * d_r`.
     """
     d, d_r = b - a, b_r - a_r
     beside, away = d - d_r, a - a_r
@@ -152,6 +150,9 @@ def _change_between(
         tf.cast(x, dtype) for x in (b, a, b_r, a_r, d, d_r, beside, away)
     )
     along, turn = q(a) * beside, q.stable_difference(a, a_r, away) * d_r
+    own, other = q(a) * d, -q(a_r) * d_r
+    alone = tf.abs(own) + tf.abs(other) < tf.abs(along) + tf.abs(turn)
+    along, turn = tf.where(alone, own, along), tf.where(alone, other, turn)
     area, area_r = q.stable_divergence(b, a, d), q.stable_divergence(b_r, a_r, d_r)
     size = tf.abs(along) + tf.abs(turn) + tf.abs(area) + tf.abs(area_r)
     return (along + turn) + (area - area_r), size

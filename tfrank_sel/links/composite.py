@@ -64,7 +64,8 @@ class CompositeSoftmax(Configurable):
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, mask, weights = self._neutral(s, mask, weights)
         at_s, q = self._softmax(s, mask, weights), self.scaling(s)
-        log_p = at_s.exponent - at_s.exact_log_total + tf.math.log(tf.where(mask, weights, 1.0))
+        log_mass = at_s.exponent + self._log_shares(s.dtype)
+        log_p = log_mass - at_s.exact_log_total + tf.math.log(tf.where(mask, weights, 1.0))
         spread = q * (-tf.math.expm1(log_p) * q / self.gamma)
         return tf.where(mask, at_s.times(self.scaling.slope(s) + spread), 0.0)
 
@@ -168,8 +169,18 @@ class CompositeSoftmax(Configurable):
         """Computes the weighted softmax of `Q(s) / gamma`, relative to the item of the largest."""
         s_top = tf.stop_gradient(self._top(s, mask))
         a = tf.where(mask, self._rise(s, s_top) / self.gamma, 0.0)
-        root = tf.where(mask, tf.sqrt(weights), 0.0) * tf.exp(0.5 * a)
-        return Softmax.of(a, root, s == s_top)
+        weights = tf.where(mask, weights, 0.0)
+        if self.log_rho is None:
+            return Softmax.of(a, tf.sqrt(weights) * tf.exp(0.5 * a), s == s_top)
+        log_mass = tf.where(mask, a + self._log_shares(s.dtype), s.dtype.min)
+        top = tf.reduce_max(log_mass, axis=-1, keepdims=True)
+        root = tf.sqrt(weights) * tf.exp(0.5 * (log_mass - top))
+        return Softmax.of(a, root, log_mass == top).raised(top)
+
+    def _log_shares(self, dtype: tf.DType) -> tf.Tensor:
+        """Returns `log_rho / gamma`, relative to the largest; one number if there is none."""
+        log_rho = tf.constant(self.log_rho or [0.0], dtype)
+        return (log_rho - tf.reduce_max(log_rho)) / self.gamma
 
     def _top(self, s: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the score of the largest `Q` of each list, `[batch_size, 1]`.
@@ -213,15 +224,12 @@ class CompositeSoftmax(Configurable):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Puts a harmless score in masked slots before anything can overflow there.
 
-        An item of weight 0 is masked, too. `rho` joins the weights.
+        An item of weight 0 is masked, too.
         """
-        if self.log_rho is not None:
-            if s.shape[-1] not in (None, len(self.log_rho)):
-                raise ValueError(
-                    "`log_rho` must have a number for each place of a list. Received: "
-                    f"{len(self.log_rho)} numbers, scores of shape {s.shape}"
-                )
-            log_rho = tf.constant(self.log_rho, s.dtype) / self.gamma
-            weights = weights * tf.exp(log_rho - tf.reduce_max(log_rho))
+        if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
+            raise ValueError(
+                "`log_rho` must have a number for each place of a list. Received: "
+                f"{len(self.log_rho)} numbers, scores of shape {s.shape}"
+            )
         mask = mask & (weights > 0.0)
         return tf.where(mask, s, self.scaling.origin), mask, weights

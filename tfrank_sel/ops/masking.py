@@ -117,12 +117,15 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
             return total * p * (upstream - tf.reduce_sum(p * upstream, axis=-1, keepdims=True))
 
         exp, centred, rest, count = _exponentials(logits, mask)
-        share = total / (rest + count)
-        # at the top 1 - p = (rest + count - 1) / (rest + count), which does not cancel
-        below = masked_sum(targets, centred < 0.0)[..., tf.newaxis]
-        others = below + ((total - below) - targets)
-        at_top = tf.where(count > 1.0, others, below) - share * (rest + (count - 1.0))
-        return tf.where(centred < 0.0, share * exp - targets, at_top), gradient
+        # at the top p * total = (below + tied) / (rest + count): relative to one of the targets
+        # tied there, those that are equal cancel
+        is_below = centred < 0.0
+        below = masked_sum(targets, is_below)[..., tf.newaxis]
+        top = tf.reduce_max(tf.where(is_below, targets.dtype.min, targets), axis=-1, keepdims=True)
+        tied = tf.where(is_below, 0.0, targets - top)
+        among = tf.reduce_sum(tied, axis=-1, keepdims=True) - count * tied
+        at_top = (below + among - rest * targets) / (rest + count)
+        return tf.where(is_below, total / (rest + count) * exp - targets, at_top), gradient
 
     return f(logits)
 

@@ -140,8 +140,29 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Adds the cross-entropy and what the probabilities lack of 1."""
         x, targets = scores / self.temperature, weights * self.targets(labels, mask)
-        lacking = masking.masked_sum(targets * masking.softmax_complement(x, mask), mask)
-        return masking.cross_entropy(targets, x, mask) + self.epsilon * lacking
+        return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
+
+
+def _lacking(targets: tf.Tensor, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `sum_i t_i * (1 - p_i)` of each list, `p = softmax(x)`.
+
+    Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is relative to the target of the largest score,
+    so that items tied there cancel.
+    """
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            p, scores = masking.softmax(x, mask), tf.where(mask, x, x.dtype.min)
+            at_top = mask & (scores == tf.reduce_max(scores, axis=-1, keepdims=True))
+            top = tf.reduce_max(tf.where(at_top, targets, 0.0), axis=-1, keepdims=True)
+            below = tf.where(mask, top - targets, 0.0)
+            mean = tf.reduce_sum(p * below, axis=-1, keepdims=True)
+            return upstream[:, tf.newaxis] * p * (below - mean)
+
+        return masking.masked_sum(targets * masking.softmax_complement(x, mask), mask), gradient
+
+    return f(x)
 
 
 @register

@@ -5,8 +5,8 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.links import convexity
-from tfrank_sel.links.base import Link
-from tfrank_sel.links.combinators import check_invertible
+from tfrank_sel.links.base import LINE, Link
+from tfrank_sel.links.combinators import check_invertible, score_rise
 from tfrank_sel.losses.bases.scores import ScoreLoss
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
@@ -194,9 +194,10 @@ class ContrastiveMatchingLoss(ScoreLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the divergence of each pair."""
-        z, s, error = (
-            x[:, :, tf.newaxis] - x[:, tf.newaxis, :] for x in (scores, labels, scores - labels)
-        )
+        # in float64 the difference of two errors is exact
+        errors = tf.cast(scores, tf.float64) - tf.cast(labels, tf.float64)
+        z, s, error = (x[:, :, tf.newaxis] - x[:, tf.newaxis, :] for x in (scores, labels, errors))
+        error = tf.cast(error, scores.dtype)
         place = tf.range(tf.shape(scores)[1])
         once = place[:, tf.newaxis] < place
         valid = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :] & once
@@ -272,12 +273,12 @@ class FenchelYoungLoss(ScoreLoss):
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            s, d, _ = self._compare(z, y)
+            at_z, s, d, _ = self._compare(z, y)
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return upstream * self._residual(z, y), -upstream * d
+                return upstream * self._residual(z, y), -upstream * tf.cast(d, z.dtype)
 
-            return self.link.stable_divergence(z, s, d), gradient
+            return tf.cast(self.link.stable_divergence(at_z, s, d), z.dtype), gradient
 
         return f(z, y)
 
@@ -286,22 +287,30 @@ class FenchelYoungLoss(ScoreLoss):
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            h, (s, d, is_hard) = self.link, self._compare(z, y)
+            h, (at_z, s, d, is_hard) = self.link, self._compare(z, y)
+            target = tf.cast(y, d.dtype)
             # that of scores is wrong by the rounding of s, the plain one by that of h(z) and y
-            wrong = tf.abs(s * (h.slope(z) - h.slope(s)))
-            by_scores = is_hard | (wrong < tf.abs(h(z)) + tf.abs(y))
-            value = tf.where(by_scores, h.stable_difference(z, s, d), h(z) - y)
-            return value, lambda upstream: (upstream * h.slope(z), -upstream)
+            wrong = tf.abs(s * (h.slope(at_z) - h.slope(s)))
+            by_scores = is_hard | (wrong < tf.abs(h(at_z)) + tf.abs(target))
+            value = tf.where(by_scores, h.stable_difference(at_z, s, d), h(at_z) - target)
+            return tf.cast(value, z.dtype), lambda upstream: (upstream * h.slope(z), -upstream)
 
         return f(z, y)
 
-    def _compare(self, z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target."""
-        s = self.link.inverse(tf.cast(y, tf.float64))
+    def _compare(
+        self, z: tf.Tensor, y: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns `z`, the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target.
+
+        Next to an end of the domain only float64 tells scores apart, and only their values how far.
+        """
+        at_z, target = tf.cast(z, tf.float64), tf.cast(y, tf.float64)
+        s = self.link.inverse(target)
         is_hard = tf.math.is_inf(s)  # the limit is reached long before a million
         s = tf.where(is_hard, 1e6 * tf.sign(s), s)
-        d = tf.cast(z, tf.float64) - s
-        return tf.cast(s, z.dtype), tf.cast(d, z.dtype), is_hard
+        if self.link.domain != LINE:
+            return at_z, s, score_rise(self.link, at_z, s, self.link(at_z) - target), is_hard
+        return z, tf.cast(s, z.dtype), tf.cast(at_z - s, z.dtype), is_hard
 
 
 def _check_convex(link: Link, allow_nonconvex: bool) -> None:
