@@ -70,6 +70,15 @@ EXACT = {
         ),
         (0.00740393866, [-6.18971903e-6]),
     ),
+    "the prior of the top item is near 1": (
+        (
+            losses.SelectiveSoftmaxCrossEntropyLoss(links.Exp(), 0.1),
+            [1.5, -6.0],
+            [1.25, -8.0],
+            [0.9997, 1],
+        ),
+        (-3.00035183e-5, [-2.43257631e-15, 2.33798928e-19]),
+    ),
     "on both sides of a mirror, of which one is finer": (
         (
             losses.SelectiveSigmoidCrossEntropyLoss(links.Inverse(links.Sigmoid())),

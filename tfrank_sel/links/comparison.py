@@ -24,13 +24,13 @@ class Softmax(NamedTuple):
     root: tf.Tensor
 
     @classmethod
-    def of(cls, exponent: tf.Tensor, root_mass: tf.Tensor, is_top: tf.Tensor) -> "Softmax":
-        """Normalises masses, given by their square roots."""
+    def of(cls, exponent: tf.Tensor, root_mass: tf.Tensor, top_mass: tf.Tensor) -> "Softmax":
+        """Normalises masses, given by their square roots, and to the last digit at the top."""
         mass = tf.square(root_mass)
-        total, at_top = row_sum(mass), row_sum(tf.where(is_top, mass, 0.0))
+        total, at_top = row_sum(mass), row_sum(top_mass)
         # a list without a valid item has none
         total, at_top = (tf.where(x > 0.0, x, 1.0) for x in (total, at_top))
-        below = row_sum(tf.where(is_top, tf.zeros_like(mass), mass)) / at_top
+        below = row_sum(tf.where(top_mass > 0.0, tf.zeros_like(mass), mass)) / at_top
         exact_log_total = tf.math.log(at_top) + tf.math.log1p(below)
         root = root_mass * tf.math.rsqrt(total)
         return cls(exponent, tf.math.log(total), exact_log_total, root)

@@ -171,11 +171,12 @@ class CompositeSoftmax(Configurable):
         a = tf.where(mask, self._rise(s, s_top) / self.gamma, 0.0)
         weights = tf.where(mask, weights, 0.0)
         if self.log_rho is None:
-            return Softmax.of(a, tf.sqrt(weights) * tf.exp(0.5 * a), s == s_top)
+            root, top_mass = tf.sqrt(weights) * tf.exp(0.5 * a), tf.where(s == s_top, weights, 0.0)
+            return Softmax.of(a, root, top_mass)
         log_mass = tf.where(mask, a + self._log_shares(s.dtype), s.dtype.min)
         top = tf.reduce_max(log_mass, axis=-1, keepdims=True)
         root = tf.sqrt(weights) * tf.exp(0.5 * (log_mass - top))
-        return Softmax.of(a, root, log_mass == top).raised(top)
+        return Softmax.of(a, root, tf.where(log_mass == top, weights, 0.0)).raised(top)
 
     def _log_shares(self, dtype: tf.DType) -> tf.Tensor:
         """Returns `log_rho / gamma`, relative to the largest; one number if there is none."""
