@@ -20,3 +20,11 @@ def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(autouse=True)
+def _equal_losses_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps what a test compiles until it ends, as a program does that keeps its losses."""
+    import tfrank_sel.compilation
+
+    monkeypatch.setattr(tfrank_sel.compilation, "_in_use", {})
