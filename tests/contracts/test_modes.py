@@ -209,7 +209,7 @@ def fit(
     model: keras.Model, loss: Loss, *fields: Array, **options: Any
 ) -> tuple[list[Array], dict[str, list[float]]]:
     """The weights and the history of a short training."""
-    model.compile(keras.optimizers.SGD(0.01), loss, **options)
+    model.compile(keras.optimizers.Adam(0.1), loss, **options)
     rows = tf.data.Dataset.from_tensor_slices(tuple(fields))
     is_static = options.get("jit_compile", False)
     told = model.fit(rows.batch(12, drop_remainder=is_static), epochs=4, verbose=0)
