@@ -22,9 +22,11 @@ def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.fixture(autouse=True)
-def _equal_losses_share_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps what a test compiles until it ends, as a program does that keeps its losses."""
+@pytest.fixture(autouse=True, scope="module")
+def _equal_losses_share_what_is_compiled() -> Iterator[None]:
+    """Keeps what the tests of a module compile, as a program does that keeps its losses."""
     import tfrank_sel.compilation
 
-    monkeypatch.setattr(tfrank_sel.compilation, "_in_use", {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tfrank_sel.compilation, "_in_use", {})
+        yield
