@@ -1,7 +1,7 @@
-# `make demo` runs the main job from end to end, `make test` both test suites, `make benchmark` all
-# beside its peers; `make demo-tfx` and `make test-tfx` are for the TFX pipeline. Each sets up all it
-# needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and
-# for TFX.
+# `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
+# its peers; `make test-tfr` runs the tests of the second stack, `make demo-tfx` and `make test-tfx`
+# are for the TFX pipeline. Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13
+# for the default stack, 3.11 for the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -12,12 +12,12 @@ TFX_DEMO = runs/demo-tfx
 DATA =
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
-# the second stack's tests but its contracts. These run apart on both: TensorFlow never frees what a
-# process has compiled, and all in one pair of processes hold 12 GiB
+# the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-matrix test-tfx test-wheel benchmark lint docs serving clean
+.PHONY: coverage demo demo-tfx test test-matrix test-tfr test-tfx test-wheel benchmark lint docs \
+	serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -39,15 +39,23 @@ address=$$(sed -n 's/^Serving .*: gRPC \([^,]*\),.*/\1/p' $(2)/serving.log); \
 $(1)/bin/tfrank-sel-serving rank --file $(2)/one_query.txt --address $$address
 endef
 
-test: .venv/installed .venv-tfr/installed
-	mkdir -p build
-	status=0; \
-	.venv/bin/python -m pytest -n 2 --junit-xml=build/1.xml tests/contracts || status=1; \
-	.venv/bin/python -m pytest -n 2 --junit-xml=build/2.xml --ignore=tests/contracts || status=1; \
-	.venv-tfr/bin/python -m pytest -n 2 --junit-xml=build/3.xml tests/contracts || status=1; \
-	.venv-tfr/bin/python -m pytest -n 2 --junit-xml=build/4.xml $(TFR_TESTS) || status=1; \
-	.venv/bin/python tests/closing_line.py build/[1-4].xml || status=1; \
-	exit $$status
+test: .venv/installed
+	$(call run_tests,.venv,default,--ignore=tests/contracts)
+
+test-tfr: .venv-tfr/installed
+	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS))
+
+# The environment, the name of the reports, and what to test beside the contracts. These run apart,
+# since TensorFlow never frees the memory of what a process has compiled. `worksteal` leaves the tests
+# of a file together, which share fixtures, until a process has nothing else to do.
+define run_tests
+@mkdir -p build; rm -f build/$(2)-*.xml; status=0; \
+run="$(1)/bin/python -m pytest -n 2 --dist worksteal"; \
+$$run --junit-xml=build/$(2)-contracts.xml tests/contracts || status=1; \
+$$run --junit-xml=build/$(2)-rest.xml $(3) || status=1; \
+$(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
+exit $$status
+endef
 
 test-tfx: .venv-tfx/installed
 	mkdir -p build

@@ -20,3 +20,13 @@ def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.run_functions_eagerly(request.node.get_closest_marker("compiled") is None)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _equal_losses_share_what_is_compiled() -> Iterator[None]:
+    """Keeps what the tests of a module compile, as a program does that keeps its losses."""
+    import tfrank_sel.compilation
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tfrank_sel.compilation, "_in_use", {})
+        yield

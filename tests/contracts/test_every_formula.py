@@ -4,7 +4,6 @@ import functools
 import inspect
 import json
 import math
-import pathlib
 import warnings
 from typing import Any
 
@@ -38,12 +37,11 @@ FORMULAS = LOSSES + HOLDING + METRICS
 every_formula = pytest.mark.parametrize("case", FORMULAS, ids=name_of)
 every_loss = pytest.mark.parametrize("case", LOSSES + HOLDING, ids=name_of)
 every_slope = pytest.mark.parametrize("case", LOSSES, ids=name_of)
-one_of_each = pytest.mark.parametrize("case", one_per_class(FORMULAS), ids=name_of)
-one_loss_of_each = pytest.mark.parametrize("case", one_per_class(LOSSES + HOLDING), ids=name_of)
 every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
 
 LENGTHS = (5, 1, 4)
 WIDTH = 5
+JUNK = (0.0, 1e30, -1e30, math.inf, math.nan)  # beside which there are lists of other junk
 
 
 def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
@@ -102,22 +100,21 @@ def test_ragged_equals_padded(case: Case) -> None:
 
 
 @every_formula
-@pytest.mark.parametrize("junk", [0.0, 1e30, -1e30, math.inf, math.nan])
-def test_padding_changes_nothing(case: Case, junk: float) -> None:
+def test_padding_changes_nothing(case: Case) -> None:
     labels, scores, weights = batch(case)
     where = [0, 2, 3]  # in front, in the middle and behind
     wide = [
-        np.insert(x, where, fill, axis=1)
-        for x, fill in ((labels, math.nan), (scores, junk), (weights, junk))
+        np.concatenate([np.insert(x, where, fill, axis=1) for fill in fills])
+        for x, fills in ((labels, [math.nan] * len(JUNK)), (scores, JUNK), (weights, JUNK))
     ]
     value, padded_value = (per_list(case, *x) for x in ((labels, scores, weights), wide))
-    np.testing.assert_allclose(padded_value, value, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(padded_value, np.tile(value, len(JUNK)), rtol=1e-12, atol=1e-15)
     if case not in METRICS:
-        grad = gradient(case, wide[0], wide[1])
+        grad, expected = gradient(case, wide[0], wide[1]), gradient(case, labels, scores)
         assert np.all(grad[np.isnan(wide[0])] == 0.0)
         np.testing.assert_allclose(
             np.delete(grad, [0, 3, 5], axis=1),
-            gradient(case, labels, scores),
+            np.tile(expected, [len(JUNK), 1]),
             rtol=1e-9,
             atol=1e-15,
         )
@@ -184,23 +181,22 @@ def test_a_saved_formula_is_equal(case: Case) -> None:
 
 @every_loss
 def test_gradient_is_finite_at_extreme_scores(case: Case) -> None:
-    labels = np.array([[0.0, 1.0, 2.0, 3.0]])
-    for scores in ([1e4, -1e4, 0.0, 1.0], [-1e4, -1e4, -1e4, -1e4], [88.0, -88.0, 104.0, 710.0]):
-        value = case.make()(labels, np.array([scores]))
-        assert np.isfinite(value), scores
-        assert np.all(np.isfinite(gradient(case, labels, [scores], "float32"))), scores
+    labels = np.array([[0.0, 1.0, 2.0, 3.0]] * 3)
+    scores = [[1e4, -1e4, 0.0, 1.0], [-1e4, -1e4, -1e4, -1e4], [88.0, -88.0, 104.0, 710.0]]
+    assert np.all(np.isfinite(case.make(reduction="none")(labels, np.array(scores))))
+    assert np.all(np.isfinite(gradient(case, labels, scores, "float32")))
 
 
 @every_slope
 def test_gradient_equals_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
-    grad, step = gradient(case, labels, scores), 1e-5
-    for i, j in np.ndindex(scores.shape):
-        up, down = scores.copy(), scores.copy()
-        up[i, j] += step
-        down[i, j] -= step
-        slope = (per_list(case, labels, up)[i] - per_list(case, labels, down)[i]) / (2 * step)
-        np.testing.assert_allclose(grad[i, j], slope, rtol=1e-6, atol=1e-7)
+    moves = 1e-5 * np.eye(WIDTH)
+    up, down = (
+        per_list(case, np.repeat(labels, WIDTH, axis=0), np.concatenate(scores[:, None] + x))
+        for x in (moves, -moves)
+    )
+    slopes = (up - down).reshape(scores.shape) / 2e-5
+    np.testing.assert_allclose(gradient(case, labels, scores), slopes, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("case", HOLDING, ids=name_of)
@@ -235,15 +231,12 @@ def test_second_derivatives_equal_finite_differences(case: Case) -> None:
 
 
 @every_formula
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32"])
-def test_any_numeric_dtype_computes_in_float32(case: Case, dtype: str) -> None:
-    labels = tf.constant([[2, 0, 1]], tf.int32 if dtype == "int32" else dtype)
-    scores = tf.constant([[60, -1, 2]], dtype)
-    value = case.make()(labels, scores)
-    assert value.dtype == tf.float32
-    np.testing.assert_allclose(
-        value, case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]]), rtol=1e-6
-    )
+def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
+    expected = case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]])
+    for dtype in ("float16", "bfloat16", "float64", "int32"):
+        value = case.make()(tf.constant([[2, 0, 1]], dtype), tf.constant([[60, -1, 2]], dtype))
+        assert value.dtype == tf.float32, dtype
+        np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=dtype)
 
 
 @every_formula
@@ -317,56 +310,22 @@ def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
     assert len(found) == formula.compares_items
 
 
-@pytest.mark.compiled
-@one_loss_of_each
-def test_trains_alike_in_every_mode_and_loads(case: Case, tmp_path: pathlib.Path) -> None:
-    rng = np.random.default_rng(3)
-    features = rng.normal(size=[32, 4, 3])
-    labels = np.clip(features.sum(axis=-1).round(), 0.0, 4.0)
-    weights = rng.uniform(0.5, 2.0, labels.shape)
-    learnt = []
-    measures = [metrics.NDCG(1), metrics.NDCG(2), metrics.MRR()]
-    for mode in (
-        {"jit_compile": False},
-        {"run_eagerly": True},
-        {"jit_compile": True, "metrics": measures},
-    ):
-        keras.utils.set_random_seed(3)
-        model = keras.Sequential(
-            [keras.Input([4, 3]), keras.layers.Dense(1), keras.layers.Reshape([4])]
-        )
-        model.compile(keras.optimizers.Adam(0.05), loss=case.make(), **mode)
-        history = model.fit(
-            features, labels, 16, epochs=4, verbose=0, sample_weight=weights, shuffle=False
-        ).history
-        assert history["loss"][-1] < history["loss"][0]
-        learnt.append(model.get_weights()[0])
-    assert set(history) == {"loss", "ndcg_at_1", "ndcg_at_2", "mrr"}
-    np.testing.assert_allclose(learnt[1:], [learnt[0]] * 2, rtol=1e-4, atol=1e-5)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.loss.get_config() == model.loss.get_config()
-    np.testing.assert_allclose(
-        loaded.predict(features, verbose=0), model.predict(features, verbose=0), rtol=1e-6
-    )
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 @every_formula
 def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 6))
     tied = st.sampled_from([-2.0, 0.0, 0.25, 3.0])  # ties, and all labels equal
-    draw = st.lists(tied | st.floats(-5.0, 5.0, width=32), min_size=size, max_size=size)
-    scores = data.draw(draw)
+    row = st.lists(tied | st.floats(-5.0, 5.0, width=32), min_size=size, max_size=size)
+    scores = np.array(data.draw(st.lists(row, min_size=3, max_size=3)))
     seed = data.draw(st.integers(0, 99))
-    labels = list(case.labels(np.random.default_rng(seed), (size,)))
-    if data.draw(st.booleans()):
-        labels = [labels[0]] * size
-    row = [tf.constant([x], tf.float64) for x in (labels, scores, [1.0] * size)]
-    value = case.make(dtype="float64").per_list(row[0], row[1], tf.ones([1, size], tf.bool), row[2])
-    expected = case.reference(labels, scores, [1.0] * size)
-    np.testing.assert_allclose(value[0], expected, rtol=1e-8, atol=1e-10)
+    labels = case.labels(np.random.default_rng(seed), scores.shape)
+    labels[data.draw(st.sampled_from([0, 1, 2]))] = labels[0, 0]  # all alike in one of the lists
+    ones = tf.ones(scores.shape, tf.float64)
+    rows = tf.constant(labels, tf.float64), tf.constant(scores), ones > 0.0, ones
+    values = case.make(dtype="float64").per_list(*rows)
+    expected = [case.reference(*x, [1.0] * size) for x in zip(labels, scores, strict=True)]
+    np.testing.assert_allclose(values, expected, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("module", [losses, metrics], ids=["losses", "metrics"])

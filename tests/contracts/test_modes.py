@@ -4,6 +4,7 @@ Nothing here runs under `run_functions_eagerly` but the reference.
 """
 
 import functools
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -91,11 +92,14 @@ def eager(function: Callable[..., Any], *fields: tf.Tensor) -> Any:
     return function(*fields)
 
 
-MODES = {
-    "eager": eager,
-    "any batch size": Mode(of_any_batch, of_any_batch),
+MODES = {  # of losses; the others are those of `test_trains_alike_in_every_mode_and_loads`
     "any shape": Mode(of_any_lists, of_any_lists),
     "any rank of labels and weights": Mode(of_any_rank, of_any_lists),
+}
+MODES_OF_METRICS = {
+    **MODES,
+    "eager": eager,
+    "any batch size": Mode(of_any_batch, of_any_batch),
     "XLA": Mode(known, known, jit_compile=True),
 }
 
@@ -121,33 +125,27 @@ def gradient_of_gradient(loss: Loss, *fields: tf.Tensor) -> tf.Tensor:
 
 
 @every_loss
-def test_every_mode_has_the_same_value_and_gradient(
+def test_every_mode_has_the_same_value_and_gradients(
     case: Case, run_eagerly: Callable[[bool], None]
 ) -> None:
-    fields = [tf.constant(x, tf.float32) for x in batch(case)]
+    labels, tied, weights = (tf.constant(x, tf.float64) for x in batch(case))
+    untied = tied + 0.01 * tf.cumsum(tf.ones_like(tied), axis=1)
+
+    def make() -> Loss:
+        return case.make(reduction="sum", dtype="float64")
+
     run_eagerly(True)
-    expected = with_gradient(case.make(reduction="sum"), *fields)
+    expected = with_gradient(make(), labels, tied, weights)
+    second = gradient_of_gradient(make(), labels, untied, weights)
     run_eagerly(False)
     assert np.any(expected[1] != 0.0)
-    modes = {n: m for n, m in MODES.items() if n != "XLA" or case not in SAMPLED}  # has other noise
-    for name, mode in modes.items():
-        run = functools.partial(with_gradient, case.make(reduction="sum"))
-        value, gradient = mode(run, *fields)
-        np.testing.assert_allclose(value, expected[0], rtol=1e-5, atol=1e-6, err_msg=name)
-        np.testing.assert_allclose(gradient, expected[1], rtol=1e-4, atol=1e-6, err_msg=name)
-
-
-@every_loss
-def test_a_gradient_has_a_gradient(case: Case, run_eagerly: Callable[[bool], None]) -> None:
-    labels, scores, weights = (tf.constant(x, tf.float64) for x in batch(case))
-    untied = scores + 0.01 * tf.cumsum(tf.ones_like(scores), axis=1)
-    fields = labels, untied, weights
-    make = functools.partial(case.make, reduction="sum", dtype="float64")
-    run_eagerly(True)
-    expected = gradient_of_gradient(make(), *fields)
-    run_eagerly(False)
-    found = Mode(known, known)(functools.partial(gradient_of_gradient, make()), *fields)
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8 * np.max(np.abs(expected)))
+    for name, mode in MODES.items():
+        value, gradient = mode(functools.partial(with_gradient, make()), labels, tied, weights)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-10, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(gradient, expected[1], rtol=1e-9, atol=1e-12, err_msg=name)
+    run = functools.partial(gradient_of_gradient, make())
+    found = Mode(known, known)(run, labels, untied, weights)
+    np.testing.assert_allclose(found, second, rtol=1e-6, atol=1e-8 * np.max(np.abs(second)))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +169,7 @@ def test_a_metric_is_the_same_in_every_mode(
     run_eagerly(True)
     expected = case.make()(*fields)
     run_eagerly(False)
-    for name, mode in MODES.items():
+    for name, mode in MODES_OF_METRICS.items():
         metric = case.make()
 
         def update(*fields: tf.Tensor, metric: Any = metric) -> None:
@@ -179,6 +177,75 @@ def test_a_metric_is_the_same_in_every_mode(
 
         mode(update, *fields)
         np.testing.assert_allclose(metric.result(), expected, rtol=1e-5, err_msg=name)
+
+
+def examples(case: Case) -> tuple[keras.Model, Array, Array, Array]:
+    """A model, and features, labels and weights that it can be trained on."""
+    rng = np.random.default_rng(3)
+    keras.utils.set_random_seed(3)
+    if case in N_WAY + IN_BATCH:
+        features = rng.normal(size=[24, 8])
+        rows = np.eye(3)[np.argmax(features[:, :3], axis=1)]
+        labels, width = (rows, 3) if case in N_WAY else (np.arange(24), 12)
+        return ranker([8], width), features, labels, rng.uniform(0.5, 2.0, 24)
+    features = rng.normal(size=[24, 4, 3])
+    if case in SCORE_VECTORS:
+        labels, width = features.sum(axis=-1) > 0.0, case.make().num_scores or 2
+        model = ranker([4, 3], width)
+    else:
+        labels, model = np.clip(features.sum(axis=-1).round(), 0.0, 4.0), ranker([4, 3], 1, [4])
+    labels = np.where(rng.random(labels.shape) < 0.9, labels, np.nan)
+    return model, features, labels, rng.uniform(0.5, 2.0, labels.shape)
+
+
+def ranker(shape: list[int], width: int, scores: list[int] | None = None) -> keras.Model:
+    model = keras.Sequential([keras.Input(shape), keras.layers.Dense(width, use_bias=False)])
+    if scores is not None:
+        model.add(keras.layers.Reshape(scores))
+    return model
+
+
+def fit(
+    model: keras.Model, loss: Loss, *fields: Array, epochs: int = 4, **options: Any
+) -> tuple[list[Array], dict[str, list[float]]]:
+    """The weights and the history of a short training."""
+    model.compile(keras.optimizers.Adam(0.1), loss, **options)
+    rows = tf.data.Dataset.from_tensor_slices(tuple(fields))
+    is_static = options.get("jit_compile", False)
+    told = model.fit(rows.batch(12, drop_remainder=is_static), epochs=epochs, verbose=0)
+    return model.get_weights(), told.history
+
+
+@every_loss
+def test_trains_alike_in_every_mode_and_loads(case: Case, tmp_path: pathlib.Path) -> None:
+    learnt, epochs = [], 8 if case in SAMPLED else 4
+    for mode in ({"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}):
+        model, *fields = examples(case)
+        weights, history = fit(model, case.make(), *fields, epochs=epochs, **mode)
+        assert history["loss"][-1] < history["loss"][0], mode
+        learnt.append((*weights, history["loss"]))
+    if case in SAMPLED:  # XLA has other noise
+        assert len(set(history["loss"])) == epochs
+        learnt.pop()
+    for other in learnt[1:]:
+        for x, y in zip(other, learnt[0], strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.loss.get_config() == model.loss.get_config()
+    np.testing.assert_allclose(loaded(fields[0]), model(fields[0]), rtol=1e-6)
+
+
+def test_metrics_of_a_training_are_the_same_in_every_mode() -> None:
+    told = []
+    for mode in ({"run_eagerly": True}, {"jit_compile": False}, {"jit_compile": True}):
+        model, *fields = examples(LOSSES[0])
+        measures = [metrics.NDCG(1), metrics.NDCG(2), metrics.MRR()]
+        _, history = fit(model, losses.SoftmaxLoss(), *fields, **mode, weighted_metrics=measures)
+        told.append(history)
+    assert set(told[0]) == {"loss", "ndcg_at_1", "ndcg_at_2", "mrr"}
+    for name, values in told[0].items():
+        np.testing.assert_allclose([x[name] for x in told], [values] * 3, rtol=1e-4, err_msg=name)
 
 
 def scorer(loss: Loss, **options: Any) -> keras.Model:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 from typing import Any
 
 import keras
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import IN_BATCH, N_WAY, Array, Case, name_of, one_per_class
+from tests.cases import IN_BATCH, N_WAY, Array, Case, name_of
 from tfrank_sel import losses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -18,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 every_n_way = pytest.mark.parametrize("case", N_WAY, ids=name_of)
 every_in_batch = pytest.mark.parametrize("case", IN_BATCH, ids=name_of)
 every_loss = pytest.mark.parametrize("case", N_WAY + IN_BATCH, ids=name_of)
-one_of_each = pytest.mark.parametrize("case", one_per_class(N_WAY + IN_BATCH), ids=name_of)
 
 ROWS, CLASSES = (4, 1, 3), 3
 
@@ -221,22 +219,3 @@ def test_a_saved_loss_is_equal(case: Case) -> None:
     loaded = keras.saving.deserialize_keras_object(json.loads(saved))
     assert loaded.get_config() == case.make().get_config()
     np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
-
-
-@pytest.mark.compiled
-@one_of_each
-@pytest.mark.parametrize("jit_compile", [True, False])
-def test_trains_and_loads(case: Case, jit_compile: bool, tmp_path: pathlib.Path) -> None:
-    rng = np.random.default_rng(3)
-    features = rng.normal(size=[32, 8]).astype(np.float32)
-    if case in N_WAY:
-        labels, width = np.eye(3)[np.argmax(features[:, :3], axis=1)], 3
-    else:
-        labels, width = np.arange(32), 16
-    model = keras.Sequential([keras.Input([8]), keras.layers.Dense(width)])
-    model.compile(keras.optimizers.Adam(0.05), loss=case.make(), jit_compile=jit_compile)
-    fit = model.fit(features, labels, batch_size=16, epochs=4, verbose=0, shuffle=False)
-    assert fit.history["loss"][-1] < fit.history["loss"][0]
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.loss.get_config() == model.loss.get_config()

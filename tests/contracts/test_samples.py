@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 from typing import Any
 
 import keras
@@ -10,14 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import SAMPLED, Array, Case, name_of, one_per_class
+from tests.cases import SAMPLED, Array, Case, name_of
 from tests.contracts.test_every_formula import batch, lists
 from tfrank_sel import losses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
 every_loss = pytest.mark.parametrize("case", SAMPLED, ids=name_of)
-one_of_each = pytest.mark.parametrize("case", one_per_class(SAMPLED), ids=name_of)
 
 
 def noise_of(case: Case, list_size: int) -> Array:
@@ -139,25 +137,6 @@ def test_a_saved_loss_is_equal(case: Case) -> None:
     loaded = keras.saving.deserialize_keras_object(json.loads(saved))
     assert loaded.get_config() == case.make().get_config()
     np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
-
-
-@pytest.mark.compiled
-@one_of_each
-@pytest.mark.parametrize("jit_compile", [True, False])
-def test_trains_and_loads(case: Case, jit_compile: bool, tmp_path: pathlib.Path) -> None:
-    rng = np.random.default_rng(3)
-    features = rng.normal(size=[32, 4, 3]).astype(np.float32)
-    labels = np.clip(features.sum(axis=-1).round(), 0.0, 4.0)
-    model = keras.Sequential(
-        [keras.Input([4, 3]), keras.layers.Dense(1), keras.layers.Reshape([4])]
-    )
-    model.compile(keras.optimizers.Adam(0.1), loss=case.make(), jit_compile=jit_compile)
-    fit = model.fit(features, labels, batch_size=16, epochs=6, verbose=0, shuffle=False)
-    assert fit.history["loss"][-1] < fit.history["loss"][0]
-    assert len(set(fit.history["loss"])) == 6
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.loss.get_config() == model.loss.get_config()
 
 
 def test_the_number_of_samples_is_positive() -> None:

@@ -29,7 +29,10 @@ def contents(file: str) -> dict[str, Any]:
 
 
 def in_modes(cases: Sequence[Case], kind: str, name: str = "id") -> list[Any]:
-    """Each case under its own name; the first of each kind once more, as users run it: compiled."""
+    """Each case under its own name; the first of each kind once more, as users run it: compiled.
+
+    `with_dtypes` gives those one dtype: `tests/contracts/test_modes.py` holds the other to it.
+    """
     first = {case[kind]: case for case in reversed(cases)}
     compiled = pytest.mark.compiled
     return [
@@ -41,13 +44,15 @@ def in_modes(cases: Sequence[Case], kind: str, name: str = "id") -> list[Any]:
 def with_dtypes(
     parameters: Iterable[Any], where: Callable[[Case, str], bool] = lambda case, dtype: True
 ) -> list[Any]:
-    """The parameters with each dtype that `where` admits."""
-    return [
-        pytest.param(*x.values, dtype, id=f"{x.id}-{dtype}", marks=x.marks)
-        for x in parameters
-        for dtype in TOLERANCE
-        if where(*x.values, dtype)
-    ]
+    """The parameters with each dtype that `where` admits; the compiled ones with the smallest."""
+    found = []
+    for x in parameters:
+        dtypes = [dtype for dtype in TOLERANCE if where(*x.values, dtype)]
+        found += [
+            pytest.param(*x.values, dtype, id=f"{x.id}-{dtype}", marks=x.marks)
+            for dtype in (dtypes[-1:] if x.marks else dtypes)
+        ]
+    return found
 
 
 def replay(case: Case, dtype: str, replays: dict[str, Replay]) -> None:

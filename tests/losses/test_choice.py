@@ -33,6 +33,7 @@ def test_the_loss_is_as_sensitive_as_wanted(
 
 
 @every_wish
+@pytest.mark.usefixtures("eagerly")
 def test_errors_that_matter_cost_more(wanted: Wanted) -> None:
     loss = losses.design(wanted, ranking=True, reduction="none", dtype="float64").loss
     s = np.tile([-3.0, 0.0, 3.0], [3, 1])

@@ -9,6 +9,7 @@ import matplotlib.figure
 import matplotlib.image
 import numpy as np
 import pytest
+import tensorflow as tf
 import typer.testing
 
 from tfrank_sel import links, losses, plots
@@ -27,7 +28,9 @@ def axes() -> matplotlib.axes.Axes:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("figures") / "new"
     arguments = ["figures", "--output", str(folder), "--dpi", "40"]
+    tf.config.run_functions_eagerly(True)  # `test_losses_are_those_of_the_library` compiles
     done = typer.testing.CliRunner().invoke(app, arguments)
+    tf.config.run_functions_eagerly(False)
     assert done.exit_code == 0, done.output
     assert str(folder / "index.html") in done.stdout
     return folder
