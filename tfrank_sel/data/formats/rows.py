@@ -93,8 +93,9 @@ def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:
 
 def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
     """Divides rows by query, wherever they stand, in the order of their first rows."""
-    _, first, query = np.unique(rows.queries, return_index=True, return_inverse=True)
-    for part in _runs(rows.take(np.argsort(first[query], kind="stable"))):
+    seen: dict[str, int] = {}
+    places = [seen.setdefault(query, len(seen)) for query in rows.queries]
+    for part in _runs(rows.take(np.argsort(places, kind="stable"))):
         yield str(part.queries[0]), part
 
 

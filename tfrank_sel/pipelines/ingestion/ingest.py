@@ -170,19 +170,21 @@ def _compact(found: Rows) -> tuple[Any, ...]:
     file, numbers = found.place
     context = tuple(values[:1].tolist()[0] for values in found.context.values())
     arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
-    return (file, *(values.tobytes() for values in arrays), tuple(found.doc_ids), context)
+    ids = tuple(found.doc_ids) if any(found.doc_ids) else None
+    return (file, *(values.tobytes() for values in arrays), ids, context)
 
 
 def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
     """Returns the rows of a query that `_compact` made small."""
     file, numbers, labels, features, ids, context = parts
     known = zip(layout.context, context, strict=True)
+    values = np.frombuffer(labels, np.float32)
     return Rows(
         (file, np.frombuffer(numbers, np.int64)),
         np.array([query], np.object_),
-        np.frombuffer(labels, np.float32),
+        values,
         np.frombuffer(features, np.float32).reshape(-1, len(layout.names)),
-        np.array(ids, np.object_),
+        np.array(ids or [""] * len(values), np.object_),
         {name: np.array([value], np.object_) for name, value in known},
     )
 
