@@ -9,7 +9,7 @@ import pyarrow
 import pytest
 from pyarrow import csv, parquet
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats, frames, letor
 from tfrank_sel.data.formats import Part
@@ -126,6 +126,12 @@ def test_lists_of_every_format_are_read_whole(folder, lists, format):
         for part in ("labels", "features"):
             was, read = getattr(one, part), getattr(by_query[one.query_id], part)
             np.testing.assert_array_equal(read[order], was[expected])
+
+
+def test_bytes_are_no_feature_of_records(folder):
+    lists = data.read(folder / "elwc.tfrecord", doc_id="id", features=["x", "doc_id"])
+    with pytest.raises(InputError, match=r"expected numbers in 'doc_id'\. Received: bytes"):
+        next(lists)
 
 
 def test_a_file_of_adjacent_rows_streams(tmp_path, lists):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band

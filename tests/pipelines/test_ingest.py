@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from pyarrow import json as arrow_json
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import formats, letor, wire
 from tfrank_sel.data.formats import Columns, rows as item_rows
@@ -33,7 +33,7 @@ def ingested(tmp_path_factory, lists):
     for write in (sets.write_letor, sets.write_tables, sets.write_records):
         write(folder, lists)
     return {
-        name: sets.ingested(
+        name: in_splits(
             folder / name,
             folder / pattern,
             Columns() if name == "letor" else sets.COLUMNS,
@@ -41,6 +41,13 @@ def ingested(tmp_path_factory, lists):
         )
         for name, (pattern, format) in FILES.items()
     }
+
+
+def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
+    """Ingests the files of a pattern, divided by the hash of the query."""
+    inputs = ingest.Inputs(expand([str(pattern)]), columns, sets.SHARES, format=format, **options)
+    layout = inputs.layout()
+    return layout, ingest.ingest(inputs, layout, folder)
 
 
 def read(layout, done):
@@ -167,7 +174,7 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             ("row", 4, "a row must have 3 values. Received: 2", "b,1"),
             ("row", 5, "a row must name its query", None),
             ("row", 6, "a label must be", None),
-            ("row", 7, "a feature must be a finite number", None),
+            ("row", 7, "a feature must be a finite number. Received: nan as 'x'", None),
         ],
         "bad.tfrecord": [
             ("record", 2, "a record must be elwc", None),
@@ -203,7 +210,7 @@ def test_adjacent_rows_need_no_grouping(tmp_path, lists):
     from pyarrow import parquet
 
     parquet.write_table(sets.table(lists), tmp_path / "rows.parquet")
-    layout, done = sets.ingested(tmp_path / "out", tmp_path / "rows.parquet", adjacent=True)
+    layout, done = in_splits(tmp_path / "out", tmp_path / "rows.parquet", adjacent=True)
     found = {q: one for of_split in read(layout, done).values() for q, one in of_split.items()}
     for one in lists:
         np.testing.assert_array_equal(found[one.query_id].features, one.features)
@@ -226,7 +233,7 @@ def test_a_new_format_is_a_class_and_a_line(tmp_path, monkeypatch, lists):
     monkeypatch.setitem(formats.FORMATS, "jsonl", JsonLines)
     path = tmp_path / "all.jsonl"
     sets.table(lists).to_pandas().to_json(path, orient="records", lines=True, double_precision=15)
-    layout, done = sets.ingested(tmp_path / "out", path)
+    layout, done = in_splits(tmp_path / "out", path)
     assert layout.names == [f"x{i}" for i in range(6)]
     found = {q: one for of_split in read(layout, done).values() for q, one in of_split.items()}
     by_users = {one.query_id: one for one in data.read(path, features=layout.names)}

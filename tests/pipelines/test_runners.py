@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data, models
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import runners

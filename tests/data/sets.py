@@ -1,4 +1,4 @@
-"""The same lists in every format that ingest reads."""
+"""The same lists in every format of files."""
 
 import numpy as np
 import pyarrow as pa
@@ -7,8 +7,6 @@ from pyarrow import csv, parquet
 
 from tfrank_sel.data import letor, synthetic, wire
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.ingestion.inputs import expand
 
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
 COLUMNS = Columns(context=("device", "age"))
@@ -21,13 +19,6 @@ def made(count=40, seed=2):
     for one in lists:
         one.features[:, 3] = np.clip(np.trunc(one.features[:, 3]), 0, 1000)
     return lists
-
-
-def ingested(folder, pattern, columns=COLUMNS, format=None, **options):
-    """Ingests the files of a pattern, divided by the hash of the query."""
-    inputs = ingest.Inputs(expand([str(pattern)]), columns, SHARES, format=format, **options)
-    layout = inputs.layout()
-    return layout, ingest.ingest(inputs, layout, folder)
 
 
 def context(number):
