@@ -31,6 +31,7 @@ MODULES = (
     "tfrank_sel.data",
     "tfrank_sel.data.elwc",
     "tfrank_sel.data.parsing",
+    "tfrank_sel.data.formats",
     "tfrank_sel.data.frames",
     "tfrank_sel.data.letor",
     "tfrank_sel.distribution",

@@ -11,10 +11,9 @@ from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import data
 from tfrank_sel.data import letor
-from tfrank_sel.data.readers.sources import Format, Source
 from tfrank_sel.pipelines import preparation, run, training
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 
 def train(folds: Sequence[dict[str, Lists]]) -> Scores:
@@ -26,7 +25,7 @@ def train(folds: Sequence[dict[str, Lists]]) -> Scores:
             sources = []
             for part, split in zip(PARTS, ("train", "validation", "test"), strict=True):
                 letor.write(folder / f"{part}.txt", fold[part])
-                sources.append(Source(str(folder / f"{part}.txt"), Format.LETOR, split))
+                sources.append(Source(str(folder / f"{part}.txt"), split))
             quiet = Progress(rich.console.Console(quiet=True))
             layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
             for seed in SEEDS:

@@ -22,6 +22,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import elwc, packed, parsing
+from tfrank_sel.data.lists import Rejected
 from tfrank_sel.serving.deployment import config, model_config
 from tfrank_sel.serving.deployment.config_messages import (
     BatchingParameters,
@@ -73,16 +74,16 @@ def letor_text(octets: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=_memory()) as folder:
         path = pathlib.Path(folder, "lists.txt")
         path.write_bytes(octets)
-        errors: list[data.InputError] = []
         try:
-            found = list(data.letor.read(path, NUM_FEATURES, on_error=errors.append))
+            scanned = list(data.letor.scan(path, NUM_FEATURES))
         except data.InputError as error:
             if octets:
                 raise AssertionError("only an empty file is refused as a whole") from error
             return
         wanted, refused = _by_line(octets)
-        places = {int(place) for e in errors if (place := e.place.rpartition(":")[2]).isdecimal()}
-        assert places == refused, (places, refused)
+        found = [one for one in scanned if isinstance(one, data.ItemList)]
+        bad = {one.number for one in scanned if isinstance(one, Rejected)} - {None}
+        assert bad == refused, (bad, refused)
         assert repr([_plain(x) for x in found]) == repr(wanted), (found, wanted)
         try:
             data.letor.write(path, found)

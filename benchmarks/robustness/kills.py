@@ -35,7 +35,7 @@ import rich.console
 import rich.progress
 
 from tfrank_sel import data, export
-from tfrank_sel.data.readers.sources import Columns, Layout
+from tfrank_sel.data.formats import Columns, Layout
 from tfrank_sel.pipelines import arguments, artefacts, console, run as pipeline
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion import ingest

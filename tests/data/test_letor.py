@@ -6,6 +6,7 @@ from hypothesis import example, given, strategies as st
 
 from tfrank_sel import data
 from tfrank_sel.data import letor
+from tfrank_sel.data.lists import Rejected
 
 
 def written(tmp_path, text):
@@ -74,10 +75,15 @@ def test_a_bad_line_is_named_by_file_and_line(tmp_path, line, reason):
 
 def test_reading_goes_on_after_bad_lines_if_asked(tmp_path):
     path = written(tmp_path, "1 qid:1 1:1\n0 qid:1 1:x\n0 qid:2 9:1\n2 1:1\n1 qid:3 2:4\n")
-    errors = []
-    lists = list(letor.read(path, 3, on_error=errors.append))
-    assert [(found.query_id, len(found.labels)) for found in lists] == [("1", 1), ("3", 1)]
-    assert sorted(error.place for error in errors) == [f"{path}:{line}" for line in (2, 3, 4)]
+    found = list(letor.scan(path, 3))
+    lists = [one for one in found if isinstance(one, data.ItemList)]
+    assert [(one.query_id, len(one.labels)) for one in lists] == [("1", 1), ("3", 1)]
+    bad = sorted((one.place, one.text) for one in found if isinstance(one, Rejected))
+    assert bad == [
+        (f"{path}:2", "0 qid:1 1:x"),
+        (f"{path}:3", "0 qid:2 9:1"),
+        (f"{path}:4", "2 1:1"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 
 import keras
@@ -6,16 +5,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data, metrics
-from tfrank_sel.data.readers import readers
-from tfrank_sel.data.readers.sources import Columns, expand
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
 from tfrank_sel.pipelines.evaluation import blessing, bootstrap, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing
 from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion.inputs import expand
 
 
 @keras.utils.register_keras_serializable("tests")
@@ -55,9 +54,8 @@ def evaluated(tmp_path_factory, lists):
     parquet.write_table(sets.table(lists), folder / "lists.parquet")
     parquet.write_table(sets.table(lists[:5]), folder / "more.parquet")
     columns = Columns(context=("device", "age"))
-    sources = expand([str(folder / "*.parquet")], "test")
-    layout = readers.layout([dataclasses.replace(one, split="train") for one in sources], columns)
-    inputs = ingest.Inputs(sources, columns, adjacent=True)
+    inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
+    layout = inputs.reader.layout([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
     models = [Column(index) for index in (2, 0)]
     for model in models:

@@ -3,22 +3,21 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from pyarrow import json as arrow_json
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import letor, wire
-from tfrank_sel.data.readers import readers, sources, tables
-from tfrank_sel.data.readers.sources import Columns, Format, Found, Rejected, Source
+from tfrank_sel.data import formats, letor, wire
+from tfrank_sel.data.formats import Columns, rows as item_rows
+from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines.ingestion import census, ingest, stored
+from tfrank_sel.pipelines.ingestion.inputs import expand
 
 FILES = {
     "letor": ("?.txt*", None),
     "parquet": ("*.parquet", None),
     "csv": ("all.csv", None),
-    **{
-        format.value: (f"{format.value}.tfrecord", format)
-        for format in (Format.ELWC, Format.EIE, Format.SEQUENCE_EXAMPLE, Format.EXAMPLE)
-    },
+    **{format: (f"{format}.tfrecord", format) for format in sets.RECORDS},
 }
 
 
@@ -34,7 +33,7 @@ def ingested(tmp_path_factory, lists):
     for write in (sets.write_letor, sets.write_tables, sets.write_records):
         write(folder, lists)
     return {
-        name: sets.ingested(
+        name: in_splits(
             folder / name,
             folder / pattern,
             Columns() if name == "letor" else sets.COLUMNS,
@@ -42,6 +41,13 @@ def ingested(tmp_path_factory, lists):
         )
         for name, (pattern, format) in FILES.items()
     }
+
+
+def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
+    """Ingests the files of a pattern, divided by the hash of the query."""
+    inputs = ingest.Inputs(expand([str(pattern)]), columns, sets.SHARES, format=format, **options)
+    layout = inputs.layout()
+    return layout, ingest.ingest(inputs, layout, folder)
 
 
 def read(layout, done):
@@ -112,9 +118,8 @@ def test_the_report_counts_what_is_doubtful(tmp_path):
     ]
     letor.write(tmp_path / "a.txt", lists)
     letor.write(tmp_path / "b.txt", lists[1:2])
-    found = [Source(str(tmp_path / f"{name}.txt"), Format.LETOR, "train") for name in "ab"]
-    inputs = ingest.Inputs(found)
-    done = ingest.ingest(inputs, readers.layout(found, Columns()), tmp_path / "out")
+    inputs = ingest.Inputs(expand([str(tmp_path / "?.txt")], "train"))
+    done = ingest.ingest(inputs, inputs.layout(), tmp_path / "out")
     assert done.report["splits"] == {
         "train": {
             "lists": 7,
@@ -169,7 +174,7 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             ("row", 4, "a row must have 3 values. Received: 2", "b,1"),
             ("row", 5, "a row must name its query", None),
             ("row", 6, "a label must be", None),
-            ("row", 7, "a feature must be a finite number", None),
+            ("row", 7, "a feature must be a finite number. Received: nan as 'x'", None),
         ],
         "bad.tfrecord": [
             ("record", 2, "a record must be elwc", None),
@@ -180,11 +185,8 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
         ],
     }
     for name, letters in expected.items():
-        found = [
-            Source(source.path, source.format, "train")
-            for source in sources.expand([str(tmp_path / name)])
-        ]
-        layout = readers.layout(found, Columns())
+        found = expand([str(tmp_path / name)], "train")
+        layout = ingest.Inputs(found).layout()
         folder = tmp_path / f"{name}.out"
         with pytest.raises(data.InputError, match=f"Received: {len(letters)}$"):
             ingest.ingest(ingest.Inputs(found, allow_bad_lines=1), layout, folder)
@@ -208,62 +210,75 @@ def test_adjacent_rows_need_no_grouping(tmp_path, lists):
     from pyarrow import parquet
 
     parquet.write_table(sets.table(lists), tmp_path / "rows.parquet")
-    layout, done = sets.ingested(tmp_path / "out", tmp_path / "rows.parquet", adjacent=True)
+    layout, done = in_splits(tmp_path / "out", tmp_path / "rows.parquet", adjacent=True)
     found = {q: one for of_split in read(layout, done).values() for q, one in of_split.items()}
     for one in lists:
         np.testing.assert_array_equal(found[one.query_id].features, one.features)
         assert found[one.query_id].doc_ids == one.doc_ids
 
 
+class JsonLines(formats.TableReader):
+    name = "jsonl"
+    suffixes = (".jsonl",)
+
+    def schema(self, path):
+        return arrow_json.read_json(path).schema
+
+    def tables(self, part, names):
+        table = arrow_json.read_json(part.path)
+        yield np.arange(1, table.num_rows + 1), table
+
+
+def test_a_new_format_is_a_class_and_a_line(tmp_path, monkeypatch, lists):
+    monkeypatch.setitem(formats.FORMATS, "jsonl", JsonLines)
+    path = tmp_path / "all.jsonl"
+    sets.table(lists).to_pandas().to_json(path, orient="records", lines=True, double_precision=15)
+    layout, done = in_splits(tmp_path / "out", path)
+    assert layout.names == [f"x{i}" for i in range(6)]
+    found = {q: one for of_split in read(layout, done).values() for q, one in of_split.items()}
+    by_users = {one.query_id: one for one in data.read(path, features=layout.names)}
+    for one in lists:
+        for other in (found[one.query_id], by_users[one.query_id]):
+            assert other.doc_ids == one.doc_ids
+            np.testing.assert_array_equal(other.features, one.features)
+
+
 def test_rows_become_lists_wherever_chunks_end():
-    rows = tables.Rows(
+    rows = item_rows.Rows(
         ("t", np.arange(1, 7)),
         np.array(list("aabbbc"), np.object_),
         np.arange(6, dtype=np.float32),
         np.ones([6, 1], np.float32),
-        None,
+        np.full(6, "", np.object_),
         {},
     )
-    whole = list(tables.adjacent([rows]))
+    whole = list(item_rows.adjacent([rows]))
     for cut in range(7):
         parts = [rows.take(slice(0, cut)), Rejected("t", "row", 9, "bad"), rows.take(slice(cut, 6))]
-        found = [one for one in tables.adjacent(parts) if isinstance(one, Found)]
+        found = [one for one in item_rows.adjacent(parts) if isinstance(one, Found)]
         assert [one.item_list.query_id for one in found] == ["a", "b", "c"]
         for one, other in zip(found, whole, strict=True):
             np.testing.assert_array_equal(one.item_list.labels, other.item_list.labels)
             assert one.item_list.doc_ids == other.item_list.doc_ids
 
 
+def layout(paths, format=None):
+    return formats.reader(paths, Columns(), format).layout(paths)
+
+
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda folder: sources.expand([f"{folder}/no*"]), "a pattern of no file"),
-        (lambda folder: sources.expand([f"{folder}/a.csv", f"{folder}/*.csv"]), "file again"),
-        (
-            lambda folder: readers.layout(sources.expand([f"{folder}/a.*"]), Columns()),
-            "expected csv, as",
-        ),
-        (
-            lambda folder: readers.layout(sources.expand([f"{folder}/a.csv"]), Columns()),
-            "expected a column 'query_id'. Received: ['q', 'y']",
-        ),
-        (
-            lambda folder: readers.layout(sources.expand([f"{folder}/a.parquet"]), Columns()),
-            "expected a readable table",
-        ),
-        (
-            lambda folder: readers.layout(
-                [Source(f"{folder}/a.csv", Format.ELWC)], Columns()
-            ),
-            "expected a readable TFRecord file",
-        ),
-        (
-            lambda folder: readers.layout([Source(f"{folder}/no.csv", Format.CSV)], Columns()),
-            "no such file",
-        ),
+        (lambda folder: expand([f"{folder}/no*"]), "a pattern of no file"),
+        (lambda folder: expand([f"{folder}/a.csv", f"{folder}/*.csv"]), "file again"),
+        (lambda folder: layout([f"{folder}/a.csv", f"{folder}/a.parquet"]), "expected csv, as"),
+        (lambda folder: layout([f"{folder}/a.csv"]), "a column 'query_id'. Received: ['q', 'y']"),
+        (lambda folder: layout([f"{folder}/a.parquet"]), "expected a readable table"),
+        (lambda folder: layout([f"{folder}/a.csv"], "elwc"), "expected a readable TFRecord file"),
+        (lambda folder: layout([f"{folder}/no.csv"]), "No such file"),
     ],
     ids=["no file", "twice", "formats", "column", "parquet", "records", "missing"],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_told(tmp_path, make, reason):
     (tmp_path / "a.csv").write_text("q,y\n1,1\n")
     (tmp_path / "a.parquet").write_text("no table")

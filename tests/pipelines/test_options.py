@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tfrank_sel.data.readers.sources import Columns, Format, Source
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.analysis.drift import Thresholds
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.run import Plan
 from tfrank_sel.pipelines.training import Settings
 
@@ -30,7 +30,7 @@ from tfrank_sel.pipelines.training import Settings
         (Settings, "learning_rate", math.inf),
         (Settings, "learning_rate", -0.1),
         (Settings, "seed", -1),
-        (Source, "format", "elwc"),
+        (Source, "split", 1),
         (Thresholds, "features", "0.2"),
     ],
 )
@@ -38,8 +38,8 @@ def test_an_option_that_cannot_be_used_is_refused_by_name(
     options: Any, name: str, value: Any
 ) -> None:
     needed = {
-        Inputs: {"sources": [Source("train.txt", Format.LETOR)]},
-        Source: {"path": "train.txt", "format": Format.LETOR},
+        Inputs: {"sources": [Source("train.txt")]},
+        Source: {"path": "train.txt"},
     }.get(options, {})
     options(**needed)
     with pytest.raises((TypeError, ValueError), match=f"`{name}`"):

@@ -9,7 +9,6 @@ import pytest
 from tests.references import metrics as references
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import letor, synthetic
-from tfrank_sel.data.readers import readers, sources
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.ingestion import ingest
@@ -33,9 +32,8 @@ def lists():
 def shards(tmp_path_factory, lists):
     folder = tmp_path_factory.mktemp("report")
     letor.write(folder / "lists.txt", lists)
-    source = sources.Source(str(folder / "lists.txt"), sources.Format.LETOR, "train")
-    layout = readers.layout([source], sources.Columns())
-    return ingest.ingest(ingest.Inputs([source]), layout, folder).shards["train"]
+    inputs = ingest.Inputs([ingest.Source(str(folder / "lists.txt"), "train")])
+    return ingest.ingest(inputs, inputs.layout(), folder).shards["train"]
 
 
 @pytest.fixture(scope="module")

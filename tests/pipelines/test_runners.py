@@ -9,9 +9,9 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 
-from tests.pipelines import sets
+from tests.data import sets
 from tfrank_sel import data, models
-from tfrank_sel.data.readers.sources import Layout
+from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
@@ -51,12 +51,8 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     assert options.view_as(DirectOptions).direct_num_workers == 2
     lists = sets.made()
     sets.write_letor(tmp_path, lists)
-    inputs = ingest.Inputs(
-        [
-            ingest.Source(str(tmp_path / name), sets.Format.LETOR, "train")
-            for name in ("1.txt.gz", "2.txt")
-        ]
-    )
+    names = ("1.txt.gz", "2.txt")
+    inputs = ingest.Inputs([ingest.Source(str(tmp_path / name), "train") for name in names])
     done = ingest.ingest(inputs, Layout({"features": 6}), tmp_path / "out", options=options)
     found = statistics.summarise(
         done.shards["train"], SPEC, tmp_path / "statistics.json", options=options

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
-from tfrank_sel.data.readers.sources import Format, Layout, Source
+from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import artefacts, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.console import Progress
@@ -34,7 +34,7 @@ def shards(tmp_path_factory, lists):
 def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), Format.LETOR, "train")])
+    inputs = ingest.Inputs([ingest.Source(str(folder / "lists.txt"), "train")])
     layout = Layout({"features": lists[0].features.shape[1]})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 

@@ -3,6 +3,7 @@
 from tfrank_sel.data import (
     batching,
     elwc,
+    formats,
     frames,
     letor,
     packed,
@@ -12,6 +13,7 @@ from tfrank_sel.data import (
     writing,
 )
 from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
+from tfrank_sel.data.formats import read
 from tfrank_sel.data.lists import InputError, ItemList
 from tfrank_sel.data.segments import split_segments
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
@@ -26,12 +28,14 @@ __all__ = [
     "batching",
     "bucket_edges",
     "elwc",
+    "formats",
     "frames",
     "head",
     "letor",
     "list_sizes",
     "packed",
     "parsing",
+    "read",
     "schema",
     "split_segments",
     "synthetic",

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data import packed
-from tfrank_sel.data.reading import Parse, Reader
+from tfrank_sel.data.assembly import Assembler, Parse
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.data.truncation import Truncation
 
@@ -96,17 +96,17 @@ def batches(
     if isinstance(bucket_edges, int):
         bucket_edges = _edges(list_sizes(files, spec, parse=parse), bucket_edges, batch_size)
     _check(batch_size, bucket_edges)
-    reader = Reader(spec, parse, tuple(bucket_edges), inputs, truncation, shuffle_items)
+    assembler = Assembler(spec, parse, tuple(bucket_edges), inputs, truncation, shuffle_items)
     dataset = _records(files, shard)
     if shuffle_buffer:
         dataset = dataset.shuffle(shuffle_buffer, seed=seed, reshuffle_each_iteration=True)
     if repeat:
         dataset = dataset.repeat()
     if len(bucket_edges) == 1:
-        dataset = dataset.batch(batch_size).map(reader.sized, tf.data.AUTOTUNE)
+        dataset = dataset.batch(batch_size).map(assembler.sized, tf.data.AUTOTUNE)
     else:
         # The bucket is found by the batch: `key_func` runs once a list, so that it must do nothing.
-        dataset = dataset.batch(16).map(reader.sized, tf.data.AUTOTUNE).unbatch()
+        dataset = dataset.batch(16).map(assembler.sized, tf.data.AUTOTUNE).unbatch()
         dataset = dataset.group_by_window(
             key_func=lambda serialized, size, bucket: bucket,
             reduce_func=lambda bucket, window: window.batch(batch_size),
@@ -116,7 +116,7 @@ def batches(
         # One number a batch, for the order of its items.
         seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
         dataset = tf.data.Dataset.zip((dataset, seeds)).map(lambda lists, x: (*lists, x))
-    dataset = dataset.map(reader.dense, tf.data.AUTOTUNE)
+    dataset = dataset.map(assembler.dense, tf.data.AUTOTUNE)
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
@@ -133,9 +133,9 @@ def list_sizes(
     Raises:
         ValueError: If there is no file, or only some are compressed.
     """
-    reader = Reader(spec, parse)
+    assembler = Assembler(spec, parse)
     found: collections.Counter[int] = collections.Counter()
-    for sizes in _records(files, (0, 1)).batch(64).map(reader.sizes, tf.data.AUTOTUNE):
+    for sizes in _records(files, (0, 1)).batch(64).map(assembler.sizes, tf.data.AUTOTUNE):
         found.update(sizes.numpy().tolist())
     del found[0]
     return found

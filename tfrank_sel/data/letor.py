@@ -8,32 +8,25 @@ import pathlib
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from tfrank_sel.data import decimals
-from tfrank_sel.data.lists import InputError, ItemList
+from tfrank_sel.data.lists import InputError, ItemList, Rejected
 
 # Lists are dense arrays: an index beyond this is a slip of the pen, not a feature.
 MAX_FEATURES = 100_000
 
 _LINE = "`label qid:ID index:value ...`"
+_NO_LIST = f"expected lines of {_LINE}. Received: no list in the whole file"
+_SHOWN = 1000  # characters of a malformed line that are kept
 _TOO_LARGE = 2.0**128 - 2.0**103  # from here on, float32 rounds to infinity
 _DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
 
 
-def _raise(error: InputError) -> NoReturn:
-    raise error
-
-
-def read(
-    path: str | pathlib.Path,
-    num_features: int,
-    *,
-    on_error: Callable[[InputError], None] = _raise,
-) -> Iterator[ItemList]:
+def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
     """Reads a LETOR or SVMLight file (`.gz` too), one list at a time.
 
     Each line is `label qid:ID index:value ... # comment`. Indices count from 1 to `num_features`,
@@ -45,34 +38,54 @@ def read(
     Args:
         path: The file.
         num_features: Number of features of an item.
-        on_error: Called with an `InputError` for each line that breaks these rules, or once for a
-            query's lines that come back later. It raises by default; if it returns, those lines
-            are left out and reading goes on.
 
     Yields:
         The lists, in the order of the file. Only one is held in memory, with the identifiers of
         the queries already seen.
 
     Raises:
-        InputError: At the first bad line, unless `on_error` returns; and if the file is missing,
+        InputError: At the first line that breaks these rules; and if the file is missing,
             unreadable, empty, or holds no list.
+        ValueError: If `num_features` is not in 1..100000.
+    """
+    for one in scan(path, num_features):
+        if isinstance(one, Rejected):
+            raise one.error()
+        yield one
+
+
+def scan(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList | Rejected]:
+    """Reads as `read` does, and goes on after lines that break the rules.
+
+    Args:
+        path: The file.
+        num_features: Number of features of an item.
+
+    Yields:
+        The lists without such lines; each such line, before the list of its query; the first line
+        of a query that comes back later, whose lines are left out; and the file if it has no list.
+
+    Raises:
+        InputError: If the file is missing, unreadable or empty.
         ValueError: If `num_features` is not in 1..100000.
     """
     if not 1 <= num_features <= MAX_FEATURES:
         raise ValueError(f"`num_features` must be in 1..{MAX_FEATURES}. Received: {num_features}")
     seen: set[str] = set()
-    for block in _blocks(path, on_error):
+    for block in _blocks(path):
+        if isinstance(block, Rejected):
+            yield block
+            continue
+        first = block.items[0]
         if block.query_id in seen:
             reason = "the lines of a query must stand together. Received again: "
             reason += _shown(f"qid:{block.query_id}".encode())
-            on_error(InputError(f"{path}:{block.items[0].line}", reason))
+            yield _refused(path, first.number, reason, first.line)
             continue
         seen.add(block.query_id)
-        parsed = _parse(block, num_features, on_error)
-        if parsed is not None:
-            yield parsed
+        yield from _parse(block, num_features)
     if not seen:
-        on_error(_no_list(path))
+        yield Rejected(str(path), "line", None, _NO_LIST)
 
 
 def num_features(path: str | pathlib.Path) -> int:
@@ -85,7 +98,9 @@ def num_features(path: str | pathlib.Path) -> int:
             names one beyond 100000.
     """
     largest, any_list = 0, False
-    for block in _blocks(path, lambda error: None):
+    for block in _blocks(path):
+        if isinstance(block, Rejected):
+            continue
         any_list = True
         bodies = [item.body for item in block.items]
         whole = _pairs(b" ".join(bodies))
@@ -93,10 +108,10 @@ def num_features(path: str | pathlib.Path) -> int:
         for pairs in each:
             if pairs is not None and np.all(np.isfinite(pairs)):
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
-        if largest > MAX_FEATURES:
-            _parse(block, MAX_FEATURES, _raise)  # says which line it is
+        if largest > MAX_FEATURES:  # the parser says which line it is
+            raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
     if not any_list:
-        raise _no_list(path)
+        raise InputError(str(path), _NO_LIST)
     if largest == 0:
         raise InputError(str(path), "expected at least one feature. Received: lines without any")
     return largest
@@ -151,7 +166,8 @@ def text(item_list: ItemList) -> str:
 class _Item(NamedTuple):
     """One line, split but not parsed."""
 
-    line: int
+    number: int
+    line: bytes
     label: float
     body: bytes
     doc_id: str | None
@@ -166,16 +182,16 @@ class _Block:
     items: list[_Item]
 
 
-def _blocks(path: str | pathlib.Path, on_error: Callable[[InputError], None]) -> Iterator[_Block]:
+def _blocks(path: str | pathlib.Path) -> Iterator[_Block | Rejected]:
     block = _Block(path, "", [])
     for number, line in enumerate(_lines(path), start=1):
         content, _, comment = line.partition(b"#")
         if not content or content.isspace():
             continue
         try:
-            query_id, item = _split(content, comment, number)
+            query_id, item = _split(number, line, content, comment)
         except ValueError as error:
-            on_error(InputError(f"{path}:{number}", str(error)))
+            yield _refused(path, number, str(error), line)
             continue
         if query_id != block.query_id:
             if block.items:
@@ -199,7 +215,7 @@ def _lines(path: str | pathlib.Path) -> Iterator[bytes]:
         raise InputError(str(path), f"expected a readable file. Received: {error}") from error
 
 
-def _split(content: bytes, comment: bytes, number: int) -> tuple[str, _Item]:
+def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:
     label, query, body = (*content.split(None, 2), b"", b"")[:3]
     if not query.startswith(b"qid:") or query == b"qid:":
         raise ValueError(f"expected {_LINE}. Received: {_shown(content)}")
@@ -209,12 +225,10 @@ def _split(content: bytes, comment: bytes, number: int) -> tuple[str, _Item]:
         raise ValueError(f"{wanted}. Received: {_shown(label)}")
     found = _DOC_ID.search(comment)
     doc_id = _identifier(found[1]) if found else None
-    return _identifier(query[4:]), _Item(number, value, body, doc_id)
+    return _identifier(query[4:]), _Item(number, line, value, body, doc_id)
 
 
-def _parse(
-    block: _Block, num_features: int, on_error: Callable[[InputError], None]
-) -> ItemList | None:
+def _parse(block: _Block, num_features: int) -> Iterator[ItemList | Rejected]:
     items = block.items
     features = _dense([item.body for item in items], num_features)
     if features is None:  # some line is at fault: find out which, and why
@@ -224,13 +238,13 @@ def _parse(
                 rows.append(_row(item.body, num_features))
                 items.append(item)
             except ValueError as error:
-                on_error(InputError(f"{block.path}:{item.line}", str(error)))
+                yield _refused(block.path, item.number, str(error), item.line)
         if not rows:
-            return None
+            return
         features = np.stack(rows)
     labels = np.array([item.label for item in items], np.float32)
     doc_ids = (item.doc_id or f"{block.query_id}:{i}" for i, item in enumerate(items, start=1))
-    return ItemList(block.query_id, labels, features, tuple(doc_ids))
+    yield ItemList(block.query_id, labels, features, tuple(doc_ids))
 
 
 def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
@@ -306,8 +320,9 @@ def _number(word: bytes) -> float:
         return math.nan
 
 
-def _no_list(path: str | pathlib.Path) -> InputError:
-    return InputError(str(path), f"expected lines of {_LINE}. Received: no list in the whole file")
+def _refused(path: str | pathlib.Path, number: int, reason: str, line: bytes) -> Rejected:
+    text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
+    return Rejected(str(path), "line", number, reason, text)
 
 
 def _identifier(octets: bytes) -> str:

@@ -1,6 +1,7 @@
 """What every reader yields, and the error every reader raises."""
 
 import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -54,3 +55,65 @@ class ItemList(Checked):
                 "`labels`, `features` and `doc_ids` must describe the same items. Received: "
                 f"{sizes[0]} labels, features of shape {self.features.shape}, {sizes[2]} doc ids"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A list as it was found.
+
+    Args:
+        item_list: The list.
+        context: What else is known of the query, by name.
+    """
+
+    item_list: ItemList
+    context: Mapping[str, str | float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejected:
+    """What is left out.
+
+    Args:
+        file: The file.
+        unit: What is counted: `line`, `row` or `record`.
+        number: Which one, counted from 1; None if the file as a whole cannot be used.
+        reason: What is required and what was received.
+        text: What stands there, as far as it is text.
+    """
+
+    file: str
+    unit: str
+    number: int | None
+    reason: str
+    text: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it stands: `file:line`, or `file, row 7`."""
+        if self.number is None:
+            return self.file
+        if self.unit == "line":
+            return f"{self.file}:{self.number}"
+        return f"{self.file}, {self.unit} {self.number}"
+
+    @property
+    def rule(self) -> str:
+        """The rule that it breaks."""
+        return self.reason.partition(". Received")[0]
+
+    def error(self) -> InputError:
+        """Returns the error to raise where nothing may be left out."""
+        return InputError(self.place, self.reason)
+
+
+def strict(found: Iterable[Found | Rejected]) -> Iterator[ItemList]:
+    """Passes on the lists alone.
+
+    Raises:
+        InputError: At the first that is rejected.
+    """
+    for one in found:
+        if isinstance(one, Rejected):
+            raise one.error()
+        yield one.item_list

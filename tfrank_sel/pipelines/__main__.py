@@ -100,7 +100,7 @@ def run(
     # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
     with _quiet():
         from tfrank_sel.data import InputError
-        from tfrank_sel.data.readers.sources import Columns
+        from tfrank_sel.data.formats import Columns
         from tfrank_sel.pipelines import arguments, console as tables, run as pipeline, runners
         from tfrank_sel.pipelines.evaluation.blessing import Rules
         from tfrank_sel.pipelines.training import Settings
@@ -112,7 +112,12 @@ def run(
     console = Console()
     try:
         columns = Columns(
-            query, label, doc_id, arguments.names(features), arguments.names(slice_by)
+            query,
+            label,
+            doc_id,
+            arguments.names(features),
+            arguments.names(slice_by),
+            num_features,
         )
         inputs = arguments.inputs(
             {"train": train, "validation": validation, "test": test},
@@ -122,7 +127,6 @@ def run(
             columns,
             allow_bad_lines=allow_bad_lines,
             adjacent=adjacent,
-            num_features=num_features,
         )
         rules = Rules(
             bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin

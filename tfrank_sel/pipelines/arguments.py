@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from tfrank_sel.data.readers import sources
-from tfrank_sel.data.readers.sources import SPLITS, Columns, Format
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.data.formats import FORMATS, Columns
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, expand
 
 
 def inputs(
@@ -16,7 +15,6 @@ def inputs(
     *,
     allow_bad_lines: int,
     adjacent: bool,
-    num_features: int | None = None,
 ) -> Inputs | None:
     """Returns what to read, or None if no file is given.
 
@@ -28,18 +26,13 @@ def inputs(
         columns: Names of the parts.
         allow_bad_lines: As in `Inputs`.
         adjacent: As in `Inputs`.
-        num_features: As in `Inputs`.
 
     Raises:
         ValueError: If the options do not go together, or one is malformed.
         tfrank_sel.data.InputError: If a pattern names no file.
     """
-    kind = None
-    if format is not None:
-        known = [one.value for one in Format]
-        if format not in known:
-            raise ValueError(f"--format must be one of {', '.join(known)}. Received: {format}")
-        kind = Format(format)
+    if format is not None and format not in FORMATS:
+        raise ValueError(f"--format must be one of {', '.join(FORMATS)}. Received: {format}")
     given = [name for name, files in of_split.items() if files]
     if undivided and given:
         raise ValueError(f"give --data or {_options(SPLITS)}. Received: --data, {_options(given)}")
@@ -47,14 +40,12 @@ def inputs(
         missing = [name for name in SPLITS if name not in given]
         raise ValueError(f"give all of {_options(SPLITS)}. Missing: {_options(missing)}")
     if undivided:
-        found = sources.expand(undivided, None, kind)
+        found = expand(undivided)
     elif given:
-        found = [
-            source for name in SPLITS for source in sources.expand(of_split[name] or (), name, kind)
-        ]
+        found = [x for name in SPLITS for x in expand(of_split[name] or (), name)]
     else:
         return None
-    return Inputs(found, columns, shares(split), allow_bad_lines, adjacent, num_features)
+    return Inputs(found, columns, shares(split), allow_bad_lines, adjacent, format)
 
 
 def shares(text: str) -> dict[str, float]:

@@ -7,12 +7,11 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import letor, synthetic
-from tfrank_sel.data.readers import readers
-from tfrank_sel.data.readers.sources import SPLITS, Format, Layout, Source
+from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines.analysis import drift, schema, statistics
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
 from tfrank_sel.pipelines.training import Split
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
@@ -33,7 +32,7 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
         for split, count in SYNTHETIC_LISTS.items():
             path = folder / f"{split}.txt"
             letor.write(path, (next(lists) for _ in range(count)))
-            sources.append(Source(str(path), Format.LETOR, split))
+            sources.append(Source(str(path), split))
         step.tell(f"no files given: made a synthetic set of {SYNTHETIC_LISTS} lists")
     return Inputs(sources)
 
@@ -60,7 +59,7 @@ def ingested(
         tfrank_sel.data.InputError: If the input cannot be used.
     """
     with progress.step("ingest") as step:
-        layout = readers.layout(inputs.sources, inputs.columns, inputs.num_features)
+        layout = inputs.layout()
         step.doing(f"{len(inputs.sources)} files")
         ingested = ingest.ingest(inputs, layout, folder, options=options)
         step.tell(f"{len(layout.names)} features")

@@ -10,7 +10,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tfrank_sel import data, export, losses
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import letor
-from tfrank_sel.data.readers.sources import Layout
+from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import artefacts, preparation, publication, training
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
+from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.training import Settings, Split, Trained
 

@@ -17,11 +17,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
-from tfrank_sel.arguments import Checked
-from tfrank_sel.data.readers import readers, tables
-from tfrank_sel.data.readers.sources import Columns, Found, Layout, Rejected, Source
+from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
+from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.ingestion import census, stored
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 # How many bad lines are told one by one.
 SHOWN = 10
@@ -38,36 +39,6 @@ class Ingested:
 
     shards: dict[str, list[str]]
     report: dict[str, Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Inputs(Checked):
-    """What to read, and how.
-
-    Args:
-        sources: The files, all of one format.
-        columns: Names of the parts, where files name them.
-        shares: The share of the queries that each split gets, for files that belong to none;
-            together 1.
-        allow_bad_lines: How many lines, rows or records may be left out.
-        adjacent: Whether the rows of a query stand together. If not, Beam groups them.
-        num_features: The largest index of LETOR files, which are read once more for it if None.
-    """
-
-    sources: Sequence[Source]
-    columns: Columns = dataclasses.field(default_factory=Columns)
-    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    allow_bad_lines: int = 0
-    adjacent: bool = False
-    num_features: int | None = None
-
-    @property
-    def splits(self) -> list[str]:
-        """The splits that there will be."""
-        named = {source.split for source in self.sources if source.split is not None}
-        if any(source.split is None for source in self.sources):
-            named |= set(self.shares)
-        return sorted(named)
 
 
 def ingest(
@@ -101,7 +72,7 @@ def ingest(
             _build(pipeline, inputs, layout, folder / "records", notes)
         letters = folder / "dead_letters.jsonl"
         report: dict[str, Any] = {
-            "files": [f"{source.path} ({source.format.value})" for source in inputs.sources],
+            "files": [f"{source.path} ({inputs.reader.name})" for source in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": _keep_dead_letters(notes / "bad", letters, inputs.allow_bad_lines),
@@ -121,10 +92,11 @@ def _build(
     pipeline: beam.Pipeline, inputs: Inputs, layout: Layout, records: Path, notes: Path
 ) -> None:
     """From files to records by split, and to notes on what was found."""
-    files = pipeline | beam.Create(list(enumerate(inputs.sources))) | beam.Reshuffle()
-    is_grouped = inputs.sources[0].format.has_rows and not inputs.adjacent
-    reader = _rows if is_grouped else _lists
-    read = files | beam.FlatMap(reader, inputs.columns, layout).with_outputs("bad", main="found")
+    reader = inputs.reader
+    is_grouped = isinstance(reader, RowReader) and not inputs.adjacent
+    read_part = beam.FlatMap(_rows if is_grouped else _lists, reader, layout)
+    parts = pipeline | beam.Create(list(_parts(inputs, reader))) | beam.Reshuffle()
+    read = parts | read_part.with_outputs("bad", main="found")
     found = read.found
     if is_grouped:
         found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, layout)
@@ -143,6 +115,7 @@ def _build(
 
 
 _NOTES = ("census", "queries")
+_Numbered = tuple[int, str | None, Part]  # number and split of a source, and a part of it
 
 
 def _sum(counts: Iterable[census.Census]) -> census.Census:
@@ -153,35 +126,67 @@ def _of_split(split: str, counted: census.Census) -> dict[str, dict[str, int]]:
     return {split: vars(counted)}
 
 
-def _lists(numbered: tuple[int, Source], columns: Columns, layout: Layout) -> Iterator[Any]:
-    """A numbered source to `(split, place, list)`, and to what is left out."""
-    index, source = numbered
+def _parts(inputs: Inputs, reader: Reader) -> Iterator[_Numbered]:
+    """What workers read apart from each other: adjacent rows are read by the file."""
+    is_whole = isinstance(reader, RowReader) and inputs.adjacent
+    for index, source in enumerate(inputs.sources):
+        for part in [Part(source.path)] if is_whole else reader.parts(source.path):
+            yield index, source.split, part
+
+
+def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]:
+    """A part of a source to `(split, place, list)`, and to what is left out."""
+    index, split, part = numbered
     number = 0
-    for one in _told(readers.lists(source, columns, layout)):
+    for one in _told(reader.lists(part, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
             number += 1
-            yield source.split, (index, number), one
+            yield split, (index, number), one
 
 
-def _rows(numbered: tuple[int, Source], columns: Columns, layout: Layout) -> Iterator[Any]:
-    """A numbered source to rows by split and query, and to what is left out."""
-    _, source = numbered
-    for one in _told(readers.rows(source, columns, layout)):
+def _rows(numbered: _Numbered, reader: RowReader, layout: Layout) -> Iterator[Any]:
+    """A part of a source to rows by split and query, and to what is left out."""
+    _, split, part = numbered
+    for one in _told(reader.rows(part, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
-            for query, rows in tables.by_query(one):
-                yield (source.split or "", query), tables.compact(rows)
+            for query, of_query in rows.by_query(one):
+                yield (split or "", query), _compact(of_query)
 
 
 def _joined(
     grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], layout: Layout
 ) -> tuple[str | None, tuple[int, int], Found]:
     (split, query), parts = grouped
-    found = tables.joined(tables.expanded(query, part, layout) for part in parts)
+    found = rows.joined(_expanded(query, part, layout) for part in parts)
     return split or None, (0, 0), found  # each query is here once: it needs no place
+
+
+def _compact(found: Rows) -> tuple[Any, ...]:
+    """Returns rows of one query as a few bytes and strings, of which Beam makes little."""
+    file, numbers = found.place
+    context = tuple(values[:1].tolist()[0] for values in found.context.values())
+    arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
+    ids = tuple(found.doc_ids) if any(found.doc_ids) else None
+    return (file, *(values.tobytes() for values in arrays), ids, context)
+
+
+def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
+    """Returns the rows of a query that `_compact` made small."""
+    file, numbers, labels, features, ids, context = parts
+    known = zip(layout.context, context, strict=True)
+    values = np.frombuffer(labels, np.float32)
+    return Rows(
+        (file, np.frombuffer(numbers, np.int64)),
+        np.array([query], np.object_),
+        values,
+        np.frombuffer(features, np.float32).reshape(-1, len(layout.names)),
+        np.array(ids or [""] * len(values), np.object_),
+        {name: np.array([value], np.object_) for name, value in known},
+    )
 
 
 class _Store(beam.DoFn):

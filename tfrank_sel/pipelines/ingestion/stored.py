@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
-from tfrank_sel.data.readers.sources import Found
+from tfrank_sel.data.lists import Found
 
 _BATCH = 64
 

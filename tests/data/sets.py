@@ -1,4 +1,4 @@
-"""The same lists in every format that ingest reads."""
+"""The same lists in every format of files."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,12 +6,11 @@ import tensorflow as tf
 from pyarrow import csv, parquet
 
 from tfrank_sel.data import letor, synthetic, wire
-from tfrank_sel.data.readers import readers
-from tfrank_sel.data.readers.sources import Columns, Format, expand
-from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.data.formats import Columns
 
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
 COLUMNS = Columns(context=("device", "age"))
+RECORDS = ("elwc", "eie", "sequence-example", "example")
 
 
 def made(count=40, seed=2):
@@ -20,14 +19,6 @@ def made(count=40, seed=2):
     for one in lists:
         one.features[:, 3] = np.clip(np.trunc(one.features[:, 3]), 0, 1000)
     return lists
-
-
-def ingested(folder, pattern, columns=COLUMNS, format=None, **options):
-    """Ingests the files of a pattern, divided by the hash of the query."""
-    sources = expand([str(pattern)], None, format)
-    inputs = ingest.Inputs(sources, columns, SHARES, **options)
-    layout = readers.layout(sources, columns)
-    return layout, ingest.ingest(inputs, layout, folder)
 
 
 def context(number):
@@ -52,10 +43,10 @@ def table(lists):
 
 
 def write_tables(folder, lists):
-    """Two Parquet files and a CSV file, their rows in a random order."""
+    """Two Parquet files, one of several row groups, and a CSV file; rows in a random order."""
     rows = table(lists)
     rows = rows.take(np.random.default_rng(0).permutation(len(rows)))
-    parquet.write_table(rows.slice(0, 300), folder / "a.parquet")
+    parquet.write_table(rows.slice(0, 300), folder / "a.parquet", row_group_size=70)
     parquet.write_table(rows.slice(300), folder / "b.parquet")
     csv.write_csv(rows, folder / "all.csv")
 
@@ -90,10 +81,10 @@ def elwc(examples, query):
 
 def write_records(folder, lists):
     """A TFRecord file of each format; the examples in a random order."""
-    records = {format: [] for format in Format}
+    records = {format: [] for format in RECORDS}
     for number, one in enumerate(lists):
         found, query = items(one), example(query_id=one.query_id, **context(number))
-        records[Format.ELWC].append(elwc(found, query))
+        records["elwc"].append(elwc(found, query))
         outer = tf.train.Example()
         inner = {
             "serialized_context": [query.SerializeToString()],
@@ -101,17 +92,17 @@ def write_records(folder, lists):
         }
         for name, values in inner.items():
             outer.features.feature[name].bytes_list.value.extend(values)
-        records[Format.EIE].append(outer.SerializeToString())
+        records["eie"].append(outer.SerializeToString())
         sequence = tf.train.SequenceExample(context=query.features)
         for item in found:
             for name, feature in item.features.feature.items():
                 sequence.feature_lists.feature_list[name].feature.append(feature)
             item.MergeFrom(query)
-            records[Format.EXAMPLE].append(item.SerializeToString())
-        records[Format.SEQUENCE_EXAMPLE].append(sequence.SerializeToString())
-    np.random.default_rng(0).shuffle(records[Format.EXAMPLE])
+            records["example"].append(item.SerializeToString())
+        records["sequence-example"].append(sequence.SerializeToString())
+    np.random.default_rng(0).shuffle(records["example"])
     for format, found in records.items():
-        write(folder / f"{format.value}.tfrecord", found)
+        write(folder / f"{format}.tfrecord", found)
 
 
 def write(path, records):

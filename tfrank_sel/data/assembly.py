@@ -14,7 +14,7 @@ Parse = Callable[..., dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Reader:
+class Assembler:
     """Batches of serialized lists to the inputs and labels of a model.
 
     Args:

@@ -1,0 +1,141 @@
+"""One reader a format, for users and pipelines alike.
+
+A new format is a subclass of `Reader`, `RowReader` or `TableReader` in a file of its own, and a
+line here.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data.formats.csv import CsvReader
+from tfrank_sel.data.formats.letor import LetorReader
+from tfrank_sel.data.formats.parquet import ParquetReader
+from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
+from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.tfrecords import (
+    ElwcReader,
+    ExampleInExampleReader,
+    ExampleReader,
+    SequenceExampleReader,
+)
+from tfrank_sel.data.lists import InputError, ItemList, strict
+
+__all__ = [
+    "FORMATS",
+    "Columns",
+    "Layout",
+    "Part",
+    "Reader",
+    "RowReader",
+    "TableReader",
+    "read",
+    "reader",
+]
+
+FORMATS: dict[str, type[Reader]] = {
+    kind.name: kind
+    for kind in (
+        LetorReader,
+        ElwcReader,
+        ExampleInExampleReader,
+        SequenceExampleReader,
+        ExampleReader,
+        ParquetReader,
+        CsvReader,
+    )
+}
+
+
+def reader(
+    paths: Sequence[str], columns: Columns | None = None, format: str | None = None
+) -> Reader:
+    """Returns the reader of files.
+
+    Args:
+        paths: The files.
+        columns: Names of the parts of a list.
+        format: Their format, a key of `FORMATS`. By default it is told by the end of the name:
+            `.parquet`, `.csv` and `.csv.gz`, `.tfrecord` and `.tfrecord.gz` (ELWC), and LETOR for
+            any other.
+
+    Raises:
+        ImportError: If what the format needs is not installed.
+        InputError: If the files are not of one format.
+        ValueError: If there is no such format.
+
+    Example:
+        >>> reader(["train.csv", "more.csv.gz"]).name
+        'csv'
+    """
+    names = [format or _format(path) for path in paths]
+    for path, name in zip(paths, names, strict=True):
+        if name != names[0]:
+            raise InputError(path, f"expected {names[0]}, as {paths[0]} is. Received: {name}")
+        if name not in FORMATS:
+            raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {name}")
+    return FORMATS[names[0]](columns or Columns())
+
+
+def read(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    query: str = Columns.query,
+    label: str = Columns.label,
+    doc_id: str = Columns.doc_id,
+    features: Sequence[str] = (),
+    num_features: int | None = None,
+    format: str | None = None,
+    adjacent: bool = False,
+) -> Iterator[ItemList]:
+    """Reads files of any format.
+
+    Args:
+        paths: One or more files, all of one format.
+        query: As in `Columns`.
+        label: As in `Columns`.
+        doc_id: As in `Columns`.
+        features: As in `Columns`.
+        num_features: As in `Columns`.
+        format: As in `reader`.
+        adjacent: Whether the rows of a query stand together in formats of rows: Parquet, CSV,
+            `tf.train.Example`. If not, all rows of all files are held in memory, and the lists come
+            by the first rows of their queries. All else is read a few lists at a time.
+
+    Yields:
+        The lists, in the order of the files.
+
+    Raises:
+        ImportError: If what the format needs is not installed.
+        InputError: If a file cannot be read, or at the first line, row or record that cannot be
+            used: the message names it and the rule that it breaks.
+        ValueError: If there is no such format, or a name has two roles.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = pathlib.Path(folder, "clicks.csv")
+        ...     _ = path.write_text("session,clicked,price\\na,1,2.5\\nb,0,3\\na,0,4\\n")
+        ...     for found in read(path, query="session", label="clicked"):
+        ...         print(found.query_id, found.labels.tolist(), found.features.tolist())
+        a [1.0, 0.0] [[2.5], [4.0]]
+        b [0.0] [[3.0]]
+    """
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    files = [os.fspath(path) for path in given]
+    if not files:
+        raise ValueError("`paths` must name at least one file. Received: none")
+    columns = Columns(query, label, doc_id, tuple(features), num_features=num_features)
+    kind = reader(files, columns, format)
+    layout = kind.layout(files)
+    if isinstance(kind, RowReader) and not adjacent:
+        found = rows.grouped(row for file in files for row in kind.rows(Part(file), layout))
+    else:
+        found = (one for file in files for one in kind.lists(Part(file), layout))
+    yield from strict(found)
+
+
+def _format(path: str) -> str:
+    named = (name for name, kind in FORMATS.items() if path.endswith(kind.suffixes))
+    return next(named, LetorReader.name)

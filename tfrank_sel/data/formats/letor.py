@@ -1,0 +1,23 @@
+"""LETOR and SVMLight files, each line an item."""
+
+from collections.abc import Iterator, Sequence
+
+from tfrank_sel.data import letor
+from tfrank_sel.data.formats.columns import Layout
+from tfrank_sel.data.formats.protocol import Part, Reader
+from tfrank_sel.data.lists import Found, ItemList, Rejected
+
+
+class LetorReader(Reader):
+    """Reads LETOR and SVMLight files, plain or `.gz`; the file is the only part."""
+
+    name = "letor"
+
+    def layout(self, paths: Sequence[str]) -> Layout:
+        """Returns how many features there are: in all of the files, unless the columns say so."""
+        found = self.columns.num_features or max(letor.num_features(path) for path in paths)
+        return Layout({"features": found})
+
+    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+        for one in letor.scan(part.path, len(layout.names)):
+            yield Found(one) if isinstance(one, ItemList) else one

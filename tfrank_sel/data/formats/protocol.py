@@ -1,0 +1,91 @@
+"""The protocol of a reader: what the lists of a format hold, its parts, and the lists of a part."""
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.lists import Found, Rejected
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part of a file that a worker can read without the others.
+
+    Args:
+        path: The file.
+        start: First unit of the part, such as a row group; 0 is the first of the file.
+        stop: End of the part, excluded; None for the end of the file.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+
+
+class Reader(abc.ABC):
+    """Reads files of one format: a subclass for each, which `tfrank_sel.data.formats` lists.
+
+    Args:
+        columns: Names of the parts of a list.
+
+    Attributes:
+        name: Name of the format.
+        suffixes: Ends of the names of its files.
+    """
+
+    name: ClassVar[str]
+    suffixes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+
+    @abc.abstractmethod
+    def layout(self, paths: Sequence[str]) -> Layout:
+        """Returns what the lists of files hold.
+
+        Args:
+            paths: The files. Most readers look at the beginning of the first alone.
+
+        Raises:
+            InputError: If a file cannot be read, or lacks what the columns name.
+        """
+
+    def parts(self, path: str) -> Sequence[Part]:
+        """Returns the parts of a file: by default, the file is the only one."""
+        return [Part(path)]
+
+    @abc.abstractmethod
+    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+        """Reads a part, a few lists at a time.
+
+        Args:
+            part: The part.
+            layout: What the lists are to hold.
+
+        Yields:
+            The lists, and what cannot be used.
+
+        Raises:
+            InputError: If the file cannot be read.
+        """
+
+
+class RowReader(Reader):
+    """Reads files in which a row is one item, with the identifier of its query."""
+
+    @abc.abstractmethod
+    def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
+        """Reads a part, some rows at a time: as in `lists`, but rows."""
+
+    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+        """Reads a part in which the rows of a query stand together: the whole file, `Part(path)`.
+
+        Args:
+            part: As in `Reader.lists`, as all else.
+            layout: What the lists are to hold.
+        """
+        return rows.adjacent(self.rows(part, layout))

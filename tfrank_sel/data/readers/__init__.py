@@ -1,1 +1,0 @@
-"""Readers of lists: one for each file format."""

@@ -1,0 +1,98 @@
+"""The files of a run, their columns, and the splits that their lists belong to."""
+
+import collections
+import dataclasses
+import glob
+from collections.abc import Iterable, Mapping, Sequence
+
+from tfrank_sel.arguments import Checked
+from tfrank_sel.data import InputError, formats
+from tfrank_sel.data.formats import Columns, Layout, Reader
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Source(Checked):
+    """A file to read.
+
+    Args:
+        path: The file.
+        split: The split that its lists belong to; None if that is told by the query.
+    """
+
+    path: str
+    split: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs(Checked):
+    """What to read, and how.
+
+    Args:
+        sources: The files, all of one format.
+        columns: Names of the parts, where files name them.
+        shares: The share of the queries that each split gets, for files that belong to none;
+            together 1.
+        allow_bad_lines: How many lines, rows or records may be left out.
+        adjacent: Whether the rows of a query stand together. If not, Beam groups them.
+        format: The format of the files, if their names do not tell it.
+    """
+
+    sources: Sequence[Source]
+    columns: Columns = dataclasses.field(default_factory=Columns)
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    allow_bad_lines: int = 0
+    adjacent: bool = False
+    format: str | None = None
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits that there will be."""
+        named = {source.split for source in self.sources if source.split is not None}
+        if any(source.split is None for source in self.sources):
+            named |= set(self.shares)
+        return sorted(named)
+
+    @property
+    def reader(self) -> Reader:
+        """The reader of the files."""
+        return formats.reader([source.path for source in self.sources], self.columns, self.format)
+
+    def layout(self) -> Layout:
+        """Returns what the lists hold, as far as training may know.
+
+        Raises:
+            tfrank_sel.data.InputError: If the files are not of one format, or cannot be read.
+        """
+        learned = [source.path for source in self.sources if source.split in (None, "train")]
+        return self.reader.layout(learned)
+
+
+def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
+    """Returns the files that paths and globs name.
+
+    Args:
+        patterns: Paths, and patterns with `*`, `?` or `[...]`.
+        split: The split that they belong to, if it is the same for all.
+
+    Returns:
+        The files, in the order of the patterns, those of one pattern by name.
+
+    Raises:
+        tfrank_sel.data.InputError: If a pattern names no file, or a file is named twice.
+
+    Example:
+        >>> expand(["train.txt"], "train")
+        [Source(path='train.txt', split='train')]
+    """
+    paths: list[str] = []
+    for pattern in patterns:
+        found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        if not found:
+            raise InputError(pattern, "expected a file. Received: a pattern of no file")
+        paths += found
+    for path, count in collections.Counter(paths).items():
+        if count > 1:
+            raise InputError(path, "expected each file once. Received: the same file again")
+    return [Source(path, split) for path in paths]
