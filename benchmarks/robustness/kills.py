@@ -37,9 +37,9 @@ import rich.progress
 from tfrank_sel import data, export
 from tfrank_sel.data.readers.sources import Columns, Layout
 from tfrank_sel.pipelines import arguments, artefacts, console, run as pipeline
+from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.training import Settings
 
 T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result
@@ -73,7 +73,7 @@ def _ingest(folder: Path, output: Path) -> None:
 
 def _run(folder: Path, output: Path) -> None:
     quiet = console.Progress(rich.console.Console(quiet=True))
-    plan = pipeline.Plan(_inputs(folder), Rules(margin=1.0))
+    plan = pipeline.Plan(_inputs(folder), rules=Rules(margin=1.0))
     pipeline.run(plan, output, Settings(epochs=2, batch_size=8), quiet)
 
 
