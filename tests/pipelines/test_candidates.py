@@ -81,5 +81,5 @@ def test_what_another_machine_cannot_import_is_refused(candidate):
 def test_what_the_script_defines_is_refused(monkeypatch):
     monkeypatch.setattr(linear, "__module__", "__main__")
     monkeypatch.setitem(vars(__import__("__main__")), "linear", linear)
-    with pytest.raises(ValueError, match="both of a module that can be imported. Received: Cand"):
+    with pytest.raises(ValueError, match="both of a module that can be imported"):
         Candidate(make_model=linear).get_config()
