@@ -73,7 +73,7 @@ def _ingest(folder: Path, output: Path) -> None:
 
 def _run(folder: Path, output: Path) -> None:
     quiet = console.Progress(rich.console.Console(quiet=True))
-    plan = pipeline.Plan(_inputs(folder), rules=Rules(margin=1.0))
+    plan = pipeline.Plan(_inputs(folder), Rules(margin=1.0))
     pipeline.run(plan, output, Settings(epochs=2, batch_size=8), quiet)
 
 

@@ -40,7 +40,7 @@ def linear(mean, variance, settings):
 def test_loss_model_and_baseline_are_the_users(tmp_path):
     splits = small_set(tmp_path).items()
     sources = [one for split, path in splits for one in expand([str(path)], split)]
-    plan = Plan(Inputs(sources), Candidate(Square(name="square"), linear), baseline=None)
+    plan = Plan(Inputs(sources), candidate=Candidate(Square(name="square"), linear), baseline=None)
     quiet = Progress(rich.console.Console(quiet=True))
     settings = Settings(epochs=1, batch_size=8, hidden_units=[4])
     result = run(plan, tmp_path / "out", settings, quiet)

@@ -17,17 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
-from tfrank_sel.pipelines.options import (
-    BatchSize,
-    BlessMargin,
-    BlessMetric,
-    BlessMinQueries,
-    BlessMinValue,
-    BlessSliceMargin,
-    Epochs,
-    Patience,
-    Seed,
-)
+from tfrank_sel.pipelines import flags
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -85,18 +75,18 @@ def run(
     runner: Annotated[
         str, typer.Option(help="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.")
     ] = "DirectRunner",
-    bless_metric: BlessMetric = "NDCG@10",
-    bless_margin: BlessMargin = 0.02,
-    bless_slice_margin: BlessSliceMargin = 0.1,
-    bless_min_value: BlessMinValue = 0.0,
-    bless_min_queries: BlessMinQueries = 1,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     model_name: Annotated[str, typer.Option(help="Name to serve the model under.")] = "ranker",
     version: Annotated[int, typer.Option(min=0, help="Version to serve it under.")] = 1,
-    epochs: Epochs = 60,
-    patience: Patience = 10,
-    batch_size: BatchSize = 16,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-3,
-    seed: Seed = 42,
+    seed: flags.Seed = 42,
 ) -> None:
     """Trains a ranker, compares it with a baseline, and publishes it for serving.
 
@@ -139,14 +129,7 @@ def run(
         raise _refused(error) from error
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    plan = pipeline.Plan(
-        inputs,
-        rules=rules,
-        reference=reference,
-        options=options,
-        model_name=model_name,
-        version=version,
-    )
+    plan = pipeline.Plan(inputs, rules, reference, options, model_name, version)
     try:
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except InputError as error:

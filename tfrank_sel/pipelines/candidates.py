@@ -73,7 +73,7 @@ class Candidate(Checked):
             not compiled. The first two are those of each feature after compression, as
             `models.ListScorer` takes them. The model maps features `[batch_size, list_size,
             num_features]` to scores. If it has the attribute `takes_mask`, it gets a dict of
-            `features` and `mask`, as in `export.export`.
+            `features` and `mask`, as in `export.export`. It is trained with XLA.
 
     Example:
         >>> candidate = Candidate(losses.LambdaLoss())

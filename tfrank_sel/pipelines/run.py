@@ -30,25 +30,25 @@ class Plan(Checked):
 
     Args:
         inputs: What to read; a synthetic set is made if None.
-        candidate: What to train, evaluate and publish.
-        baseline: What to train for comparison; if None, a random order takes its place.
         rules: What a model must be to be served.
         reference: The folder of another run: what drifted since then is told.
         options: Of every Beam pipeline; by default it runs in this process.
         model_name: Name under which the model is served.
         version: Version under which the model is served.
+        candidate: What to train, evaluate and publish.
+        baseline: What to train for comparison; if None, a random order takes its place.
     """
 
     inputs: Inputs | None = None
-    candidate: Candidate = dataclasses.field(default_factory=Candidate)
-    baseline: Candidate | None = dataclasses.field(
-        default_factory=lambda: Candidate(losses.SoftmaxLoss())
-    )
     rules: Rules = dataclasses.field(default_factory=Rules)
     reference: Path | None = None
     options: PipelineOptions | None = None
     model_name: str = "ranker"
     version: int = 1
+    candidate: Candidate = dataclasses.field(default_factory=Candidate)
+    baseline: Candidate | None = dataclasses.field(
+        default_factory=lambda: Candidate(losses.SoftmaxLoss())
+    )
 
 
 @dataclasses.dataclass(frozen=True)

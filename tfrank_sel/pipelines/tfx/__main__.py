@@ -16,17 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
-from tfrank_sel.pipelines.options import (
-    BatchSize,
-    BlessMargin,
-    BlessMetric,
-    BlessMinQueries,
-    BlessMinValue,
-    BlessSliceMargin,
-    Epochs,
-    Patience,
-    Seed,
-)
+from tfrank_sel.pipelines import flags
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -50,15 +40,15 @@ def run(
     data: Annotated[
         Path | None, typer.Option(help="Folder of TFRecord files of SequenceExample.")
     ] = None,
-    epochs: Epochs = 60,
-    patience: Patience = 10,
-    batch_size: BatchSize = 16,
-    seed: Seed = 42,
-    bless_metric: BlessMetric = "NDCG@10",
-    bless_margin: BlessMargin = 0.02,
-    bless_slice_margin: BlessSliceMargin = 0.1,
-    bless_min_value: BlessMinValue = 0.0,
-    bless_min_queries: BlessMinQueries = 1,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
+    seed: flags.Seed = 42,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
@@ -112,15 +102,15 @@ def compile_for_kubeflow(
     data: Annotated[str, typer.Option(help="Folder of TFRecord files, such as gs://...")],
     root: Annotated[str, typer.Option(help="Folder of the artefacts, such as gs://...")],
     serving: Annotated[str, typer.Option(help="Folder to push to, such as gs://...")],
-    epochs: Epochs = 60,
-    patience: Patience = 10,
-    batch_size: BatchSize = 16,
-    seed: Seed = 42,
-    bless_metric: BlessMetric = "NDCG@10",
-    bless_margin: BlessMargin = 0.02,
-    bless_slice_margin: BlessSliceMargin = 0.1,
-    bless_min_value: BlessMinValue = 0.0,
-    bless_min_queries: BlessMinQueries = 1,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
+    seed: flags.Seed = 42,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
