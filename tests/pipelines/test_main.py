@@ -54,6 +54,7 @@ def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
         assert word in result.stdout
     assert "1 lists of one item" in result.stdout
+    assert "rg_cross_loss, list_scorer: 2 epochs" in result.stdout
     assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in result.stdout
     assert f"tfrank-sel-serving rank --file {output}/one_query.txt" in result.stdout
     assert result.stderr == ""

@@ -64,12 +64,10 @@ def comparison_table(comparisons: Mapping[str, Comparison], against: str) -> Tab
 
 def speed_table(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
-    table = Table("training", "loss", "model", "epochs", "ms a step", "lists/s", "documents/s")
+    table = Table("training", "epochs", "ms a step", "lists/s", "documents/s")
     for name, value in trained.items():
         table.add_row(
             name,
-            value.candidate.loss.name,
-            value.model.name,
             str(value.epochs),
             f"{1000 * value.seconds_per_step:.2f}",
             f"{value.lists_per_second:,.0f}",
