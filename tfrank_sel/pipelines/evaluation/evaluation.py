@@ -99,7 +99,7 @@ def evaluate(
     Raises:
         ValueError: If there is no list.
     """
-    folder = FileSystems.join(scratch, ".slices")
+    found = FileSystems.join(scratch, ".slices")
     with pipeline or beam.Pipeline() as root:
         # Read twice: what waits for a side input would be kept in memory.
         slicing = (
@@ -113,9 +113,9 @@ def evaluate(
             | beam.ParDo(_Score(ours, baseline, lists, seed), beam.pvalue.AsSingleton(slicing))
             | beam.CombinePerKey(Bootstrap(3 * len(measures()), seed))
         )
-        artefacts.tell(sums | beam.MapTuple(_compared), FileSystems.join(folder, "found"))
-    compared = {name: values for name, *values in artefacts.told(f"{folder}/found")}
-    FileSystems.delete([folder])
+        artefacts.tell(sums | beam.MapTuple(_compared), found)
+    compared = {name: values for name, *values in artefacts.told(found)}
+    FileSystems.delete([f"{found}-*"])
     slices = {
         name: {metric: Comparison(**one) for metric, one in compared[name][0].items()}
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
