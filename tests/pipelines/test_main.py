@@ -239,7 +239,7 @@ def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
 
 def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path):
     script = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-    script += "sys.argv[0] = 'run'; runpy.run_module('pipelines', run_name='__main__')"
+    script += "sys.argv[0] = 'run'; runpy.run_module('tfrank_sel.pipelines', run_name='__main__')"
     output = tmp_path / "new" / "out"
     files = [part for split, path in small_set(tmp_path).items() for part in (f"--{split}", path)]
     command = [sys.executable, "-c", script, "run", "--output", output, *files]
