@@ -11,7 +11,8 @@ from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import data
 from tfrank_sel.data import letor
-from tfrank_sel.pipelines import preparation, run, training
+from tfrank_sel.pipelines import preparation, training
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
@@ -30,11 +31,11 @@ def train(folds: Sequence[dict[str, Lists]]) -> Scores:
             layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
             for seed in SEEDS:
                 trained = training.train(
-                    run.CANDIDATES["ours"],
+                    Candidate(),
                     data.FeatureSpec(len(layout.names)),
                     splits["train"],
                     splits["validation"],
-                    training.Settings(seed=seed),
+                    Settings(seed=seed),
                     folder / "logs",
                     folder / "model.keras",
                     on_epoch=lambda line: None,

@@ -37,9 +37,9 @@ import rich.progress
 from tfrank_sel import data, export
 from tfrank_sel.data.formats import Columns, Layout
 from tfrank_sel.pipelines import arguments, artefacts, console, run as pipeline
+from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.training import Settings
 
 T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result

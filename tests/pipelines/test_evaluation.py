@@ -1,6 +1,6 @@
+import functools
 import json
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,24 +12,18 @@ from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
 from tfrank_sel.pipelines.evaluation import blessing, bootstrap, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import expand
 
 
-@keras.utils.register_keras_serializable("tests")
-class Column(keras.Model):
+def column(inputs, index):
     """Scores an item by one of its features."""
+    return inputs["features"][..., index]
 
-    def __init__(self, index, **kwargs):
-        super().__init__(**kwargs)
-        self.index = index
 
-    def call(self, inputs, training=None):
-        return tf.cast(inputs["features"][..., self.index], tf.float32)
-
-    def get_config(self):
-        return {"index": self.index}
+label, noise = (functools.partial(column, index=index) for index in (0, 2))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +41,7 @@ def lists():
 
 
 @pytest.fixture(scope="module")
-def evaluated(tmp_path_factory, lists):
+def split(tmp_path_factory, lists):
     folder = tmp_path_factory.mktemp("evaluation")
     from pyarrow import parquet
 
@@ -57,12 +51,12 @@ def evaluated(tmp_path_factory, lists):
     inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
     layout = inputs.reader.layout([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
-    models = [Column(index) for index in (2, 0)]
-    for model in models:
-        model.build((None, None, 3))
-    return evaluation.evaluate(
-        *models, data.FeatureSpec(3), shards, folder, context=layout.context, seed=1
-    )
+    return PackedLists(shards, data.FeatureSpec(3), layout.context)
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory, split):
+    return evaluation.evaluate(label, noise, split, str(tmp_path_factory.mktemp("scratch")), seed=1)
 
 
 def expected(lists, index):
@@ -85,6 +79,24 @@ def test_a_comparison_equals_the_means_over_queries(evaluated, lists):
     assert compared.low < compared.ours - compared.baseline < compared.high
     assert evaluated.chance["NDCG@10"].ours == compared.ours
     assert abs(evaluated.chance["NDCG@10"].baseline - compared.baseline) < 0.1
+
+
+def test_without_a_baseline_a_random_order_takes_its_place(split, evaluated, tmp_path):
+    found = evaluation.evaluate(noise, None, split, str(tmp_path), seed=1)
+    assert (found.against, evaluated.against) == ("random order", "baseline")
+    assert found.overall == found.chance
+    assert found.slices.keys() == evaluated.slices.keys()
+    np.testing.assert_allclose(found.overall["MRR"].baseline, evaluated.chance["MRR"].baseline)
+    assert list(tmp_path.iterdir()) == []
+    reasons = blessing.bless(found, Rules(min_value=2.0, min_slice_queries=1)).checks
+    assert any("NDCG@10 of device desk no worse than the random order's" in x.rule for x in reasons)
+
+
+def test_a_split_without_a_list_is_refused(tmp_path):
+    tf.io.TFRecordWriter(str(tmp_path / "none.tfrecord")).close()
+    empty = PackedLists([str(tmp_path / "none.tfrecord")], data.FeatureSpec(3))
+    with pytest.raises(ValueError, match=r"expected a list in .*none\.tfrecord\. Received: none"):
+        evaluation.evaluate(noise, None, empty, str(tmp_path), seed=1)
 
 
 def test_slices_are_by_size_frequency_and_context(evaluated, lists):
@@ -110,10 +122,11 @@ def test_a_slice_is_compared_on_its_queries_alone(evaluated, lists):
 
 
 def test_the_bootstrap_is_seeded_and_covers_the_mean():
-    differences = np.random.default_rng(0).normal(0.1, 1.0, 400)
-    low, high = bootstrap.paired_bootstrap(differences, seed=1)
-    assert (low, high) == bootstrap.paired_bootstrap(differences, seed=1)
-    assert (low, high) != bootstrap.paired_bootstrap(differences, seed=2)
+    differences = np.random.default_rng(0).normal(0.1, 1.0, [400, 1])
+    keys = np.arange(400, dtype=np.uint64)
+    intervals = [bootstrap.resampled(keys, differences, seed=i).interval() for i in (1, 1, 2)]
+    low, high = intervals[0]
+    assert intervals[0] == intervals[1] != intervals[2]
     assert low < differences.mean() < high
     # The interval of a mean of independent values: plus and minus 1.96 standard errors.
     np.testing.assert_allclose(high - low, 2 * 1.96 * differences.std() / 20.0, rtol=0.1)
@@ -164,13 +177,13 @@ def test_rare_values_share_a_slice():
     assert [band(count, FREQUENCIES) for count in (1, 2, 1000)] == ["1", "2-10", "101+"]
 
 
-def judged(tmp_path, rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1):
+def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1):
     """The blessing of a model that is as good as the baseline, but for what is changed."""
     overall = {"NDCG@10": Comparison(0.5, ours, -0.1, high, queries=50)}
     by_chance = {"NDCG@10": Comparison(0.3, ours, *chance, queries=50)}
     evaluated = Evaluation({OVERALL: overall, **(slices or {})}, by_chance)
-    found = blessing.bless(evaluated, rules or Rules(), tmp_path / "blessing.json")
-    written = json.loads((tmp_path / "blessing.json").read_text())
+    found = blessing.bless(evaluated, rules or Rules())
+    written = json.loads(json.dumps(found.figures()))
     assert written["blessed"] == found.blessed
     assert written["reasons"] == found.reasons
     return found
@@ -191,16 +204,16 @@ def bad_slice(queries):
     ],
     ids=["baseline", "chance", "queries", "value", "slice"],
 )
-def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(tmp_path, changed, reason):
-    found = judged(tmp_path, **changed)
+def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason):
+    found = judged(**changed)
     assert not found.blessed
     [received] = found.reasons
     assert reason in received
 
 
-def test_what_may_be_chance_holds_no_model_back(tmp_path):
-    assert judged(tmp_path).blessed
-    assert judged(tmp_path, ours=0.45, high=-0.01).blessed
-    assert judged(tmp_path, slices=bad_slice(29)).blessed
+def test_what_may_be_chance_holds_no_model_back():
+    assert judged().blessed
+    assert judged(ours=0.45, high=-0.01).blessed
+    assert judged(slices=bad_slice(29)).blessed
     with pytest.raises(ValueError, match="one of NDCG@1, NDCG@5, NDCG@10, MRR"):
         Rules(metric="loss")

@@ -54,6 +54,7 @@ def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
         assert word in result.stdout
     assert "1 lists of one item" in result.stdout
+    assert "rg_cross_loss, list_scorer: 2 epochs" in result.stdout
     assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in result.stdout
     assert f"tfrank-sel-serving rank --file {output}/one_query.txt" in result.stdout
     assert result.stderr == ""
@@ -94,6 +95,10 @@ def test_metrics_compare_ours_with_the_baseline(finished):
     assert (
         set(report["slices"]["list_size 1-10"]) == set(report["chance"]) == set(report["metrics"])
     )
+    trained = {name: (x["loss"], x["model"]) for name, x in report["training"].items()}
+    assert trained["baseline"] == ("softmax_loss", "list_scorer")
+    assert trained["ours"] == ("rg_cross_loss", "list_scorer")
+    assert report["against"] == "baseline"
     assert report["training"]["ours"]["epochs"] <= 2
     assert report["training"]["ours"]["items_per_second"] > 0.0
 

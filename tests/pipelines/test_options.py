@@ -3,22 +3,27 @@
 import math
 from typing import Any
 
+import keras
 import pytest
 
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.losses import SoftmaxLoss
 from tfrank_sel.pipelines.analysis.drift import Thresholds
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.run import Plan
-from tfrank_sel.pipelines.training import Settings
 
 
 @pytest.mark.parametrize(
     ("options", "name", "value"),
     [
+        (Candidate, "loss", "RGCrossLoss"),
+        (Candidate, "make_model", keras.Model),
         (Columns, "features", "price"),
         (Inputs, "sources", ["train.txt"]),
         (Inputs, "adjacent", "no"),
+        (Plan, "baseline", SoftmaxLoss()),
         (Plan, "reference", "runs/last"),
         (Plan, "version", 1.5),
         (Rules, "margin", math.nan),

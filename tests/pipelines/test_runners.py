@@ -15,6 +15,7 @@ from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import census, ingest
 
 SPEC = data.FeatureSpec(6)
@@ -64,14 +65,14 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
 def test_what_a_step_does_can_be_sent_to_a_worker():
     model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
-    low = np.zeros(7, np.float32)
+    low, lists = np.zeros(7, np.float32), PackedLists(["lists"], SPEC, {"age": True})
     for step in (
         ingest._Store(SPEC, sets.SHARES),
         census.Repeated(),
         statistics._Summary(SPEC),
         schema._Outside(SPEC, low, low),
-        slices.Surveyor(SPEC, {"age": True}),
+        slices.Surveyor(lists),
         bootstrap.Bootstrap(4, 0),
-        evaluation._Score({"ours": model, "baseline": model}, SPEC, {}, 0),
+        evaluation._Score(model, model, lists, 0),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)

@@ -8,6 +8,7 @@ import pytest
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 from typer.testing import CliRunner
 
+from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 IMAGE = "registry.example/ranker:1"
@@ -35,7 +36,7 @@ def compiled(tmp_path_factory):
         "root": "gs://bucket/artefacts",
         "serving": "gs://bucket/serving/ranker",
         "epochs": "7",
-        "tolerance": "0.02",
+        "bless-margin": "0.05",
         "beam-option": "--runner=DataflowRunner",
     }
     given = [f"--{name}={value}" for name, value in options.items()]
@@ -96,9 +97,11 @@ def test_what_was_asked_for_is_in_it(compiled, tasks):
     split = json.loads(constant(tasks["ExampleGen"], "output_config"))["split_config"]
     assert split["partition_feature_name"] == "query_id"
     assert [one["name"] for one in split["splits"]] == ["train", "eval", "test"]
-    assert json.loads(constant(tasks["Trainer"], "custom_config"))["epochs"] == 7
+    config = json.loads(constant(tasks["Trainer"], "custom_config"))
+    assert config["settings"]["epochs"] == 7
+    assert config["candidate"] == Candidate().get_config()
     assert constant(tasks["Trainer"], "run_fn") == "tfrank_sel.pipelines.tfx.training.run_fn"
-    assert constant(tasks["Evaluator"], "tolerance") == 0.02
+    assert json.loads(constant(tasks["Evaluator"], "rules"))["margin"] == 0.05
     pushed = json.loads(constant(tasks["Pusher"], "push_destination"))
     assert pushed == {"filesystem": {"base_directory": "gs://bucket/serving/ranker"}}
 
@@ -119,9 +122,7 @@ def test_in_a_container_the_blessing_names_the_model_as_the_platform_does(
         "evaluation": artifact("ModelEvaluation", tmp_path / "evaluation", "evaluations/1"),
         "blessing": artifact("ModelBlessing", tmp_path / "blessing", "blessings/1"),
     }
-    parameters = {
-        name: constant(tasks["Evaluator"], name) for name in ("least_ndcg", "tolerance", "seed")
-    }
+    parameters = {name: constant(tasks["Evaluator"], name) for name in ("rules", "seed")}
     told = tmp_path / "told" / "executor_output.json"
     container = containers["Evaluator_executor"]
     invocation = {
@@ -139,7 +140,9 @@ def test_in_a_container_the_blessing_names_the_model_as_the_platform_does(
     assert blessing["metadata"]["current_model_id"] == "models/2"
     assert blessing["metadata"]["baseline_model_id"] == "models/1"
     assert (tmp_path / "blessing" / "BLESSED").exists()
-    ruled = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())["metrics"]["NDCG@10"]
+    found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
+    assert found["against"] == "baseline"
+    ruled = found["metrics"]["NDCG@10"]
     assert ruled["baseline"] == ruled["ours"]
     assert ruled["low"] == ruled["high"] == 0.0
 

@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 from tests.tfx.conftest import FEATURES, ITEMS, made_lists
 from tfrank_sel import metrics
+from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.tfx import evaluation, lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
 
@@ -76,9 +79,23 @@ def test_the_model_learned_and_its_epochs_are_logged(run):
     logs = run.artefact("Trainer", "model_run")
     assert {path.name for path in logs.iterdir()} == {"train", "validation"}
     found = json.loads((run.artefact("Evaluator", "evaluation") / "metrics.json").read_text())
-    assert found["objections"] == []
-    assert found["metrics"]["NDCG@10"]["ours"] > 0.8  # at random about 0.7
-    assert "baseline" not in found["metrics"]["NDCG@10"]
+    ruled = found["metrics"]["NDCG@10"]
+    assert ruled["ours"] > 0.8  # at random about 0.7
+    assert found["against"] == "random order"
+    assert ruled == found["chance"]["NDCG@10"]
+    assert set(found["slices"]) == {"list_size 1-10"}
+
+
+def test_the_blessing_is_that_of_a_run(run):
+    folder = run.artefact("Evaluator", "evaluation")
+    found = json.loads((folder / "metrics.json").read_text())
+    every = {name: Comparison(**figures) for name, figures in found["metrics"].items()}
+    [size] = found["slices"].items()
+    of_size = {name: Comparison(**figures) for name, figures in size[1].items()}
+    evaluated = Evaluation({OVERALL: every, size[0]: of_size}, every, found["against"])
+    written = json.loads((folder / "blessing.json").read_text())
+    assert written == bless(evaluated, Rules()).figures()
+    assert sorted(path.name for path in folder.iterdir()) == ["blessing.json", "metrics.json"]
 
 
 def test_the_evaluation_is_that_of_our_metrics_over_the_test_split(run, layout):
@@ -93,7 +110,7 @@ def test_the_evaluation_is_that_of_our_metrics_over_the_test_split(run, layout):
         every = tf.constant([[True]])
         scores = predict(features=tf.constant(one.features[None]), mask=every)["scores"]
         values.append(float(metrics.NDCG(10)(one.labels[None], scores)))
-    assert found["queries"] == len(ids)
+    assert found["metrics"]["NDCG@10"]["queries"] == len(ids)
     np.testing.assert_allclose(found["metrics"]["NDCG@10"]["ours"], np.mean(values), rtol=1e-5)
 
 
@@ -109,10 +126,9 @@ def test_the_pushed_version_tells_the_order_of_the_features(run, layout):
 
 
 def test_a_model_of_other_features_is_not_evaluated(run):
-    narrow = lists.Layout({"feature_001": tf.float32})
     [version] = (run.output / "serving" / "ranker").iterdir()
     with pytest.raises(ValueError, match=r"1 features of the lists\. Received: a model of 3"):
-        evaluation.per_query(str(version), lists.records(run.split("test")), narrow)
+        evaluation.SavedScorer(str(version), 1)
 
 
 def test_data_must_be_a_folder(tmp_path):

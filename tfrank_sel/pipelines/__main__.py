@@ -17,6 +17,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
+from tfrank_sel.pipelines import flags
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 Files = Annotated[list[str] | None, typer.Option(help="Files or globs; may be repeated.")]
@@ -73,24 +75,18 @@ def run(
     runner: Annotated[
         str, typer.Option(help="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.")
     ] = "DirectRunner",
-    bless_metric: Annotated[str, typer.Option(help="The metric that decides.")] = "NDCG@10",
-    bless_margin: Annotated[
-        float, typer.Option(min=0.0, help="By how much it may be worse than the baseline.")
-    ] = 0.02,
-    bless_slice_margin: Annotated[
-        float, typer.Option(min=0.0, help="The same on a slice of 30 queries or more.")
-    ] = 0.1,
-    bless_min_value: Annotated[float, typer.Option(help="Least value of the metric.")] = 0.0,
-    bless_min_queries: Annotated[
-        int, typer.Option(min=1, help="Least number of queries to judge by.")
-    ] = 1,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     model_name: Annotated[str, typer.Option(help="Name to serve the model under.")] = "ranker",
     version: Annotated[int, typer.Option(min=0, help="Version to serve it under.")] = 1,
-    epochs: Annotated[int, typer.Option(min=1, help="Largest number of epochs.")] = 60,
-    patience: Annotated[int, typer.Option(min=1, help="Epochs to wait for a better one.")] = 10,
-    batch_size: Annotated[int, typer.Option(min=1, help="Lists in a batch.")] = 16,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-3,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 42,
+    seed: flags.Seed = 42,
 ) -> None:
     """Trains a ranker, compares it with a baseline, and publishes it for serving.
 
@@ -102,8 +98,8 @@ def run(
         from tfrank_sel.data import InputError
         from tfrank_sel.data.formats import Columns
         from tfrank_sel.pipelines import arguments, console as tables, run as pipeline, runners
+        from tfrank_sel.pipelines.candidates import Settings
         from tfrank_sel.pipelines.evaluation.blessing import Rules
-        from tfrank_sel.pipelines.training import Settings
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", model_name):
         raise typer.BadParameter(f"--model-name must be a plain word. Received: {model_name!r}")
@@ -145,8 +141,8 @@ def run(
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),
-        tables.slices_table(result.evaluation.slices, bless_metric),
-        tables.comparison_table(result.evaluation.overall),
+        tables.slices_table(result.evaluation, bless_metric),
+        tables.comparison_table(result.evaluation.overall, result.evaluation.against),
     ):
         console.print(table)
     if not result.blessing.blessed:

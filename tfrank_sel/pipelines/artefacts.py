@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 
 from tfrank_sel import data
 from tfrank_sel.export.claim import claimed
@@ -92,14 +93,16 @@ def shards(prefix: Path) -> list[str]:
     return sorted(str(path) for path in prefix.parent.glob(f"{prefix.name}-*"))
 
 
-def tell(values: beam.PCollection, prefix: Path) -> None:
+def tell(values: beam.PCollection, prefix: str | Path) -> None:
     """Writes the values of a Beam pipeline as JSON, for `told` to read when it has run."""
     write = beam.io.WriteToText(str(prefix), num_shards=0)
-    values | f"Tell {prefix.name}" >> beam.Map(json.dumps) | f"Write {prefix.name}" >> write
+    name = os.path.basename(prefix)
+    values | f"Tell {name}" >> beam.Map(json.dumps) | f"Write {name}" >> write
 
 
-def told(prefix: Path) -> Iterator[Any]:
-    """Reads what `tell` wrote, one value at a time."""
-    for shard in shards(prefix):
-        with open(shard) as file:
+def told(prefix: str | Path) -> Iterator[Any]:
+    """Reads what `tell` wrote, one value at a time, on any file system that Beam knows."""
+    [found] = FileSystems.match([f"{prefix}-*"])
+    for shard in sorted(one.path for one in found.metadata_list):
+        with FileSystems.open(shard) as file:
             yield from map(json.loads, file)

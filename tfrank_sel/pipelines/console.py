@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.training import Trained
 
 
@@ -54,9 +54,9 @@ class Progress:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
 
-def comparison_table(comparisons: Mapping[str, Comparison]) -> Table:
+def comparison_table(comparisons: Mapping[str, Comparison], against: str) -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
-    table = Table("metric", "baseline", "ours", "ours - baseline (95 % interval)")
+    table = Table("metric", against, "ours", f"ours - {against} (95 % interval)")
     for name, value in comparisons.items():
         table.add_row(name, *_cells(value))
     return table
@@ -84,10 +84,11 @@ def seconds_table(seconds: Mapping[str, float]) -> Table:
     return table
 
 
-def slices_table(slices: Mapping[str, Mapping[str, Comparison]], metric: str) -> Table:
+def slices_table(evaluation: Evaluation, metric: str) -> Table:
     """Returns the table of a metric by slice."""
-    table = Table("slice", "queries", metric, "ours - baseline (95 % interval)")
-    for name, compared in slices.items():
+    difference = f"ours - {evaluation.against} (95 % interval)"
+    table = Table("slice", "queries", metric, difference)
+    for name, compared in evaluation.slices.items():
         _, ours, difference = _cells(compared[metric])
         table.add_row(name, str(compared[metric].queries), ours, difference)
     return table

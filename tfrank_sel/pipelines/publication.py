@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-import keras
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
@@ -13,6 +12,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from tfrank_sel import data, export
 from tfrank_sel.data import elwc
 from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
 TOLERANCE = 1e-5
@@ -43,7 +43,7 @@ def first_lists(shards: Sequence[str], spec: data.FeatureSpec, count: int) -> li
 
 def infra_validate(
     saved_model: Path,
-    model: keras.Model,
+    model: Scorer,
     spec: data.FeatureSpec,
     shards: Sequence[str],
     *,
@@ -53,7 +53,7 @@ def infra_validate(
 
     Args:
         saved_model: Folder of the SavedModel.
-        model: The model it was made from.
+        model: Scores lists by the model it was made from.
         spec: Names of the parts and number of features.
         shards: TFRecord files of the packed layout; the first lists are taken.
         lists: How many lists to try.
@@ -68,7 +68,7 @@ def infra_validate(
     examples = tf.constant(first_lists(shards, spec, lists))
     parsed = elwc.parse(examples, spec)
     mask = parsed["mask"].numpy()
-    expected = model(stored.inputs(parsed, spec), training=False).numpy()
+    expected = model(stored.inputs(parsed, spec)).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-import keras
+import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data, export, losses
@@ -12,22 +12,21 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.data import letor
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import artefacts, preparation, publication, training
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
-from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.reporting import report
-from tfrank_sel.pipelines.training import Settings, Split, Trained
-
-CANDIDATES = {"baseline": losses.SoftmaxLoss(), "ours": losses.RGCrossLoss()}
+from tfrank_sel.pipelines.training import Split, Trained
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan(Checked):
-    """What a run does beside training.
+    """What a run does.
 
     Args:
         inputs: What to read; a synthetic set is made if None.
@@ -36,6 +35,8 @@ class Plan(Checked):
         options: Of every Beam pipeline; by default it runs in this process.
         model_name: Name under which the model is served.
         version: Version under which the model is served.
+        candidate: What to train, evaluate and publish.
+        baseline: What to train for comparison; if None, a random order takes its place.
     """
 
     inputs: Inputs | None = None
@@ -44,6 +45,10 @@ class Plan(Checked):
     options: PipelineOptions | None = None
     model_name: str = "ranker"
     version: int = 1
+    candidate: Candidate = dataclasses.field(default_factory=Candidate)
+    baseline: Candidate | None = dataclasses.field(
+        default_factory=lambda: Candidate(losses.SoftmaxLoss())
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Result:
     Args:
         evaluation: Our model against the baseline on the test split.
         blessing: Whether our model may be served; if not, it is not published.
-        trained: The models, `baseline` and `ours`.
+        trained: The models, `ours` and, if there is one, `baseline`.
         seconds: Duration of each step.
         model_base: Base path of the model for a server.
         one_query: LETOR file with one query of the test split.
@@ -93,23 +98,22 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         preparation.examine(
             spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
         )
-        trained = _train(spec, splits, settings, folder, progress)
+        trained = _train(plan, spec, splits, settings, folder, progress)
         with progress.step("evaluation") as step:
             evaluated = evaluation.evaluate(
-                trained["baseline"].model,
-                trained["ours"].model,
-                spec,
-                splits["test"].shards,
-                folder,
-                context=layout.context,
+                trained["ours"].scores,
+                trained["baseline"].scores if plan.baseline else None,
+                PackedLists(splits["test"].shards, spec, layout.context),
+                str(folder),
                 seed=settings.seed,
-                options=plan.options,
+                pipeline=beam.Pipeline(options=plan.options),
             )
             step.tell(f"{splits['test'].statistics.lists} queries of the test split")
             step.tell(f"{len(evaluated.slices) - 1} slices of them")
-            blessed = blessing.bless(evaluated, plan.rules, folder / "blessing.json")
+            blessed = blessing.bless(evaluated, plan.rules)
+            artefacts.write_json(folder / "blessing.json", blessed.figures())
         _publish(
-            trained["ours"].model,
+            trained["ours"],
             spec,
             layout,
             splits,
@@ -124,9 +128,7 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         artefacts.write_text(folder / "one_query.txt", letor.text(first))
         _report(folder, settings, evaluated, trained, progress.seconds)
         with progress.step("report") as step:
-            page = report.write(
-                folder, spec, layout.names, splits, trained, CANDIDATES, seed=settings.seed
-            )
+            page = report.write(folder, spec, layout.names, splits, trained, seed=settings.seed)
             step.tell(str(output / page.name))
     return Result(
         evaluated,
@@ -139,18 +141,21 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
 
 
 def _train(
+    plan: Plan,
     spec: data.FeatureSpec,
     splits: Mapping[str, Split],
     settings: Settings,
     folder: Path,
     progress: Progress,
 ) -> dict[str, Trained]:
-    """The same network and budget, once with each loss."""
+    """The candidate, and the baseline if there is one, each with the same settings."""
     trained = {}
-    for name, loss in CANDIDATES.items():
+    for name, candidate in (("baseline", plan.baseline), ("ours", plan.candidate)):
+        if candidate is None:
+            continue
         with progress.step(f"training {name}") as step:
             trained[name] = training.train(
-                loss,
+                candidate,
                 spec,
                 splits["train"],
                 splits["validation"],
@@ -160,14 +165,14 @@ def _train(
                 on_epoch=step.doing,
             )
             step.tell(
-                f"{type(loss).__name__}: {trained[name].epochs} epochs, "
-                f"best validation NDCG@10 {trained[name].validation_ndcg:.4f}"
+                f"{candidate.loss.name}, {trained[name].model.name}: {trained[name].epochs} "
+                f"epochs, best validation NDCG@10 {trained[name].validation_ndcg:.4f}"
             )
     return trained
 
 
 def _publish(
-    model: keras.Model,
+    ours: Trained,
     spec: data.FeatureSpec,
     layout: Layout,
     splits: Mapping[str, Split],
@@ -181,7 +186,7 @@ def _publish(
     saved_model = folder / "saved_model"
     with progress.step("export"):
         export.export(
-            model,
+            ours.model,
             spec,
             saved_model,
             examples=publication.first_lists(splits["validation"].shards, spec, 4),
@@ -193,7 +198,7 @@ def _publish(
         )
     with progress.step("infra validation") as step:
         shards = splits["test"].shards
-        gap = publication.infra_validate(saved_model, model, spec, shards, lists=16)
+        gap = publication.infra_validate(saved_model, ours.scores, spec, shards, lists=16)
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     if not blessed.blessed:
         return
@@ -218,16 +223,10 @@ def _report(
     trained: Mapping[str, Trained],
     seconds: Mapping[str, float],
 ) -> None:
-    slices = {
-        name: {metric: dataclasses.asdict(value) for metric, value in compared.items()}
-        for name, compared in evaluated.slices.items()
-    }
     artefacts.write_json(
         folder / "metrics.json",
         {
-            "metrics": slices.pop(OVERALL),
-            "chance": {name: dataclasses.asdict(x) for name, x in evaluated.chance.items()},
-            "slices": slices,
+            **evaluated.figures(),
             "training": {name: value.figures() for name, value in trained.items()},
             "settings": dataclasses.asdict(settings),
             "seconds": dict(seconds),

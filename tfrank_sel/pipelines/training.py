@@ -1,7 +1,8 @@
-"""Training: a scorer fitted with one loss, stopped when validation NDCG no longer rises."""
+"""Training of a candidate, stopped when validation NDCG no longer rises."""
 
 import collections
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,52 +12,15 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel import data, metrics, models
-from tfrank_sel.arguments import Checked
+from tfrank_sel import data, metrics
 from tfrank_sel.data import batching
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
 # Lists to shuffle among; a list of MSLR takes about 60 kB.
 SHUFFLE_BUFFER = 2048
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings(Checked):
-    """How a model is trained; the same for ours and the baseline.
-
-    Args:
-        epochs: Largest number of epochs.
-        patience: Epochs without a better validation NDCG@10 before training stops.
-        batch_size: Lists in a batch.
-        learning_rate: Step size of Adam; positive.
-        hidden_units: Widths of the hidden layers.
-        dropout: Share of hidden units dropped, in [0, 1).
-        averaging: Decay of the averaged weights, which the model is measured and served with.
-        seed: Seed of weights, shuffling and dropout; at least 0.
-
-    Raises:
-        ValueError: If a number is out of range.
-    """
-
-    epochs: int = 60
-    patience: int = 10
-    batch_size: int = 16
-    learning_rate: float = 1e-3
-    hidden_units: Sequence[int] = (64, 32)
-    dropout: float = 0.3
-    averaging: float = 0.98
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        if not 0.0 <= self.averaging < 1.0 or self.seed < 0:
-            raise ValueError(
-                "`averaging` must be in [0, 1) and `seed` at least 0. "
-                f"Received: averaging={self.averaging}, seed={self.seed}"
-            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +36,7 @@ class Trained:
     """A trained model and how it went.
 
     Args:
+        candidate: What was trained.
         model: The model, with the weights of its best epoch.
         epochs: Number of epochs run.
         validation_ndcg: Best validation NDCG@10.
@@ -82,6 +47,7 @@ class Trained:
         history: Loss and metrics of each epoch, by name.
     """
 
+    candidate: Candidate
     model: keras.Model
     epochs: int
     validation_ndcg: float
@@ -90,15 +56,20 @@ class Trained:
     items_per_second: float
     history: Mapping[str, list[float]]
 
+    @property
+    def scores(self) -> Scorer:
+        """The function of features and mask that scores lists by the model."""
+        return functools.partial(_scores, self.model)
+
     def figures(self) -> dict[str, Any]:
-        """Returns all but the model."""
+        """Returns the names of the loss and the model, and all figures."""
         figures = dict(vars(self))
-        del figures["model"]
-        return figures
+        del figures["candidate"]
+        return {"loss": self.candidate.loss.name, **figures, "model": self.model.name}
 
 
 def train(
-    loss: keras.losses.Loss,
+    candidate: Candidate,
     spec: data.FeatureSpec,
     train_split: Split,
     validation_split: Split,
@@ -107,10 +78,10 @@ def train(
     model_path: Path,
     on_epoch: Callable[[str], None],
 ) -> Trained:
-    """Trains a scorer and saves it.
+    """Trains a candidate and saves the model.
 
     Args:
-        loss: The loss. Its labels are the grades; NaN is padding.
+        candidate: What to train.
         spec: Names of the parts and number of features.
         train_split: What to learn from. Its statistics standardise the features in the model.
         validation_split: What decides when to stop.
@@ -124,10 +95,12 @@ def train(
     """
     statistics = train_split.statistics
     features = statistics.features
-    model = compiled(loss, features["compressed_mean"], features["compressed_variance"], settings)
+    mean, variance = features["compressed_mean"], features["compressed_variance"]
+    model = compiled(candidate, mean, variance, settings)
     steps = math.ceil(statistics.lists / settings.batch_size)
     watch = _Stopwatch(on_epoch)
-    learned, held_out = _batches(spec, train_split, validation_split, settings)
+    batches = _batches(spec, train_split, validation_split, settings)
+    learned, held_out = (seen_by(model, found) for found in batches)
     history = model.fit(
         learned,
         steps_per_epoch=steps,
@@ -142,6 +115,7 @@ def train(
     per_step = watch.seconds_per_step(steps)
     lists_per_second = settings.batch_size / per_step
     return Trained(
+        candidate,
         model,
         epochs=len(history["val_ndcg"]),
         validation_ndcg=float(max(history["val_ndcg"])),
@@ -153,23 +127,23 @@ def train(
 
 
 def compiled(
-    loss: keras.losses.Loss, mean: Sequence[float], variance: Sequence[float], settings: Settings
+    candidate: Candidate, mean: Sequence[float], variance: Sequence[float], settings: Settings
 ) -> keras.Model:
-    """Returns the scorer of a run, ready to be trained.
+    """Returns the model of a candidate, ready to be trained.
 
     Args:
-        loss: The loss.
+        candidate: What to train.
         mean: Mean of each feature after compression.
         variance: Variance of each feature after compression.
         settings: How to train.
     """
     keras.utils.set_random_seed(settings.seed)
-    model = models.ListScorer(mean, variance, settings.hidden_units, settings.dropout)
+    model = candidate.make_model(mean, variance, settings)
     model.compile(
         optimizer=keras.optimizers.Adam(
             settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
         ),
-        loss=loss,
+        loss=candidate.loss,
         metrics=[metrics.NDCG(k=10, name="ndcg"), metrics.MRR(name="mrr")],
         jit_compile=True,
     )
@@ -184,6 +158,20 @@ def stopping(settings: Settings) -> list[keras.callbacks.Callback]:
             "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
         ),
     ]
+
+
+def seen_by(model: keras.Model, batches: tf.data.Dataset) -> tf.data.Dataset:
+    """Returns batches of `(inputs, labels)` with what the model takes of the inputs."""
+    return batches.map(lambda inputs, labels: (_seen_by(model, inputs), labels))
+
+
+def _seen_by(model: keras.Model, inputs: dict[str, tf.Tensor]) -> Any:
+    takes_mask = getattr(model, "takes_mask", False)
+    return inputs if takes_mask else inputs[data.FeatureSpec.features]
+
+
+def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+    return model(_seen_by(model, inputs), training=False)
 
 
 def _batches(

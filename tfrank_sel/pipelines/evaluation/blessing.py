@@ -2,10 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 from tfrank_sel.arguments import Bound, Checked
-from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, measures
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 
@@ -15,7 +14,8 @@ class Rules(Checked):
     """What a model must be to be served.
 
     A model is worse than another by more than a margin if the whole 95 % interval of the difference
-    says so: what may be chance holds no model back.
+    is below minus the margin: a difference that may be noise does not block publication. Without a
+    baseline, a random order takes its place.
 
     Args:
         metric: The metric that decides.
@@ -79,26 +79,24 @@ class Blessing:
         """Why it may not."""
         return [str(check) for check in self.checks if not check.passed]
 
+    def figures(self) -> dict[str, Any]:
+        """Returns it as JSON-ready values."""
+        return {**dataclasses.asdict(self), "reasons": self.reasons}
 
-def bless(evaluation: Evaluation, rules: Rules, path: Path) -> Blessing:
-    """Judges a model by its evaluation, and writes the outcome as JSON.
 
-    It must be evaluated on enough queries, reach the least value, order better than chance or not
-    surely worse, and not be surely worse than the baseline by more than the margin, on all queries
-    and on each slice.
+def bless(evaluation: Evaluation, rules: Rules) -> Blessing:
+    """Checks an evaluation against the rules.
+
+    A model must be evaluated on enough queries, reach the least value, not be significantly worse
+    than a random order, and not be significantly worse than the baseline by more than the margin,
+    on all queries and on each slice.
 
     Args:
         evaluation: How good the model is.
         rules: What it must be.
-        path: File to write.
-
-    Returns:
-        The outcome.
     """
     checks = list(_checks(evaluation, rules))
-    blessing = Blessing(all(check.passed for check in checks), rules, checks)
-    artefacts.write_json(path, dataclasses.asdict(blessing) | {"reasons": blessing.reasons})
-    return blessing
+    return Blessing(all(check.passed for check in checks), rules, checks)
 
 
 def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
@@ -110,11 +108,11 @@ def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     yield Check(f"{metric} of at least {rules.min_value:g}", f"{overall.ours:.4f}", reached)
     yield _not_worse(f"{metric} no worse than a random order's", evaluation.chance[metric], 0.0)
     for name, comparisons in evaluation.slices.items():
+        of, margin = f" of {name}", rules.slice_margin
         if name == OVERALL:
-            rule, margin = f"{metric} no worse than the baseline's", rules.margin
-        else:
-            rule, margin = f"{metric} of {name} no worse than the baseline's", rules.slice_margin
+            of, margin = "", rules.margin
         if name == OVERALL or comparisons[metric].queries >= rules.min_slice_queries:
+            rule = f"{metric}{of} no worse than the {evaluation.against}'s"
             yield _not_worse(rule, comparisons[metric], margin)
 
 

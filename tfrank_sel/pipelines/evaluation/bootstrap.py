@@ -78,29 +78,6 @@ def resampled(
     return total
 
 
-def paired_bootstrap(
-    differences: np.ndarray, *, seed: int, resamples: int = RESAMPLES
-) -> tuple[float, float]:
-    """Returns the percentile interval of the mean difference, over resampled queries.
-
-    Args:
-        differences: Difference of the two models for each query, `[queries]`.
-        seed: Seed of the resampling.
-        resamples: Number of resamples.
-
-    Returns:
-        The ends of the 95 % interval.
-
-    Example:
-        >>> paired_bootstrap(np.full(20, 0.25), seed=0)
-        (0.25, 0.25)
-    """
-    keys = np.arange(len(differences), dtype=np.uint64)
-    values = np.asarray(differences)[:, None]
-    [low], [high] = resampled(keys, values, seed=seed, resamples=resamples).interval()
-    return float(low), float(high)
-
-
 class Bootstrap(beam.CombineFn):
     """`(keys, values)` of some queries to `Resampled` of all.
 

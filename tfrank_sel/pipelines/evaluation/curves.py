@@ -3,13 +3,13 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.pipelines.evaluation import bootstrap
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
 DEEPEST = 20
@@ -32,7 +32,7 @@ class Curve:
 
 
 def ndcg(
-    models: Mapping[str, keras.Model],
+    models: Mapping[str, Scorer],
     spec: data.FeatureSpec,
     shards: Sequence[str],
     *,
@@ -42,7 +42,7 @@ def ndcg(
     """Measures NDCG at each cut-off, up to 20 or the longest list.
 
     Args:
-        models: The models to measure, by name.
+        models: What scores lists by each model to measure, by name.
         spec: Names of the parts and number of features.
         shards: TFRecord files of the packed layout. They stream through: sums are kept.
         longest: Number of items of the longest list.
@@ -56,7 +56,7 @@ def ndcg(
 
     @tf.function(input_signature=[stored.inputs_spec(spec), tf.TensorSpec([None, None])])
     def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        found = [evaluate(labels, model(inputs, training=False)) for model in models.values()]
+        found = [evaluate(labels, model(inputs)) for model in models.values()]
         return tf.stack([one.values for of_model in found for one in of_model.values()], axis=1)
 
     total, seen = None, 0

@@ -2,23 +2,23 @@
 
 import collections
 import dataclasses
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import apache_beam as beam
-import keras
 import numpy as np
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.io.filesystems import FileSystems
 
-from tfrank_sel import data, metrics
-from tfrank_sel.data import packed
+from tfrank_sel import metrics
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.bootstrap import Bootstrap, Resampled, mixed
+from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import census, stored
+
+# Features and mask, by name, to scores; such a function is sent to workers.
+Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Comparison:
     """A metric of two models on the same queries.
 
     Args:
-        baseline: Mean over the queries for the baseline.
+        baseline: Mean over the queries for the baseline, or of a random order.
         ours: Mean over the queries for our model.
         low: Lower end of the bootstrap interval of `ours - baseline`.
         high: Upper end of that interval.
@@ -48,15 +48,22 @@ class Evaluation:
         slices: Our model against the baseline, for each slice and metric; all queries are in the
             first, `OVERALL`.
         chance: Our model against a random order of the same lists, for each metric.
+        against: "baseline", or "random order" if that takes the place of a baseline.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
     chance: Mapping[str, Comparison]
+    against: str = "baseline"
 
     @property
     def overall(self) -> Mapping[str, Comparison]:
         """Our model against the baseline on all queries."""
         return self.slices[OVERALL]
+
+    def figures(self) -> dict[str, Any]:
+        """Returns it as JSON-ready values, with all queries as `metrics`."""
+        figures = dataclasses.asdict(self)
+        return {"metrics": figures["slices"].pop(OVERALL), **figures}
 
 
 def measures() -> dict[str, metrics.ListwiseMetric]:
@@ -66,59 +73,55 @@ def measures() -> dict[str, metrics.ListwiseMetric]:
 
 
 def evaluate(
-    baseline: keras.Model,
-    ours: keras.Model,
-    spec: data.FeatureSpec,
-    shards: Sequence[str],
-    scratch: Path,
+    ours: Scorer,
+    baseline: Scorer | None,
+    lists: Lists,
+    scratch: str,
     *,
-    context: Mapping[str, bool] | None = None,
     seed: int,
-    options: PipelineOptions | None = None,
+    pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
     """Compares two models on a split, with paired bootstrap intervals.
 
     Args:
-        baseline: The model to compare with.
-        ours: The model.
-        spec: Names of the parts and number of features.
-        shards: TFRecord files of the packed layout. They stream through: sums are kept, and 8 bytes
-            a query.
-        scratch: A folder to write to meanwhile.
-        context: What is known of a query, and whether it is a number: one slice for each quartile
-            of a number, and for each of the ten most frequent values of a text.
+        ours: Scores lists by our model.
+        baseline: Scores lists by the model to compare with; a random order takes its place if None.
+        lists: The split. It streams through: sums are kept, and 8 bytes a query. Of its context,
+            there is one slice for each quartile of a number, and for each of the ten most frequent
+            values of a text.
+        scratch: A folder to write to meanwhile, on any file system that Beam knows.
         seed: Seed of the resampling and of the random order.
-        options: Of the Beam pipelines.
+        pipeline: Beam pipeline to compose and run; by default it runs in this process.
 
     Returns:
         The comparisons for each of `measures()`.
+
+    Raises:
+        ValueError: If there is no list.
     """
-    context = context or {}
-    num_values = 3 * len(measures())
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        found = Path(folder) / "slices"
-        with beam.Pipeline(options=options) as pipeline:
-            # Read twice: what waits for a side input would be kept in memory.
-            slicing = (
-                pipeline
-                | "Read to survey" >> stored.Read(shards)
-                | beam.CombineGlobally(Surveyor(spec, context))
-            )
-            score = _Score({"baseline": baseline, "ours": ours}, spec, context, seed)
-            sums = (
-                pipeline
-                | "Read to score" >> stored.Read(shards)
-                | beam.ParDo(score, beam.pvalue.AsSingleton(slicing))
-                | beam.CombinePerKey(Bootstrap(num_values, seed))
-            )
-            artefacts.tell(sums | beam.MapTuple(_compared), found)
-        compared = {name: values for name, *values in artefacts.told(found)}
+    found = FileSystems.join(scratch, ".slices")
+    with pipeline or beam.Pipeline() as root:
+        # Read twice: what waits for a side input would be kept in memory.
+        slicing = (
+            root
+            | "Read to survey" >> stored.Read(lists.shards)
+            | beam.CombineGlobally(Surveyor(lists))
+        )
+        sums = (
+            root
+            | "Read to score" >> stored.Read(lists.shards)
+            | beam.ParDo(_Score(ours, baseline, lists, seed), beam.pvalue.AsSingleton(slicing))
+            | beam.CombinePerKey(Bootstrap(3 * len(measures()), seed))
+        )
+        artefacts.tell(sums | beam.MapTuple(_compared), found)
+    compared = {name: values for name, *values in artefacts.told(found)}
+    FileSystems.delete([f"{found}-*"])
     slices = {
         name: {metric: Comparison(**one) for metric, one in compared[name][0].items()}
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
     }
     chance = {metric: Comparison(**one) for metric, one in compared[OVERALL][1].items()}
-    return Evaluation(slices, chance)
+    return Evaluation(slices, chance, "baseline" if baseline else "random order")
 
 
 class _Score(beam.DoFn):
@@ -127,14 +130,8 @@ class _Score(beam.DoFn):
     The values of a query are those of all measures, for ours, less the baseline, less chance.
     """
 
-    def __init__(
-        self,
-        models: Mapping[str, keras.Model],
-        spec: data.FeatureSpec,
-        context: Mapping[str, bool],
-        seed: int,
-    ) -> None:
-        self.models, self.spec, self.context, self.seed = dict(models), spec, dict(context), seed
+    def __init__(self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int) -> None:
+        self.ours, self.baseline, self.lists, self.seed = ours, baseline, lists, seed
 
     def setup(self) -> None:
         # Shapes change from batch to batch: XLA would compile for each.
@@ -142,18 +139,16 @@ class _Score(beam.DoFn):
 
         @tf.function(
             input_signature=[
-                stored.inputs_spec(self.spec),
+                stored.inputs_spec(self.lists.spec),
                 tf.TensorSpec([None, None]),
                 tf.TensorSpec([None, None]),
             ]
         )
         def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
-            ours, baseline = (
-                self.models[name](inputs, training=False) for name in ("ours", "baseline")
-            )
+            baseline = self.baseline(inputs) if self.baseline else chance
             own, *others = (
                 tf.stack([one.values for one in evaluate(labels, scores).values()], axis=1)
-                for scores in (ours, baseline, chance)
+                for scores in (self.ours(inputs), baseline, chance)
             )
             return tf.concat([own, *(own - other for other in others)], axis=1)
 
@@ -162,20 +157,19 @@ class _Score(beam.DoFn):
     def process(
         self, serialized: list[bytes], slicing: Slicing
     ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        lists = tf.constant(serialized)
-        parsed = packed.parse(lists, self.spec)
-        known = stored.context(lists, self.spec, self.context)
-        queries = [census.hash_of(query.decode()) for query in known[self.spec.query_id]]
+        records = tf.constant(serialized)
+        inputs, labels = self.lists.parse(records)
+        context = self.lists.queries(records)
+        ids = context.pop(self.lists.spec.query_id)
+        queries = [census.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
-        labels = parsed[self.spec.label]
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
         chance = mixed(mixed(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
-        inputs = stored.inputs(parsed, self.spec)
         values = self.values(inputs, labels, chance.astype(np.float32)).numpy()
         members = collections.defaultdict(list)
-        for i, size in enumerate(parsed["mask"].numpy().sum(axis=1).tolist()):
-            context = {name: known[name][i] for name in self.context}
-            for name in slicing.names(queries[i], size, context):
+        for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
+            known = {name: values[i] for name, values in context.items()}
+            for name in slicing.names(queries[i], size, known):
                 members[name].append(i)
         for name, rows in members.items():
             yield name, (keys[rows], values[rows])

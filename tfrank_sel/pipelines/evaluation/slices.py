@@ -9,9 +9,9 @@ import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import data
 from tfrank_sel.pipelines.analysis import bands, sketches
-from tfrank_sel.pipelines.ingestion import census, stored
+from tfrank_sel.pipelines.evaluation.lists import Lists
+from tfrank_sel.pipelines.ingestion import census
 
 OVERALL = "all"
 _VALUES = 10  # of a text that have a slice each; the others share one
@@ -74,22 +74,24 @@ class Surveyor(beam.CombineFn):
     """Batches of serialized lists to `Slicing`.
 
     Args:
-        spec: Names of the parts.
-        context: What is known of a query, and whether it is a number.
+        lists: How they are read.
+
+    Raises:
+        ValueError: If there is no list.
     """
 
-    def __init__(self, spec: data.FeatureSpec, context: Mapping[str, bool]) -> None:
-        self.spec, self.context = spec, dict(context)
+    def __init__(self, lists: Lists) -> None:
+        self.lists = lists
 
     def create_accumulator(self) -> Survey:
         return Survey([], {}, {})
 
     def add_input(self, accumulator: Survey, serialized: list[bytes]) -> Survey:
-        found = stored.context(tf.constant(serialized), self.spec, self.context)
-        queries = found.pop(self.spec.query_id)
+        found = self.lists.queries(tf.constant(serialized))
+        queries = found.pop(self.lists.spec.query_id)
         hashes = np.array([census.hash_of(query.decode()) for query in queries], np.uint64)
         numbers, texts = {}, {}
-        for name, is_number in self.context.items():
+        for name, is_number in self.lists.context.items():
             if is_number:
                 numbers[name] = sketches.counts(found[name][:, None])
             else:
@@ -109,6 +111,8 @@ class Surveyor(beam.CombineFn):
         return merged
 
     def extract_output(self, accumulator: Survey) -> Slicing:
+        if not accumulator.queries:
+            raise ValueError(f"expected a list in {', '.join(self.lists.shards)}. Received: none")
         hashes, counts = np.unique(np.concatenate(accumulator.queries), return_counts=True)
         often = counts > 1
         quartiles = np.array([0.25, 0.5, 0.75])

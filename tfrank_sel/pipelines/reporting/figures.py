@@ -59,7 +59,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    drawn = [_svg("Validation NDCG at 10 of both models by epoch", ndcg)]
+    drawn = [_svg("Validation NDCG at 10 by epoch", ndcg)]
     for name in trained:
         drawn.append(_svg(f"Losses of {name} by epoch", functools.partial(loss, name=name)))
     return "".join(drawn)
@@ -77,11 +77,13 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    return _svg("NDCG at each cut-off of both models, with 95 percent intervals", draw, width=6.4)
+    return _svg("NDCG at each cut-off, with 95 percent intervals", draw, width=6.4)
 
 
-def slices(found: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) -> str:
-    """Draws the difference of both models on each slice, with its interval."""
+def slices(
+    found: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str, against: str
+) -> str:
+    """Draws the difference of our model from the baseline on each slice, with its interval."""
 
     def draw(axes: Axes) -> None:
         for place, one in enumerate(found.values()):
@@ -91,7 +93,7 @@ def slices(found: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str) 
         axes.axvline(0.0, color=_INK, lw=0.8)
         axes.set_yticks(range(len(found)), list(found))
         axes.set_ylim(len(found) - 0.5, -0.5)
-        axes.set(xlabel=f"{metric}: ours - baseline")
+        axes.set(xlabel=f"{metric}: ours - {against}")
 
     text = f"Difference of {metric} by slice, with 95 percent intervals"
     return _svg(text, draw, width=6.4, height=0.8 + 0.32 * len(found))
@@ -127,7 +129,7 @@ def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> s
 
     def draw(axes: Axes, name: str) -> None:
         plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
-        title = f"{type(candidates[name]).__name__} ({name})"
+        title = f"{candidates[name].name} ({name})"
         axes.set(title=title, xlabel="score of the item")
         axes.legend()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import keras
 import markupsafe
 import numpy as np
+import tensorflow as tf
 
 from tfrank_sel import data, losses, metrics
 from tfrank_sel.models import scorer
@@ -16,6 +16,7 @@ from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation import curves
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.reporting import figures
 from tfrank_sel.pipelines.training import Split, Trained
@@ -31,7 +32,6 @@ def write(
     names: Sequence[str],
     splits: Mapping[str, Split],
     trained: Mapping[str, Trained],
-    candidates: Mapping[str, losses.ListwiseLoss],
     *,
     seed: int,
 ) -> Path:
@@ -42,14 +42,13 @@ def write(
         spec: Names of the parts and number of features.
         names: Names of the features.
         splits: The splits.
-        trained: The models, `baseline` and `ours`.
-        candidates: Their losses.
+        trained: The models, `ours` and, if there is one, `baseline`.
         seed: Seed of the intervals.
 
     Returns:
         The page.
     """
-    models = {name: one.model for name, one in trained.items()}
+    models = {name: one.scores for name, one in trained.items()}
     test, training = splits["test"], splits["train"].statistics
     measured = json.loads((folder / "metrics.json").read_text())
     found = curves.ndcg(
@@ -58,9 +57,16 @@ def write(
     grades = sorted(float(label) for label in training.labels)
     grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
     everything = {"all": measured["metrics"], **measured["slices"]}
+    # only these can be drawn for one list
+    listwise = {
+        name: one.candidate.loss
+        for name, one in trained.items()
+        if isinstance(one.candidate.loss, losses.ListwiseLoss)
+    }
     statistics = {name: split.statistics for name, split in splits.items()}
     page = _template().render(
         metrics=measured["metrics"],
+        against=measured["against"],
         chance=measured["chance"],
         training=measured["training"],
         settings=measured["settings"],
@@ -77,8 +83,8 @@ def write(
                 "shares": figures.shares(statistics),
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
-                "slices": figures.slices(everything, "NDCG@10"),
-                "losses": figures.losses(candidates, grades),
+                "slices": figures.slices(everything, "NDCG@10", measured["against"]),
+                "losses": figures.losses(listwise, grades),
             }.items()
         },
     )
@@ -132,17 +138,18 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 
 
 def _samples(
-    models: Mapping[str, keras.Model], spec: data.FeatureSpec, split: Split
+    models: Mapping[str, Scorer], spec: data.FeatureSpec, split: Split
 ) -> Iterator[dict[str, Any]]:
-    """Some lists of several labels as the baseline and as our model rank them."""
+    """Some lists of several labels as the models rank them."""
     measure, left = metrics.NDCG(k=10), SAMPLES
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue
-        scores = {
-            name: model(one.features[None], training=False).numpy()[0]
-            for name, model in models.items()
+        inputs = {
+            spec.features: tf.constant(one.features[None]),
+            "mask": tf.fill([1, len(one.labels)], True),
         }
+        scores = {name: model(inputs).numpy()[0] for name, model in models.items()}
         ranks = {
             name: np.argsort(np.argsort(-score, kind="stable")) + 1
             for name, score in scores.items()

@@ -16,16 +16,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
+from tfrank_sel.pipelines import flags
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
-Epochs = Annotated[int, typer.Option(min=1, help="Largest number of epochs.")]
-Patience = Annotated[int, typer.Option(min=1, help="Epochs to wait for a better one.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Lists in a batch.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-LeastNdcg = Annotated[float, typer.Option(help="Least NDCG@10 of a model to push.")]
-Tolerance = Annotated[
-    float, typer.Option(min=0.0, help="How far below the last blessed model's its NDCG@10 may be.")
-]
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="How long ranking a list may take, at the 99th percentile.")
 ]
@@ -46,19 +40,22 @@ def run(
     data: Annotated[
         Path | None, typer.Option(help="Folder of TFRecord files of SequenceExample.")
     ] = None,
-    epochs: Epochs = 60,
-    patience: Patience = 10,
-    batch_size: BatchSize = 16,
-    seed: Seed = 42,
-    least_ndcg: LeastNdcg = 0.0,
-    tolerance: Tolerance = 0.01,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
+    seed: flags.Seed = 42,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
-    A model is pushed if it is good enough and no worse than the one blessed last. Without data, a
-    synthetic set is made.
+    The baseline is the model that was blessed last. Without data, a synthetic set is made. The
+    status is 3 if the model is not pushed.
     """
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"--data must be a folder. Received: {data}")
@@ -72,25 +69,29 @@ def run(
     console.print(f"What TFX and Beam say goes to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines.console import Progress
+            from tfrank_sel.pipelines import console as tables
+            from tfrank_sel.pipelines.candidates import Candidate, Settings
+            from tfrank_sel.pipelines.evaluation.blessing import Rules
             from tfrank_sel.pipelines.tfx import local
-            from tfrank_sel.pipelines.tfx.pipeline import Rules, pipeline
-            from tfrank_sel.pipelines.training import Settings
+            from tfrank_sel.pipelines.tfx.pipeline import pipeline
         composed = pipeline(
             str((data or _synthesise(output, seed)).absolute()),
             str(output / "artefacts"),
             str(output / "serving" / "ranker"),
             Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
-            Rules(least_ndcg, tolerance, most_milliseconds),
+            Rules(
+                bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin
+            ),
+            Candidate(),
+            most_milliseconds=most_milliseconds,
             metadata=str(metadata),
             beam_options=beam_option,
         )
-        outcome = local.run(composed, metadata, Progress(console))
-    for name, found in outcome.evaluation["metrics"].items():
-        console.print(f"{name:8}", ", ".join(f"{k} {value:.4f}" for k, value in found.items()))
+        outcome = local.run(composed, metadata, tables.Progress(console))
+    console.print(tables.comparison_table(outcome.overall, outcome.against))
     if outcome.version is None:
         print(f"Not pushed: {'; '.join(outcome.objections)}", file=sys.stderr)
-        raise typer.Exit(1)
+        raise typer.Exit(3)
     console.print(f"Pushed {outcome.version}", soft_wrap=True)
 
 
@@ -101,26 +102,32 @@ def compile_for_kubeflow(
     data: Annotated[str, typer.Option(help="Folder of TFRecord files, such as gs://...")],
     root: Annotated[str, typer.Option(help="Folder of the artefacts, such as gs://...")],
     serving: Annotated[str, typer.Option(help="Folder to push to, such as gs://...")],
-    epochs: Epochs = 60,
-    patience: Patience = 10,
-    batch_size: BatchSize = 16,
-    seed: Seed = 42,
-    least_ndcg: LeastNdcg = 0.0,
-    tolerance: Tolerance = 0.01,
+    epochs: flags.Epochs = 60,
+    patience: flags.Patience = 10,
+    batch_size: flags.BatchSize = 16,
+    seed: flags.Seed = 42,
+    bless_metric: flags.BlessMetric = "NDCG@10",
+    bless_margin: flags.BlessMargin = 0.02,
+    bless_slice_margin: flags.BlessSliceMargin = 0.1,
+    bless_min_value: flags.BlessMinValue = 0.0,
+    bless_min_queries: flags.BlessMinQueries = 1,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
+    from tfrank_sel.pipelines.candidates import Candidate, Settings
+    from tfrank_sel.pipelines.evaluation.blessing import Rules
     from tfrank_sel.pipelines.tfx import kubeflow
-    from tfrank_sel.pipelines.tfx.pipeline import Rules, pipeline
-    from tfrank_sel.pipelines.training import Settings
+    from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
     composed = pipeline(
         kubeflow.data_parameter(),
         root,
         serving,
         Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
-        Rules(least_ndcg, tolerance, most_milliseconds),
+        Rules(bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin),
+        Candidate(),
+        most_milliseconds=most_milliseconds,
         beam_options=beam_option,
     )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)

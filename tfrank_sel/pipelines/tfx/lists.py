@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.dsl.io import fileio
@@ -91,6 +92,36 @@ class Layout:
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns what `models.ListScorer` takes of parsed lists, and the labels."""
         return {self.spec.features: features, "mask": ~tf.math.is_nan(labels)}, labels
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceExamples:
+    """Lists as `SequenceExample` to evaluate on.
+
+    Args:
+        shards: Patterns of their TFRecord files.
+        layout: What describes an item.
+    """
+
+    shards: Sequence[str]
+    layout: Layout
+    context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    @property
+    def spec(self) -> data.FeatureSpec:
+        """Names of the parts and number of features."""
+        return self.layout.spec
+
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns features and mask by name, and the labels, NaN at padding."""
+        features, labels, _ = self.layout.parse(serialized)
+        return self.layout.inputs(features, labels)
+
+    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+        """Returns the identifier of each query, as `query_id`."""
+        known = {QUERY_ID: tf.io.FixedLenFeature([], tf.string)}
+        found, _, _ = tf.io.parse_sequence_example(serialized, known)
+        return {QUERY_ID: found[QUERY_ID].numpy()}
 
 
 def write(path: Path, lists: Iterable[data.ItemList]) -> None:

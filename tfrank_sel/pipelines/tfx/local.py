@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import absl.logging
 from ml_metadata.metadata_store import metadata_store
@@ -15,6 +14,7 @@ from ml_metadata.proto import metadata_store_pb2
 from tfx import v1 as tfx
 
 from tfrank_sel.pipelines.console import Progress, Step
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 
 _COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
 
@@ -26,12 +26,14 @@ class Outcome:
     Args:
         version: Folder of the version that was pushed; None if the model did not pass.
         objections: What spoke against the model; empty if it passed.
-        evaluation: What the evaluator wrote.
+        overall: The model against the baseline on all queries of the split `test`, by metric.
+        against: What it was compared with, as in `Evaluation`.
     """
 
     version: Path | None
     objections: tuple[str, ...]
-    evaluation: Mapping[str, Any]
+    overall: Mapping[str, Comparison]
+    against: str
 
 
 def run(pipeline: tfx.dsl.Pipeline, metadata: Path, progress: Progress) -> Outcome:
@@ -92,13 +94,15 @@ def outcome(metadata: Path) -> Outcome:
     def latest(kind: str) -> metadata_store_pb2.Artifact:
         return max(store.get_artifacts_by_type(kind), key=lambda artifact: artifact.id)
 
-    evaluation = json.loads((Path(latest("ModelEvaluation").uri) / "metrics.json").read_text())
+    folder = Path(latest("ModelEvaluation").uri)
+    evaluation = json.loads((folder / "metrics.json").read_text())
+    objections = json.loads((folder / "blessing.json").read_text())["reasons"]
     infra = latest("InfraBlessing").custom_properties
-    objections = list(evaluation["objections"])
     if not infra["blessed"].int_value:
         objections.append(infra["blessing_message"].string_value)
     pushed = latest("PushedModel").custom_properties
     version = (
         Path(pushed["pushed_destination"].string_value) if pushed["pushed"].int_value else None
     )
-    return Outcome(version, tuple(objections), evaluation)
+    overall = {name: Comparison(**figures) for name, figures in evaluation["metrics"].items()}
+    return Outcome(version, tuple(objections), overall, evaluation["against"])

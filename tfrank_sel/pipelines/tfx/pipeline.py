@@ -1,36 +1,22 @@
 """The pipeline: TFX's components, and ours where TFX has none for lists."""
 
 import dataclasses
+import json
 from collections.abc import Sequence
 
 from tfx import v1 as tfx
 from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
 from tfrank_sel.pipelines.tfx.lists import QUERY_ID
 from tfrank_sel.pipelines.tfx.scaling import Scaling
-from tfrank_sel.pipelines.training import Settings
 
 # Of ten queries, how many are for training, for stopping it in time, and for the verdict.
 SPLITS = {"train": 8, "eval": 1, "test": 1}
-
-
-@dataclasses.dataclass(frozen=True)
-class Rules:
-    """What a model must fulfil to be pushed.
-
-    Args:
-        least_ndcg: Least mean NDCG@10 on the split `test`.
-        tolerance: How far the interval of its difference from the last blessed model's may reach
-            below 0.
-        most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
-    """
-
-    least_ndcg: float = 0.0
-    tolerance: float = 0.01
-    most_milliseconds: float = 1000.0
 
 
 def pipeline(
@@ -39,7 +25,9 @@ def pipeline(
     serving: str,
     settings: Settings,
     rules: Rules,
+    candidate: Candidate,
     *,
+    most_milliseconds: float = 1000.0,
     name: str = "ranker",
     metadata: str | None = None,
     beam_options: Sequence[str] = (),
@@ -55,13 +43,18 @@ def pipeline(
         root: Folder of the artefacts.
         serving: Folder to push to: each model that passes becomes a version there.
         settings: How to train.
-        rules: What a model must fulfil to be pushed.
+        rules: What a model must be to be pushed. The baseline is the last blessed model.
+        candidate: What to train. Its loss and model must be importable where Trainer runs.
+        most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
         name: Name of the pipeline.
         metadata: File of the metadata store; None where the platform has one of its own.
         beam_options: Options of Beam, such as `--runner=DataflowRunner`.
 
     Returns:
         The pipeline, for one of TFX's runners.
+
+    Raises:
+        ValueError: If the loss or the function of the candidate cannot be imported by name.
     """
     examples = tfx.components.ImportExampleGen(
         input_base=data,
@@ -91,7 +84,10 @@ def pipeline(
         examples=lists,
         schema=schema,
         hyperparameters=scaling.outputs["scaling"],
-        custom_config=dataclasses.asdict(settings),
+        custom_config={
+            "settings": dataclasses.asdict(settings),
+            "candidate": candidate.get_config(),
+        },
     )
     model = trainer.outputs["model"]
     blessed = tfx.dsl.Resolver(
@@ -104,12 +100,11 @@ def pipeline(
         schema=schema,
         model=model,
         baseline_model=blessed.outputs["model"],
-        least_ndcg=rules.least_ndcg,
-        tolerance=rules.tolerance,
+        rules=json.dumps(dataclasses.asdict(rules)),
         seed=settings.seed,
     )
     infra_validator = InfraValidator(
-        model=model, examples=lists, schema=schema, most_milliseconds=rules.most_milliseconds
+        model=model, examples=lists, schema=schema, most_milliseconds=most_milliseconds
     )
     pusher = tfx.components.Pusher(
         model=model,

@@ -1,4 +1,4 @@
-"""What TFX's Trainer runs: a scorer trained with one of our losses, and exported for serving."""
+"""Function that TFX's Trainer runs: trains a candidate and exports it for serving."""
 
 import collections
 import logging
@@ -13,10 +13,11 @@ import tensorflow as tf
 from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
-from tfrank_sel import export, losses
+from tfrank_sel import export
 from tfrank_sel.data import batching
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.tfx import lists
-from tfrank_sel.pipelines.training import SHUFFLE_BUFFER, Settings, compiled, stopping
+from tfrank_sel.pipelines.training import SHUFFLE_BUFFER, compiled, seen_by, stopping
 
 WARM_UP_LISTS = 4
 
@@ -26,21 +27,21 @@ _log = logging.getLogger(__name__)
 def run_fn(fn_args: FnArgs) -> None:
     """Trains on the split `train` until `eval` gets no better, and exports.
 
-    Model, loss and budget are those of `tfrank_sel.pipelines.run`.
-
     Args:
-        fn_args: What Trainer gives: `custom_config` holds the fields of `Settings`,
-            `hyperparameters` what `Scaling` wrote.
+        fn_args: What Trainer gives: `custom_config` holds the fields of `Settings` as `settings`,
+            and the config of a `Candidate` as `candidate`; `hyperparameters` what `Scaling` wrote.
     """
-    settings, known = Settings(**fn_args.custom_config), fn_args.hyperparameters
+    config, known = fn_args.custom_config, fn_args.hyperparameters
+    settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
     layout = lists.Layout.load(os.path.dirname(fn_args.schema_path))
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
-    model = compiled(losses.RGCrossLoss(), known["mean"], known["variance"], settings)
+    model = compiled(candidate, known["mean"], known["variance"], settings)
     sizes = {
         split: {int(size): count for size, count in found.items()}
         for split, found in known["list_sizes"].items()
     }
-    learned, measured = _batches(train, held_out, layout, sizes, settings)
+    batches = _batches(train, held_out, layout, sizes, settings)
+    learned, measured = (seen_by(model, found) for found in batches)
     model.fit(
         learned,
         steps_per_epoch=math.ceil(sum(sizes["train"].values()) / settings.batch_size),

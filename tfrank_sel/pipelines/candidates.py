@@ -1,0 +1,117 @@
+"""Candidates: what is trained, a loss and a model, and how."""
+
+import dataclasses
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import keras
+
+from tfrank_sel import losses, models
+from tfrank_sel.arguments import Checked
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Checked):
+    """How a model is trained; the same for ours and the baseline.
+
+    Args:
+        epochs: Largest number of epochs.
+        patience: Epochs without a better validation NDCG@10 before training stops.
+        batch_size: Lists in a batch.
+        learning_rate: Step size of Adam; positive.
+        hidden_units: Widths of the hidden layers.
+        dropout: Share of hidden units dropped, in [0, 1).
+        averaging: Decay of the averaged weights, which the model is measured and served with.
+        seed: Seed of weights, shuffling and dropout; at least 0.
+
+    Raises:
+        ValueError: If a number is out of range.
+    """
+
+    epochs: int = 60
+    patience: int = 10
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    hidden_units: Sequence[int] = (64, 32)
+    dropout: float = 0.3
+    averaging: float = 0.98
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
+        if not 0.0 <= self.averaging < 1.0 or self.seed < 0:
+            raise ValueError(
+                "`averaging` must be in [0, 1) and `seed` at least 0. "
+                f"Received: averaging={self.averaging}, seed={self.seed}"
+            )
+
+
+def list_scorer(
+    mean: Sequence[float], variance: Sequence[float], settings: Settings
+) -> keras.Model:
+    """Returns a `models.ListScorer`: the model that is trained by default.
+
+    Args:
+        mean: Mean of each feature after compression.
+        variance: Variance of each feature after compression.
+        settings: Widths of the hidden layers, and dropout.
+    """
+    return models.ListScorer(mean, variance, settings.hidden_units, settings.dropout)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate(Checked):
+    """A loss and a model to train with it.
+
+    Args:
+        loss: The loss of scores `[batch_size, list_size]`. Its labels are the grades; NaN is
+            padding.
+        make_model: A function `(mean, variance, settings) -> keras.Model`, which makes the model,
+            not compiled. The first two are those of each feature after compression, as
+            `models.ListScorer` takes them. The model maps features `[batch_size, list_size,
+            num_features]` to scores. If it has the attribute `takes_mask`, it gets a dict of
+            `features` and `mask`, as in `export.export`. It is trained with XLA.
+
+    Example:
+        >>> candidate = Candidate(losses.LambdaLoss())
+        >>> Candidate.from_config(candidate.get_config()).make_model.__name__
+        'list_scorer'
+    """
+
+    loss: keras.losses.Loss = dataclasses.field(default_factory=losses.RGCrossLoss)
+    make_model: Callable[[Sequence[float], Sequence[float], Settings], keras.Model] = list_scorer
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the candidate as JSON-ready values, from which any machine can make it.
+
+        Raises:
+            ValueError: If Keras cannot find the loss, or Python cannot import `make_model`, by
+                its name in a module.
+        """
+        loss, make = self.loss, self.make_model
+        try:
+            config = {
+                "loss": keras.saving.serialize_keras_object(loss),
+                "module": type(loss).__module__,
+                "make_model": f"{make.__module__}:{make.__qualname__}",
+            }
+            found = self.from_config(config).make_model is make
+        except (AttributeError, ImportError, TypeError, ValueError):
+            found = False
+        if not found or "__main__" in (type(loss).__module__, make.__module__):
+            raise ValueError(
+                "a candidate for other machines must have a loss that is registered with Keras and "
+                "a `make_model` that is a function, both of a module that can be imported. "
+                f"Received: {self}"
+            )
+        return config
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Makes the candidate that `get_config` described."""
+        pkgutil.resolve_name(config["module"])  # where the loss is registered
+        loss = keras.saving.deserialize_keras_object(config["loss"])
+        return cls(loss, pkgutil.resolve_name(config["make_model"]))

@@ -1,0 +1,61 @@
+"""Lists to evaluate on: where they are, and how workers read them."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data
+from tfrank_sel.data import packed
+from tfrank_sel.pipelines.ingestion import stored
+
+
+class Lists(Protocol):
+    """Lists in TFRecord files, of any layout. It is sent to workers.
+
+    Attributes:
+        shards: The files, or patterns of them.
+        spec: Names of the parts and number of features.
+        context: What is known of a query, and whether it is a number.
+    """
+
+    @property
+    def shards(self) -> Sequence[str]: ...
+
+    @property
+    def spec(self) -> data.FeatureSpec: ...
+
+    @property
+    def context(self) -> Mapping[str, bool]: ...
+
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns features and mask by name, and the labels, NaN at padding, of records."""
+
+    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedLists:
+    """Lists in the packed layout, as ingest stores them.
+
+    Args:
+        shards: The files.
+        spec: Names of the parts and number of features.
+        context: What is known of a query, and whether it is a number.
+    """
+
+    shards: Sequence[str]
+    spec: data.FeatureSpec
+    context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns features and mask by name, and the labels, as `Lists.parse`."""
+        parsed = packed.parse(serialized, self.spec)
+        return stored.inputs(parsed, self.spec), parsed[self.spec.label]
+
+    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+        """Returns the identifiers of the queries and their context, as `Lists.queries`."""
+        return stored.context(serialized, self.spec, self.context)
