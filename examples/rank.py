@@ -22,7 +22,7 @@ model.compile(
     metrics=[metrics.NDCG(k=10), metrics.MRR()],
     jit_compile=True,
 )
-model.fit(features[train], grades[train], epochs=10, verbose=2)
+model.fit(features[train], grades[train], epochs=5, verbose=2)
 found = model.evaluate(features[test], grades[test], return_dict=True, verbose=0)
 print({name: round(value, 3) for name, value in found.items()})
 

@@ -122,7 +122,7 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
         is_below = centred < 0.0
         below = masked_sum(targets, is_below)[..., tf.newaxis]
         top = tf.reduce_max(tf.where(is_below, targets.dtype.min, targets), axis=-1, keepdims=True)
-        tied = tf.where(is_below, 0.0, targets - top)
+        tied = tf.where(is_below, tf.zeros_like(targets), targets - top)
         among = tf.reduce_sum(tied, axis=-1, keepdims=True) - count * tied
         at_top = (below + among - rest * targets) / (rest + count)
         return tf.where(is_below, total / (rest + count) * exp - targets, at_top), gradient
