@@ -1,9 +1,11 @@
 """The examples run, from a folder of their own."""
 
 import pathlib
+import runpy
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
@@ -16,3 +18,11 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"`{example.name}`" in (example.parent / "README.md").read_text()
+
+
+def test_the_definition_of_a_run_says_what_a_run_takes() -> None:
+    defined = runpy.run_path(str(EXAMPLES[0].parent.parent / "pipelines" / "run.py"))
+    plan = defined["Plan"](rules=defined["RULES"])
+    model = defined["model"]([0.0, 0.0], [1.0, 1.0], defined["SETTINGS"])
+    assert plan.rules.metric == "NDCG@10"
+    assert model({"features": np.ones([1, 3, 2]), "mask": np.ones([1, 3], bool)}).shape == (1, 3)

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import pathlib
+import runpy
 import types
 
 import numpy as np
@@ -78,3 +80,11 @@ def test_both_layouts_are_evaluated_and_blessed_alike(tmp_path):
     assert bless(of_run, Rules()) == bless(of_tfx, Rules())
     assert bless(of_tfx, Rules()).reasons[0].startswith("expected NDCG@10 no worse than the base")
     assert bless(of_tfx, Rules(margin=1.0, slice_margin=1.0)).blessed
+
+
+def test_the_definition_of_a_pipeline_names_what_other_machines_can_import():
+    path = pathlib.Path(__file__).parents[2] / "pipelines" / "tfx" / "pipeline.py"
+    defined = runpy.run_path(str(path))
+
+    assert defined["CANDIDATE"].get_config()["make_model"].endswith(":list_scorer")
+    assert defined["RULES"].metric == "NDCG@10"
