@@ -10,6 +10,8 @@ DEMO = runs/demo
 TFX_DEMO = runs/demo-tfx
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
 DATA =
+# which tests `make test` runs; TESTS= for all, as .ci/run does
+TESTS = -m "not long"
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
 # the second stack's tests but its contracts
@@ -39,18 +41,20 @@ address=$$(sed -n 's/^Serving .*: gRPC \([^,]*\),.*/\1/p' $(2)/serving.log); \
 $(1)/bin/tfrank-sel-serving rank --file $(2)/one_query.txt --address $$address
 endef
 
+# XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
+test: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,--ignore=tests/contracts)
+	$(call run_tests,.venv,default,--ignore=tests/contracts,$(TESTS))
 
 test-tfr: .venv-tfr/installed
-	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS))
+	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
 
-# The environment, the name of the reports, and what to test beside the contracts. These run apart,
+# The environment, the name of the reports, what to test beside the contracts, and options. These run apart,
 # since TensorFlow never frees the memory of what a process has compiled. `worksteal` leaves the tests
 # of a file together, which share fixtures, until a process has nothing else to do.
 define run_tests
 @mkdir -p build; rm -f build/$(2)-*.xml; status=0; \
-run="$(1)/bin/python -m pytest -n 2 --dist worksteal"; \
+run="$(1)/bin/python -m pytest -n 2 --dist worksteal $(4)"; \
 $$run --junit-xml=build/$(2)-contracts.xml tests/contracts || status=1; \
 $$run --junit-xml=build/$(2)-rest.xml $(3) || status=1; \
 $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
@@ -98,19 +102,21 @@ lint: .venv/installed
 
 .venv/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv
-	.venv/bin/pip install --quiet --upgrade pip
-	.venv/bin/pip install --quiet --editable '.[pipelines,serving,plots,als,test,lint,docs]'
+	.venv/bin/pip install --quiet uv
+	.venv/bin/uv pip install --quiet --python .venv/bin/python \
+		--editable '.[pipelines,serving,plots,als,test,lint,docs]'
 	touch $@
 
 .venv/benchmarks: .venv/installed
-	.venv/bin/pip install --quiet --editable '.[benchmarks]'
+	.venv/bin/uv pip install --quiet --python .venv/bin/python --editable '.[benchmarks]'
 	touch $@
 
 .venv-tfr/installed: setup.cfg pyproject.toml
 	$(PYTHON) -m venv .venv-tfr
-	.venv-tfr/bin/pip install --quiet --upgrade pip
+	.venv-tfr/bin/pip install --quiet uv
 	# the last pyarrow that runs with the NumPy of TensorFlow 2.15
-	.venv-tfr/bin/pip install --quiet --editable '.[tfr,test]' 'pyarrow<24'
+	.venv-tfr/bin/uv pip install --quiet --python .venv-tfr/bin/python \
+		--editable '.[tfr,test]' 'pyarrow<24'
 	touch $@
 
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh

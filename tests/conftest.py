@@ -1,5 +1,6 @@
 """What tests of any folder may use."""
 
+import pathlib
 from collections.abc import Iterator
 
 import hypothesis
@@ -10,6 +11,26 @@ hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("busy")
+
+# what `make test` leaves to `.ci/run`: long trials, and all that documents show
+LONG = (
+    "distribution",
+    "models/als/test_group.py",
+    "pipelines/test_kills.py",
+    "pipelines/test_memory.py",
+    "plots/test_figures.py",
+    "serving/test_faults.py",
+    "test_examples.py",
+    "test_no_room.py",
+    "test_pages.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of these files and folders as long."""
+    for item in items:
+        if any(item.path.is_relative_to(pathlib.Path(__file__).parent / name) for name in LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture

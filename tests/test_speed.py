@@ -89,7 +89,7 @@ def test_a_report_has_what_ran_once_and_names_the_rest(tmp_path):
 def test_a_benchmark_goes_on_without_its_peers():
     report = speed.Report()
     run = speed.Run("data", "data --only writers texts --lists 32 --rounds 1 --json")
-    command = [sys.executable, "-m", *f"benchmarks.{run.options}".split()]
+    command = [sys.executable, "-m", *f"benchmarks.speed.{run.options}".split()]
 
     speed.collect(report, run, command, None)
 

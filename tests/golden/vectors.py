@@ -34,10 +34,10 @@ def in_modes(cases: Sequence[Case], kind: str, name: str = "id") -> list[Any]:
     `with_dtypes` gives those one dtype: `tests/contracts/test_modes.py` holds the other to it.
     """
     first = {case[kind]: case for case in reversed(cases)}
-    compiled = pytest.mark.compiled
+    marks = [pytest.mark.compiled, pytest.mark.long]
     return [
         *(pytest.param(case, id=case[name]) for case in cases),
-        *(pytest.param(x, id=f"{x[name]}-compiled", marks=compiled) for x in first.values()),
+        *(pytest.param(x, id=f"{x[name]}-compiled", marks=marks) for x in first.values()),
     ]
 
 
