@@ -11,7 +11,7 @@ TFX_DEMO = runs/demo-tfx
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
 DATA =
 # which tests `make test` runs; TESTS= for all, as .ci/run does
-TESTS = -m "not long"
+TESTS = -m not(long)
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
 # the second stack's tests but its contracts
@@ -49,7 +49,7 @@ test: .venv/installed
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
 
-# The environment, the name of the reports, what to test beside the contracts, and options. These run apart,
+# The environment, the name of the reports, what to test beside the contracts, options. These run apart,
 # since TensorFlow never frees the memory of what a process has compiled. `worksteal` leaves the tests
 # of a file together, which share fixtures, until a process has nothing else to do.
 define run_tests
