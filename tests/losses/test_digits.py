@@ -70,6 +70,15 @@ EXACT = {
         ),
         (0.00740393866, [-6.18971903e-6]),
     ),
+    "on two sides of a kink": (
+        (
+            losses.SelectiveSoftmaxCrossEntropyLoss(links.Step(), 0.1),
+            [0.001, 1e-7],
+            [0.001, -0.001],
+            [1, 1],
+        ),
+        (0.0693134683, [2.49993754e-7, 0.0]),
+    ),
     "the prior of the top item is near 1": (
         (
             losses.SelectiveSoftmaxCrossEntropyLoss(links.Exp(), 0.1),

@@ -132,6 +132,12 @@ def _log_ratio(
         change = _change_between(q, b, a, b_r, a_r, u.dtype)
         by_change, its_size = (x / gamma for x in change)
         u, size = tf.where(its_size < size, by_change, u), tf.minimum(its_size, size)
+    if q.kinks:  # on two sides of one, a step and its divergence may cancel
+        rise, rise_r = (
+            q.rise(*(tf.cast(x, u.dtype) for x in (b, a, b - a))) / gamma
+            for b, a in ((z, s), (z_r, s_r))
+        )
+        u = tf.where(tf.abs(rise) + tf.abs(rise_r) < size, rise - rise_r, u)
     log_lost = (p_z.log_total - p_s.log_total) + (s_top - z_top)
     return tf.where(p_s.root > 0.0, u, 0.0), log_lost
 
