@@ -163,11 +163,19 @@ class Link(Configurable, abc.ABC):
             change = tf.cast(folded_z, tf.float64) - tf.cast(folded_s, tf.float64)
             d = tf.where(across, tf.cast(change, d.dtype), tf.where(folded_z == z, d, -d))
             z, s = folded_z, folded_s
+        return self.rise_of_terms(z, s, d)[0]
+
+    def rise_of_terms(
+        self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes `H(z) - H(s)` by the smaller terms, and their size; mirrors no score."""
         area, ahead = self.stable_divergence(z, s, d), self(s) * d
         at_z, at_s = self.potential(z), self.potential(s)
+        by_step = tf.abs(area) + tf.abs(ahead)
         # a potential may have lost digits itself: it must be much smaller
-        near = tf.abs(area) + tf.abs(ahead) < 10.0 * (tf.abs(at_z) + tf.abs(at_s))
-        return tf.where(near, ahead + area, at_z - at_s)
+        as_it_stands = 10.0 * (tf.abs(at_z) + tf.abs(at_s))
+        rise = tf.where(by_step < as_it_stands, ahead + area, at_z - at_s)
+        return rise, tf.minimum(by_step, as_it_stands)
 
     def folded(self, s: tf.Tensor) -> tf.Tensor:
         """Mirrors scores to the side of 0, where the grid of floats is finer; changes no `H`."""

@@ -134,19 +134,12 @@ def _log_ratio(
         u, size = tf.where(its_size < size, by_change, u), tf.minimum(its_size, size)
     if q.kinks:  # on two sides of one, a step and its divergence may cancel
         (rise, size_k), (rise_r, size_r) = (
-            _rise(q, *(tf.cast(x, u.dtype) for x in (b, a, b - a))) for b, a in ((z, s), (z_r, s_r))
+            q.rise_of_terms(*(tf.cast(x, u.dtype) for x in (b, a, b - a)))
+            for b, a in ((z, s), (z_r, s_r))
         )
         u = tf.where((size_k + size_r) / gamma < size, (rise - rise_r) / gamma, u)
     log_lost = (p_z.log_total - p_s.log_total) + (s_top - z_top)
     return tf.where(p_s.root > 0.0, u, 0.0), log_lost
-
-
-def _rise(q: Link, b: tf.Tensor, a: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes `Q(b) - Q(a)` by the smaller terms, and their size."""
-    step, area, at_b, at_a = q(a) * d, q.stable_divergence(b, a, d), q.potential(b), q.potential(a)
-    by_step, as_it_stands = tf.abs(step) + tf.abs(area), 10.0 * (tf.abs(at_b) + tf.abs(at_a))
-    is_near = by_step < as_it_stands
-    return tf.where(is_near, step + area, at_b - at_a), tf.minimum(by_step, as_it_stands)
 
 
 def _change_between(
