@@ -79,6 +79,20 @@ EXACT = {
         ),
         (0.0693134683, [2.49993754e-7, 0.0]),
     ),
+    "on two sides of a minimum of the potential": (
+        (
+            losses.SelectiveSoftmaxCrossEntropyLoss(
+                links.PiecewiseLinear(
+                    knots=(-1, 1, 2), values=(0, 1, 1), slope_below=2, slope_above=0
+                ),
+                0.1,
+            ),
+            [-2.0, 1.0],
+            [-2.0000059604644775, 1.0000027418136597],
+            [1, 1],
+        ),
+        (0.0693147182, [-4.58960276e-5, -2.2947877e-5]),
+    ),
     "the prior of the top item is near 1": (
         (
             losses.SelectiveSoftmaxCrossEntropyLoss(links.Exp(), 0.1),

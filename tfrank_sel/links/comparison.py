@@ -13,18 +13,22 @@ class Softmax(NamedTuple):
 
     Attributes:
         exponent: `Q / gamma`, relative to the largest of the list; 0 where masked.
+        size: The size of the terms of which the exponent is the sum.
         log_total: Logarithm of the sum of `w * exp(exponent)` of each list, `[batch_size, 1]`.
         exact_log_total: The same, with all digits where an item has nearly all of the probability.
         root: Square root of the probability; 0 where masked.
     """
 
     exponent: tf.Tensor
+    size: tf.Tensor
     log_total: tf.Tensor
     exact_log_total: tf.Tensor
     root: tf.Tensor
 
     @classmethod
-    def of(cls, exponent: tf.Tensor, root_mass: tf.Tensor, top_mass: tf.Tensor) -> "Softmax":
+    def of(
+        cls, exponent: tf.Tensor, size: tf.Tensor, root_mass: tf.Tensor, top_mass: tf.Tensor
+    ) -> "Softmax":
         """Normalises masses, given by their square roots, and to the last digit at the top."""
         mass = tf.square(root_mass)
         total, at_top = row_sum(mass), row_sum(top_mass)
@@ -33,7 +37,7 @@ class Softmax(NamedTuple):
         below = row_sum(tf.where(top_mass > 0.0, tf.zeros_like(mass), mass)) / at_top
         exact_log_total = tf.math.log(at_top) + tf.math.log1p(below)
         root = root_mass * tf.math.rsqrt(total)
-        return cls(exponent, tf.math.log(total), exact_log_total, root)
+        return cls(exponent, size, tf.math.log(total), exact_log_total, root)
 
     def raised(self, by: tf.Tensor) -> "Softmax":
         """Returns the softmax of masses that are `exp(by)` times as large."""
@@ -125,7 +129,8 @@ def _log_ratio(
     z_r = _largest(tf.where(is_r, z, lowest))
     is_r &= z == z_r
     z_top, s_top = (_largest(tf.where(is_r, x, lowest)) for x in (at_z, at_s))
-    u, size = (at_z - z_top) - (at_s - s_top), -(at_s + at_z + s_top + z_top)  # none is above 0
+    u, size = (at_z - z_top) - (at_s - s_top), p_z.size + p_s.size
+    size += _largest(tf.where(is_r, size, 0.0))
     # in float64 the difference of two errors is exact
     z, s, z_r, s_r = (q.folded(tf.cast(x, tf.float64)) for x in (z, s, z_r, s_r))
     for b, a, b_r, a_r in ((z, s, z_r, s_r), (z, z_r, s, s_r)):

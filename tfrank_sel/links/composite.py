@@ -168,15 +168,15 @@ class CompositeSoftmax(Configurable):
     def _softmax(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> Softmax:
         """Computes the weighted softmax of `Q(s) / gamma`, relative to the item of the largest."""
         s_top = tf.stop_gradient(self._top(s, mask))
-        a = tf.where(mask, self._rise(s, s_top) / self.gamma, 0.0)
+        a, size = (tf.where(mask, x / self.gamma, 0.0) for x in self._rise(s, s_top))
         weights = tf.where(mask, weights, 0.0)
         if self.log_rho is None:
             root, top_mass = tf.sqrt(weights) * tf.exp(0.5 * a), tf.where(s == s_top, weights, 0.0)
-            return Softmax.of(a, root, top_mass)
+            return Softmax.of(a, size, root, top_mass)
         log_mass = tf.where(mask, a + self._log_shares(s.dtype), s.dtype.min)
         top = tf.reduce_max(log_mass, axis=-1, keepdims=True)
         root = tf.sqrt(weights) * tf.exp(0.5 * (log_mass - top))
-        return Softmax.of(a, root, tf.where(log_mass == top, weights, 0.0)).raised(top)
+        return Softmax.of(a, size, root, tf.where(log_mass == top, weights, 0.0)).raised(top)
 
     def _log_shares(self, dtype: tf.DType) -> tf.Tensor:
         """Returns `log_rho / gamma`, relative to the largest; one number if there is none."""
@@ -197,11 +197,15 @@ class CompositeSoftmax(Configurable):
         falls = self.scaling.rise(lowest, highest, lowest - highest) > 0.0
         return tf.where(falls, lowest, highest)
 
-    def _rise(self, s: tf.Tensor, s_top: tf.Tensor) -> tf.Tensor:
-        """Computes `Q(s) - Q(s_top)` without subtracting two huge numbers."""
-        return bregman.with_derivative(
+    def _rise(self, s: tf.Tensor, s_top: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes `Q(s) - Q(s_top)` without subtracting two huge numbers, and its terms' size."""
+        rise = bregman.with_derivative(
             lambda s: self.scaling.rise(s, s_top, s - s_top), self.scaling, s
         )
+        if self.scaling.image[0] >= 0.0 or self.scaling.mirror is not None:
+            return rise, tf.abs(rise)
+        # Q falls and rises: at scores far from each other it may be nearly the same
+        return rise, self.scaling.rise_of_terms(s, s_top, s - s_top)[1]
 
     def _slope_times(
         self, s: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
