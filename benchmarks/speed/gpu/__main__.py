@@ -10,7 +10,8 @@ that JAX takes first, and prints a table. Peers in PyTorch are left out where it
 Tried with JAX 0.10.2 and 0.11.2, PyTorch 2.11.0 and TensorFlow 2.21.0, all on a CPU.
 
 Times are those of the clock, per call: medians of calls in turn, where so many are queued
-(`--calls`) that the host's part is hidden, as far as it can be. The columns:
+(`--calls`) that the host's part is hidden, as far as it can be. What TensorFlow's own host adds to
+a call is not in them. The columns:
 
 * **theirs / ours**: above 1, ours is faster.
 * **floor**: the share of our time that it takes to read all arguments and write all results once,
