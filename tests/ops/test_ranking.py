@@ -79,6 +79,11 @@ def test_ranks_equal_a_stable_sort(items: list[tuple[float, bool]]) -> None:
     np.testing.assert_array_equal(ranks[0], expected)
 
 
+def test_ranks_take_one_sort() -> None:
+    hlo = tf.function(ranking.ranks, jit_compile=True).experimental_get_compiler_ir(SCORES, MASK)
+    assert hlo(stage="hlo").count(" sort(") == 1
+
+
 def test_gains_and_discounts() -> None:
     np.testing.assert_allclose(ranking.exponential_gain(tf.constant([0.0, 1.0, 3.0])), [0, 1, 7])
     np.testing.assert_allclose(ranking.linear_gain(tf.constant([0.0, 2.5])), [0.0, 2.5])
