@@ -13,7 +13,13 @@ if keras.backend.backend() != "tensorflow":
         f"Received: keras.backend.backend()={keras.backend.backend()!r}"
     )
 
-if keras.__version__.startswith("2."):
+IS_KERAS_3 = not keras.__version__.startswith("2.")
+
+if IS_KERAS_3:
+    Loss: Any = keras.losses.Loss
+    # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
+    FULL_PRECISION = {"autocast": False}
+else:
 
     class _Keras2Loss(keras.losses.Loss):
         """Gives the losses of Keras 2 the `dtype` that those of Keras 3 have."""
@@ -31,12 +37,8 @@ if keras.__version__.startswith("2."):
             """Computes the loss of each list; a subclass writes it."""
             raise NotImplementedError
 
-    Loss: Any = _Keras2Loss
-    # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
+    Loss = _Keras2Loss
     FULL_PRECISION = {"experimental_autocast": False}
-else:
-    Loss = keras.losses.Loss
-    FULL_PRECISION = {"autocast": False}
 
 
 def is_compiled_by_xla() -> bool:

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from tfrank_sel import models
 from tfrank_sel.data import ItemList, letor
-from tfrank_sel.models.scorer import standardised
 
 PARTS = ("train", "vali", "test")
 # of a list; longer ones go to the next, so that little is padding
@@ -74,8 +73,9 @@ def buckets(
         for row, place in enumerate(places):
             features[row, : sizes[place]] = lists[place].features
             labels[row, : sizes[place]] = lists[place].labels
-        values = tf.where(labels[..., np.newaxis] >= 0.0, standardised(features, *moments), 0.0)
-        if within:
-            values = models.WithinList()(values, labels >= 0.0)
+        preparation = models.Preparation(*moments, within_list=within)
+        is_item = labels >= 0.0
+        values = preparation({"features": features, "mask": is_item})["features"]
+        values = tf.where(is_item[..., np.newaxis], values, 0.0)
         found.append(Bucket(places, np.clip(values, -5.0, 5.0), labels))
     return found

@@ -95,12 +95,16 @@ def test_metrics_compare_ours_with_the_baseline(finished):
     assert (
         set(report["slices"]["list_size 1-10"]) == set(report["chance"]) == set(report["metrics"])
     )
-    trained = {name: (x["loss"], x["model"]) for name, x in report["training"].items()}
-    assert trained["baseline"] == ("softmax_loss", "list_scorer")
-    assert trained["ours"] == ("rg_cross_loss", "list_scorer")
+    trained = {
+        name: ([fit["loss"] for fit in x["fits"]], x["model"])
+        for name, x in report["training"].items()
+    }
+    assert trained["baseline"] == (["softmax_loss"], "list_scorer")
+    assert trained["ours"] == (["rg_cross_loss"], "list_scorer")
     assert report["against"] == "baseline"
-    assert report["training"]["ours"]["epochs"] <= 2
-    assert report["training"]["ours"]["items_per_second"] > 0.0
+    [fit] = report["training"]["ours"]["fits"]
+    assert fit["epochs"] <= 2
+    assert fit["items_per_second"] > 0.0
 
 
 def test_statistics_and_schema_describe_the_training_split(finished):

@@ -13,8 +13,9 @@ from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import report
-from tfrank_sel.pipelines.training import Split, Trained
+from tfrank_sel.pipelines.training import Fit, Trained
 
 SPEC = data.FeatureSpec(num_features=4)
 NAMES = ["first", "<b>second</b>", "third & last", "0"]
@@ -48,7 +49,7 @@ def page(tmp_path_factory, shards, scorers):
     split = Split(shards, statistics.summarise(shards, SPEC, folder / "statistics.json"))
     candidates = {"baseline": Candidate(losses.SoftmaxLoss()), "ours": Candidate()}
     trained = {
-        name: Trained(candidates[name], model, 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)
+        name: Trained(candidates[name], model, [Fit("loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)])
         for name, model in scorers.items()
     }
     compared = dict.fromkeys(("NDCG@1", "NDCG@10", "MRR"), COMPARED)

@@ -131,7 +131,9 @@ def test_a_served_model_scales_raw_features_itself(tmp_path, lists, shards):
     served = tf.saved_model.load(str(tmp_path / "model")).signatures["predict"]
     scores = served(features=tf.constant(raw[None]), mask=tf.constant([[True]]))["scores"][0]
     values = (np.sign(raw) * np.log1p(np.abs(raw)) - mean) / np.sqrt(variance)
-    *kernels, last = [layer.get_weights() for layer in (*model._hidden, model._score)]
+    *kernels, last = [
+        layer.get_weights() for layer in (*model.network._hidden, model.network._score)
+    ]
     for kernel, bias in kernels:
         values = np.maximum(values @ kernel + bias, 0.0)
     np.testing.assert_allclose(scores, (values @ last[0] + last[1])[:, 0], rtol=1e-4, atol=1e-4)

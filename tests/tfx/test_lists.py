@@ -62,21 +62,6 @@ def test_a_failed_write_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_batches_have_the_sizes_of_the_buckets_and_leave_out_empty_lists(tmp_path):
-    lists.write(tmp_path / "lists.tfrecord", made([1, 5, 2, 0, 4, 3]))
-    gzipped(tmp_path / "lists.gz", tmp_path / "lists.tfrecord")
-    serialized = lists.records(str(tmp_path / "*.gz"))
-    batches = list(lists.batches(serialized, LAYOUT, batch_size=2, bucket_edges=[2, 5]))
-    assert sorted(labels.shape.as_list() for _, labels in batches) == [[1, 5], [2, 2], [2, 5]]
-    for inputs, labels in batches:
-        features, mask = inputs["features"], inputs["mask"].numpy()
-        assert features.shape[:2] == labels.shape
-        np.testing.assert_array_equal(mask, ~np.isnan(labels))
-        assert not features.numpy()[~mask].any()
-    items = sum(int(np.sum(~np.isnan(labels))) for _, labels in batches)
-    assert items == 15
-
-
 def test_requests_hold_the_same_features(tmp_path):
     lists.write(tmp_path / "lists.tfrecord", made([0, 3, 2]))
     gzipped(tmp_path / "lists.gz", tmp_path / "lists.tfrecord")

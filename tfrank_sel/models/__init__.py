@@ -6,18 +6,26 @@ the extra `als`.
 
 from tfrank_sel import surface
 from tfrank_sel.models.cosine_classifier import CosineClassifier
+from tfrank_sel.models.dropout import Dropout
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.list_scorer import ListScorer
 from tfrank_sel.models.log_q import LogQCorrection
-from tfrank_sel.models.scorer import Scorer, moments
+from tfrank_sel.models.perceptron import Perceptron
+from tfrank_sel.models.preparation import Preparation, moments
+from tfrank_sel.models.prepared import Prepared
+from tfrank_sel.models.scorer import Scorer
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
 
 __all__ = [
     "CosineClassifier",
+    "Dropout",
     "Ensemble",
     "ListScorer",
     "LogQCorrection",
+    "Perceptron",
+    "Preparation",
+    "Prepared",
     "Scorer",
     "TwoTower",
     "WithinList",

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel.models.list_scorer import features_and_mask, features_shape
+from tfrank_sel.models.preparation import features_and_mask, features_shape
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import Configurable, register
 

@@ -5,9 +5,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfrank_sel import stack
 from tfrank_sel.serialization import Configurable, register
 
 FARTHEST = 4.0
+# the longest lists of which items are counted one by one: a loop is what XLA compiles best
+COUNTED, COUNTED_BY_XLA = 128, 1024
 
 
 @register
@@ -23,7 +26,7 @@ class WithinList(Configurable, keras.layers.Layer):
 
     so that the largest of a list has `r` = 1 and the smallest -1. Both are 0 where all items are
     alike. What is relevant is often what is better than the rest of the list, which a scorer that
-    sees each item alone cannot tell.
+    sees each item alone cannot tell. It takes time in `n log n`, and memory in `n`.
 
     Args:
         name: Name of the layer.
@@ -42,20 +45,23 @@ class WithinList(Configurable, keras.layers.Layer):
     """
 
     def __init__(self, name: str = "within_list", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, autocast=False, **kwargs)
 
     def call(self, features: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the features, and each relative to its list."""
-        x, is_item = tf.cast(features, tf.float32), mask[..., tf.newaxis]
-        size = tf.reduce_sum(tf.cast(is_item, tf.float32), axis=1, keepdims=True)
-        x = tf.where(is_item, x, 0.0)
-        gaps = tf.where(is_item, x - _mean(x, size), 0.0)
+        is_item = mask[..., tf.newaxis]
+        size = tf.reduce_sum(tf.cast(is_item, tf.float64), axis=1, keepdims=True)
+        x = tf.where(is_item, tf.cast(features, tf.float32), 0.0)
+        ranks = _centred_ranks(x, is_item, tf.cast(size, tf.float32))
+        # the sum of float32 depends on how much padding is beside it, that of float64 does not
+        exact = tf.cast(x, tf.float64)
+        gaps = tf.where(is_item, exact - _mean(exact, size), tf.zeros_like(exact))
         deviation = tf.sqrt(_mean(gaps**2, size))
         # rounding of the mean leaves gaps where there are none
-        is_spread = deviation > 1e-6 * tf.reduce_max(tf.abs(x), axis=1, keepdims=True)
-        z = tf.where(is_spread, gaps / tf.where(is_spread, deviation, 1.0), 0.0)
-        z = tf.clip_by_value(z, -FARTHEST, FARTHEST)
-        return tf.concat([x, z, _centred_ranks(x, is_item, size)], axis=-1)
+        is_spread = deviation > 1e-6 * tf.reduce_max(tf.abs(exact), axis=1, keepdims=True)
+        deviation = tf.where(is_spread, deviation, tf.ones_like(deviation))
+        z = tf.cast(tf.where(is_spread, gaps / deviation, tf.zeros_like(gaps)), tf.float32)
+        return tf.concat([x, tf.clip_by_value(z, -FARTHEST, FARTHEST), ranks], axis=-1)
 
     def compute_output_shape(
         self, features_shape: Any, mask_shape: Any = None
@@ -69,18 +75,40 @@ def _mean(values: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """How many items are below, less how many are above, as a share of the others.
-
-    Counted item by item, which is faster than sorting up to some hundreds of items, and under XLA
-    for any number.
-    """
+    """How many items are below, less how many are above, as a share of the others."""
     # padding stands above every item, where it can be taken off again
     x = tf.stop_gradient(tf.where(is_item, x, x.dtype.max))
     count = tf.shape(x)[1]
+    longest = COUNTED_BY_XLA if stack.is_compiled_by_xla() else COUNTED
+    total = tf.cond(count <= longest, lambda: _counted(x, count), lambda: _sorted(x, count))
+    total += tf.cast(count, x.dtype) - size
+    return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)
+
+
+def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """How many are below, less how many are above, item by item."""
 
     def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return j + 1, total + tf.sign(x - x[:, j, tf.newaxis])
 
-    _, total = tf.while_loop(lambda j, total: j < count, add, (0, tf.zeros_like(x)))
-    total += tf.cast(count, x.dtype) - size
-    return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)
+    return tf.while_loop(lambda j, total: j < count, add, (0, tf.zeros_like(x)))[1]
+
+
+def _sorted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """The same from the places of the first and the last of what is equal, once sorted."""
+    rows = tf.transpose(x, [0, 2, 1])
+    order = tf.argsort(rows, axis=-1)
+    ordered = tf.gather(rows, order, batch_dims=2)
+    begins = tf.concat(
+        [tf.ones_like(ordered[..., :1], tf.bool), ordered[..., 1:] > ordered[..., :-1]], axis=-1
+    )
+    place = tf.broadcast_to(tf.range(count), tf.shape(order))
+    group = tf.cumsum(tf.cast(tf.reshape(begins, [-1]), tf.int32)) - 1
+    first, last = (
+        tf.gather(segment(tf.reshape(place, [-1]), group, tf.size(group)), group)
+        for segment in (tf.math.unsorted_segment_min, tf.math.unsorted_segment_max)
+    )
+    row = tf.range(tf.size(group)) // tf.maximum(count, 1) * count
+    origin = row + tf.reshape(order, [-1])
+    total = tf.scatter_nd(origin[:, tf.newaxis], first + last + 1 - count, [tf.size(group)])
+    return tf.transpose(tf.cast(tf.reshape(total, tf.shape(rows)), x.dtype), [0, 2, 1])

@@ -68,12 +68,17 @@ class Candidate(Checked):
 
     Args:
         loss: The loss of scores `[batch_size, list_size]`. Its labels are the grades; NaN is
-            padding.
+            padding. Or several, of different names: a model is trained with each, and the candidate
+            is their `models.Ensemble`.
         make_model: A function `(mean, variance, settings) -> keras.Model`, which makes the model,
             not compiled. The first two are those of each feature after compression, as
             `models.ListScorer` takes them. The model maps features `[batch_size, list_size,
             num_features]` to scores. If it has the attribute `takes_mask`, it gets a dict of
-            `features` and `mask`, as in `export.export`. It is trained with XLA.
+            `features` and `mask`, as in `export.export`. If it is a `models.Prepared`, such as
+            `models.ListScorer`, lists are prepared once, and its network alone is trained.
+
+    Raises:
+        ValueError: If there is no loss, or two have the same name.
 
     Example:
         >>> candidate = Candidate(losses.LambdaLoss())
@@ -81,8 +86,22 @@ class Candidate(Checked):
         'list_scorer'
     """
 
-    loss: keras.losses.Loss = dataclasses.field(default_factory=losses.RGCrossLoss)
+    loss: keras.losses.Loss | Sequence[keras.losses.Loss] = dataclasses.field(
+        default_factory=losses.RGCrossLoss
+    )
     make_model: Callable[[Sequence[float], Sequence[float], Settings], keras.Model] = list_scorer
+
+    def __post_init__(self) -> None:
+        names = [loss.name for loss in self.losses]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(
+                f"`loss` must be one or several, of different names. Received: {names}"
+            )
+
+    @property
+    def losses(self) -> Sequence[keras.losses.Loss]:
+        """The losses, one or several."""
+        return self.loss if isinstance(self.loss, Sequence) else [self.loss]
 
     def get_config(self) -> dict[str, Any]:
         """Returns the candidate as JSON-ready values, from which any machine can make it.
@@ -91,20 +110,21 @@ class Candidate(Checked):
             ValueError: If Keras cannot find the loss, or Python cannot import `make_model`, by
                 its name in a module.
         """
-        loss, make = self.loss, self.make_model
+        make = self.make_model
+        modules = sorted({type(loss).__module__ for loss in self.losses})
         try:
             config = {
-                "loss": keras.saving.serialize_keras_object(loss),
-                "module": type(loss).__module__,
+                "losses": [keras.saving.serialize_keras_object(loss) for loss in self.losses],
+                "modules": modules,
                 "make_model": f"{make.__module__}:{make.__qualname__}",
             }
             found = self.from_config(config).make_model is make
         except (AttributeError, ImportError, TypeError, ValueError):
             found = False
-        if not found or "__main__" in (type(loss).__module__, make.__module__):
+        if not found or "__main__" in (*modules, make.__module__):
             raise ValueError(
-                "a candidate for other machines must have a loss that is registered with Keras and "
-                "a `make_model` that is a function, both of a module that can be imported. "
+                "a candidate for other machines must have losses that are registered with Keras "
+                "and a `make_model` that is a function, all of modules that can be imported. "
                 f"Received: {self}"
             )
         return config
@@ -112,6 +132,9 @@ class Candidate(Checked):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Makes the candidate that `get_config` described."""
-        pkgutil.resolve_name(config["module"])  # where the loss is registered
-        loss = keras.saving.deserialize_keras_object(config["loss"])
-        return cls(loss, pkgutil.resolve_name(config["make_model"]))
+        for module in config["modules"]:
+            pkgutil.resolve_name(module)  # where a loss is registered
+        found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
+        return cls(
+            found if len(found) > 1 else found[0], pkgutil.resolve_name(config["make_model"])
+        )

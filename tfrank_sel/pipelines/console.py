@@ -64,14 +64,15 @@ def comparison_table(comparisons: Mapping[str, Comparison], against: str) -> Tab
 
 def speed_table(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
-    table = Table("training", "epochs", "ms a step", "lists/s", "documents/s")
-    for name, value in trained.items():
+    table = Table("training", "loss", "epochs", "ms a step", "lists/s", "documents/s")
+    for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
         table.add_row(
             name,
-            str(value.epochs),
-            f"{1000 * value.seconds_per_step:.2f}",
-            f"{value.lists_per_second:,.0f}",
-            f"{value.items_per_second:,.0f}",
+            fit.loss,
+            str(fit.epochs),
+            f"{1000 * fit.seconds_per_step:.2f}",
+            f"{fit.lists_per_second:,.0f}",
+            f"{fit.items_per_second:,.0f}",
         )
     return table
 

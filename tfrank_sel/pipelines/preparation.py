@@ -1,20 +1,40 @@
 """The first steps of a run: files to splits that are known, and held against each other."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
-from tfrank_sel.data import letor, synthetic
+from tfrank_sel.data import batching, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines.analysis import drift, schema, statistics
 from tfrank_sel.pipelines.console import Progress, Step
-from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
-from tfrank_sel.pipelines.training import Split
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
+READ_AT_ONCE = 64  # lists
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """A split on disk: its shards and statistics."""
+
+    shards: Sequence[str]
+    statistics: statistics.Statistics
+
+    def batches(self, spec: data.FeatureSpec) -> tf.data.Dataset:
+        """Returns features and mask of its lists by name, and the labels, for one pass."""
+        return batching.batches(
+            self.shards,
+            spec,
+            batch_size=READ_AT_ONCE,
+            bucket_edges=batching.bucket_edges(self.statistics.list_sizes),
+            inputs=list(stored.inputs_spec(spec)),
+        )
 
 
 def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:

@@ -20,8 +20,9 @@ from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
+from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import report
-from tfrank_sel.pipelines.training import Split, Trained
+from tfrank_sel.pipelines.training import PreparedLists, Trained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,25 +150,22 @@ def _train(
     progress: Progress,
 ) -> dict[str, Trained]:
     """The candidate, and the baseline if there is one, each with the same settings."""
-    trained = {}
-    for name, candidate in (("baseline", plan.baseline), ("ours", plan.candidate)):
-        if candidate is None:
-            continue
-        with progress.step(f"training {name}") as step:
-            trained[name] = training.train(
-                candidate,
-                spec,
-                splits["train"],
-                splits["validation"],
-                settings,
-                folder / "logs" / name,
-                folder / "models" / f"{name}.keras",
-                on_epoch=step.doing,
-            )
-            step.tell(
-                f"{candidate.loss.name}, {trained[name].model.name}: {trained[name].epochs} "
-                f"epochs, best validation NDCG@10 {trained[name].validation_ndcg:.4f}"
-            )
+    statistics, trained = splits["train"].statistics.features, {}
+    mean, variance = statistics["compressed_mean"], statistics["compressed_variance"]
+    learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
+    made = folder / "models"
+    made.mkdir()
+    with PreparedLists(learned, held_out, folder / "prepared") as lists:
+        for name, candidate in (("baseline", plan.baseline), ("ours", plan.candidate)):
+            if candidate is None:
+                continue
+            with progress.step(f"training {name}") as step:
+                logs = folder / "logs" / name
+                found = training.train(candidate, mean, variance, lists, settings, logs, step.doing)
+                found.model.save(made / f"{name}.keras")
+                for fit in found.fits:
+                    step.tell(str(fit))
+                trained[name] = found
     return trained
 
 

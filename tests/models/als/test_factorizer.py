@@ -192,7 +192,7 @@ def test_the_keras_model_scores_alike_and_is_served_from_a_saved_model(tmp_path)
         "item": tf.TensorSpec([None, None], tf.int32),
     }
     archive.add_endpoint("serve", towers, input_signature=[specs])
-    archive.write_out(str(tmp_path / "served"), verbose=False)
+    archive.write_out(str(tmp_path / "served"))
     served = tf.saved_model.load(str(tmp_path / "served"))
     np.testing.assert_allclose(served.serve(inputs), expected, rtol=1e-5, atol=1e-6)
 

@@ -15,7 +15,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
-from tfrank_sel.models import scorer
+from tfrank_sel.models import preparation
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import bands, sketches
 from tfrank_sel.pipelines.ingestion import stored
@@ -206,7 +206,7 @@ class _Summary(beam.CombineFn):
             zeros=(rows == 0.0).sum(axis=0),
             counts=sketches.counts(rows),
             plain=_Moments.of(rows),
-            compressed=_Moments.of(scorer.compressed(rows)),
+            compressed=_Moments.of(preparation.compressed(rows)),
             by_label={name: _Moments.of(rows[of_item == x]) for name, x in names.items()},
             by_list_size=of_band,
         )
@@ -235,5 +235,5 @@ def _merged(one: _Totals, other: _Totals) -> _Totals:
 
 def _told_apart(totals: _Totals) -> np.ndarray:
     """Variances as a model divides by them, 0 of a constant, too."""
-    variance = scorer.told_apart(totals.compressed.mean, totals.compressed.variance())
+    variance = preparation.told_apart(totals.compressed.mean, totals.compressed.variance())
     return np.where(totals.low == totals.high, 0.0, variance)

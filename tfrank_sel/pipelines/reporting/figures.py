@@ -15,10 +15,11 @@ from tfrank_sel import plots
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.curves import Curve
-from tfrank_sel.pipelines.training import Trained
+from tfrank_sel.pipelines.training import Fit, Trained
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
+_LINES = ("-", "--", "-.", ":")
 _INK = "#010203"  # stands for the colour of the text until the figure is a text itself
 _STYLE = {
     "svg.fonttype": "none",
@@ -41,27 +42,33 @@ _STYLE = {
 def learning(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
+    fits = [
+        (name, fit, _LINES[i % 4]) for name, x in trained.items() for i, fit in enumerate(x.fits)
+    ]
+
     def ndcg(axes: Axes) -> None:
-        for name, one in trained.items():
-            values = np.array(one.history["val_ndcg"])
+        for name, fit, line in fits:
+            values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
             best = int(values.argmax())
-            axes.plot(np.arange(1, one.epochs + 1), values, color=COLORS[name], label=name)
-            axes.plot(best + 1, values[best], "o", color=COLORS[name])
+            label = f"{name}: {fit.loss}"
+            axes.plot(np.arange(1, fit.epochs + 1), values, line, color=color, label=label)
+            axes.plot(best + 1, values[best], "o", color=color)
         axes.set(title="validation NDCG@10", xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    def loss(axes: Axes, name: str) -> None:
-        history, epochs = trained[name].history, np.arange(1, trained[name].epochs + 1)
-        axes.plot(epochs, history["loss"], color=COLORS[name], label="training")
-        axes.plot(epochs, history["val_loss"], "--", color=COLORS[name], label="validation")
-        axes.set(title=f"loss of {name}", xlabel="epoch")
+    def loss(axes: Axes, name: str, fit: Fit) -> None:
+        epochs = np.arange(1, fit.epochs + 1)
+        axes.plot(epochs, fit.history["loss"], color=COLORS[name], label="training")
+        axes.plot(epochs, fit.history["val_loss"], "--", color=COLORS[name], label="validation")
+        axes.set(title=f"{fit.loss} of {name}", xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
     drawn = [_svg("Validation NDCG at 10 by epoch", ndcg)]
-    for name in trained:
-        drawn.append(_svg(f"Losses of {name} by epoch", functools.partial(loss, name=name)))
+    for name, fit, _ in fits:
+        draw = functools.partial(loss, name=name, fit=fit)
+        drawn.append(_svg(f"{fit.loss} of {name} by epoch", draw))
     return "".join(drawn)
 
 
@@ -129,8 +136,7 @@ def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> s
 
     def draw(axes: Axes, name: str) -> None:
         plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
-        title = f"{candidates[name].name} ({name})"
-        axes.set(title=title, xlabel="score of the item")
+        axes.set(title=name, xlabel="score of the item")
         axes.legend()
 
     return "".join(

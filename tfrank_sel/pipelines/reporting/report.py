@@ -11,15 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data, losses, metrics
-from tfrank_sel.models import scorer
+from tfrank_sel.models import preparation
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import figures
-from tfrank_sel.pipelines.training import Split, Trained
+from tfrank_sel.pipelines.training import Trained
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
@@ -59,9 +60,10 @@ def write(
     everything = {"all": measured["metrics"], **measured["slices"]}
     # only these can be drawn for one list
     listwise = {
-        name: one.candidate.loss
+        f"{loss.name} ({name})": loss
         for name, one in trained.items()
-        if isinstance(one.candidate.loss, losses.ListwiseLoss)
+        for loss in one.candidate.losses
+        if isinstance(loss, losses.ListwiseLoss)
     }
     statistics = {name: split.statistics for name, split in splits.items()}
     page = _template().render(
@@ -129,7 +131,9 @@ def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any
 
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
-    places, *ends = (scorer.compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
+    places, *ends = (
+        preparation.compressed(x) for x in (sketches.middles()[list(histogram)], low, high)
+    )
     low, high = (float(end) for end in ends)
     edges = (low, high) if high > low else (low - 0.5, low + 0.5)
     counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))

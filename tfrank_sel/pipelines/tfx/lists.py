@@ -87,10 +87,9 @@ class Layout:
         labels = tf.where(parsed["mask"], labels, tf.constant(float("nan")))
         return tf.stack(columns, axis=2), labels, parsed["size"]
 
-    def inputs(
-        self, features: tf.Tensor, labels: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns what `models.ListScorer` takes of parsed lists, and the labels."""
+    def inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns features and mask of a batch of serialized lists by name, and the labels."""
+        features, labels, _ = self.parse(serialized)
         return {self.spec.features: features, "mask": ~tf.math.is_nan(labels)}, labels
 
 
@@ -114,8 +113,7 @@ class SequenceExamples:
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns features and mask by name, and the labels, NaN at padding."""
-        features, labels, _ = self.layout.parse(serialized)
-        return self.layout.inputs(features, labels)
+        return self.layout.inputs(serialized)
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `query_id`."""
@@ -175,37 +173,6 @@ def requests(serialized: tf.data.Dataset, layout: Layout, count: int) -> list[by
     one_by_one = serialized.batch(1).map(layout.parse)
     found = one_by_one.filter(lambda _, labels, size: size[0] > 0).take(count)
     return [elwc.serialize(features[0].numpy(), layout.spec) for features, _, _ in found]
-
-
-def batches(
-    serialized: tf.data.Dataset, layout: Layout, *, batch_size: int, bucket_edges: Sequence[int]
-) -> tf.data.Dataset:
-    """Returns dense batches of a few static list sizes, for `fit`.
-
-    Args:
-        serialized: The serialized lists. Those without items are left out.
-        layout: What describes an item.
-        batch_size: Lists in a batch.
-        bucket_edges: List sizes to pad to, increasing; no list may be longer than the last.
-
-    Returns:
-        A dataset of `(inputs, labels)`, as `Layout.inputs` gives them, of `list_size` an edge.
-    """
-
-    lists = serialized.batch(PARSED_AT_ONCE).map(layout.parse, tf.data.AUTOTUNE).unbatch()
-    lists = lists.map(lambda features, labels, size: (features[:size], labels[:size]))
-    return (
-        lists.filter(lambda _, labels: tf.size(labels) > 0)
-        .bucket_by_sequence_length(
-            lambda _, labels: tf.size(labels),
-            [edge + 1 for edge in bucket_edges],
-            [batch_size] * (len(bucket_edges) + 1),
-            padding_values=(0.0, float("nan")),
-            pad_to_bucket_boundary=True,
-        )
-        .map(layout.inputs)
-        .prefetch(tf.data.AUTOTUNE)
-    )
 
 
 def _sequence_example(one: data.ItemList) -> tf.train.SequenceExample:

@@ -18,7 +18,7 @@ from tfx.v1.dsl.components import (
     component,
 )
 
-from tfrank_sel.models import scorer
+from tfrank_sel.models import preparation
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
 
 
@@ -28,11 +28,11 @@ class Totals(NamedTuple):
     Attributes:
         moments: Of each feature, compressed as `models.ListScorer` does: how many values of the
             training split there are, their sum, and that of their squares, `[3, num_features]`.
-        sizes: How many lists there are, by split and number of items; empty ones do not count.
+        lists: How many lists each split has; empty ones do not count.
     """
 
     moments: np.ndarray
-    sizes: collections.Counter[tuple[str, int]]
+    lists: collections.Counter[str]
 
 
 @component(use_beam=True)
@@ -42,7 +42,7 @@ def Scaling(  # noqa: N802
     scaling: OutputArtifact[standard_artifacts.HyperParameters],
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
-    """Writes mean and variance of the compressed features, and the sizes of the lists, as JSON.
+    """Writes mean and variance of the compressed features as JSON.
 
     Compressed values are below 90, so that their squares may be summed up.
     """
@@ -66,11 +66,11 @@ def Scaling(  # noqa: N802
 
 def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
     features, labels, sizes = (x.numpy() for x in layout.parse(tf.constant(serialized)))
-    counted = collections.Counter((split, int(size)) for size in sizes if size)
+    counted = collections.Counter({split: int(np.count_nonzero(sizes))})
     if split != "train":
-        return _sum([], len(layout.features))._replace(sizes=counted)
+        return _sum([], len(layout.features))._replace(lists=counted)
     rows = features[~np.isnan(labels)].astype(np.float64)
-    values = scorer.compressed(rows)
+    values = preparation.compressed(rows)
     moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
     return Totals(moments, counted)
 
@@ -78,7 +78,7 @@ def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
 def _sum(parts: Iterable[Totals], num_features: int) -> Totals:
     total = Totals(np.zeros([3, num_features]), collections.Counter())
     for part in parts:
-        total = Totals(total.moments + part.moments, total.sizes + part.sizes)
+        total = Totals(total.moments + part.moments, total.lists + part.lists)
     return total
 
 
@@ -92,11 +92,8 @@ def described(totals: Totals, names: list[str]) -> str:
     Raises:
         ValueError: If a split has no item, or a feature is not finite throughout.
     """
-    sizes: dict[str, dict[int, int]] = {"train": {}, "eval": {}}
-    for (split, size), lists in sorted(totals.sizes.items()):
-        sizes[split][size] = lists
-    if not all(sizes.values()):
-        counts = {split: sum(found.values()) for split, found in sizes.items()}
+    counts = {split: totals.lists[split] for split in ("train", "eval")}
+    if not all(counts.values()):
         raise ValueError(f"each split must hold a list with items. Received lists: {counts}")
     count, values, squares = totals.moments
     if faulty := [name for name, value in zip(names, squares, strict=True) if not value < np.inf]:
@@ -106,7 +103,6 @@ def described(totals: Totals, names: list[str]) -> str:
     found = {
         "features": names,
         "mean": mean.tolist(),
-        "variance": scorer.told_apart(mean, variance).tolist(),
-        "list_sizes": sizes,
+        "variance": preparation.told_apart(mean, variance).tolist(),
     }
     return json.dumps(found)

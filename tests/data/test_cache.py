@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel.data.cache import Cache
+
+SIZES = (3, 0, 1, 7, 2, 2, 5, 1, 4, 6, 3)
+EDGES = (3, 7)
+
+
+def lists():
+    """The number of each list with items, and its items, which no other list has."""
+    rng = np.random.default_rng(0)
+    return {
+        number: rng.normal(size=(size, 2)).astype(np.float32)
+        for number, size in enumerate(SIZES)
+        if size
+    }
+
+
+def padded():
+    """Batches of three lists, with junk at padding."""
+    for start in range(0, len(SIZES), 3):
+        sizes = np.array(SIZES[start : start + 3])
+        mask = np.arange(9) < sizes[:, None]
+        features = np.full([len(sizes), 9, 2], 7e5, np.float32)
+        labels = np.full([len(sizes), 9], np.nan, np.float32)
+        for row, size in enumerate(sizes):
+            if size:
+                features[row, :size] = lists()[start + row]
+                labels[row, :size] = start + row
+        yield {"features": tf.constant(features), "mask": mask}, labels
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache.write(padded(), tmp_path / "cache")
+
+
+def seen(batches):
+    """The numbers of the lists, after a look at each."""
+    numbers = []
+    for inputs, labels in batches.as_numpy_iterator():
+        mask, features = inputs["mask"], inputs["features"]
+        assert mask.shape[1] in EDGES
+        np.testing.assert_array_equal(np.isnan(labels), ~mask)
+        assert not features[~mask].any()
+        for row, is_item in enumerate(mask):
+            number = int(labels[row, 0])
+            np.testing.assert_array_equal(features[row, is_item], lists()[number])
+            numbers.append(number)
+    return numbers
+
+
+def test_in_order_each_list_comes_once(cache):
+    batches = cache.batches(2, EDGES)
+    numbers = seen(batches)
+    assert sorted(numbers) == sorted(lists())
+    of_edge = [number for number in numbers if SIZES[number] <= 3]
+    assert of_edge == sorted(of_edge)
+    assert int(batches.cardinality()) == len(list(batches)) == 5
+
+
+@pytest.mark.parametrize("batch_size", [2, 3, 4, 16])
+def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
+    batches = cache.batches(batch_size, EDGES, seed=1)
+    first, second = seen(batches), seen(batches)
+    assert first != second
+    for numbers in (first, second):
+        assert set(numbers) == set(lists())
+        assert len(numbers) == batch_size * -(-len(lists()) // batch_size)
+    assert int(batches.cardinality()) * batch_size == len(first)
+    assert seen(cache.batches(batch_size, EDGES, seed=1)) == first
+
+
+def test_blocks_of_batches_change_nothing(cache, monkeypatch):
+    monkeypatch.setattr("tfrank_sel.data.cache.BLOCK", 1)
+    alone = seen(cache.batches(2, EDGES))
+    monkeypatch.undo()
+    assert seen(cache.batches(2, EDGES)) == alone
+
+
+def test_what_cannot_be_batched_is_refused(cache, tmp_path):
+    with pytest.raises(ValueError, match="no less than the longest list, 7"):
+        cache.batches(2, [3, 6])
+    with pytest.raises(ValueError, match="batch_size=0"):
+        cache.batches(0, EDGES)
+    empty = ({"features": np.zeros([1, 2, 1]), "mask": np.zeros([1, 2], bool)}, np.zeros([1, 2]))
+    with pytest.raises(ValueError, match="must hold a list"):
+        Cache.write([empty], tmp_path / "none")
+    with pytest.raises(FileExistsError):
+        Cache.write([empty], tmp_path / "none")

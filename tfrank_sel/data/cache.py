@@ -1,0 +1,169 @@
+"""Lists kept on disk as a network takes them, so that they are parsed and prepared once."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tensorflow as tf
+
+LABELS = "labels"
+BLOCK = 2**22  # bytes of batches that Python hands to TensorFlow at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """Lists on disk without padding, from which batches are read in any order.
+
+    Reading a batch copies its items from the file, or rather from the memory in which the system
+    keeps what it has room for: nothing is parsed, and no list stays in memory.
+
+    Args:
+        folder: Where the lists are: a file for each part.
+        sizes: Number of items of each list.
+        parts: Kind of each part of an item, such as its prepared features.
+    """
+
+    folder: Path
+    sizes: np.ndarray
+    parts: Mapping[str, tf.TensorSpec]
+
+    @classmethod
+    def write(
+        cls, batches: Iterable[tuple[Mapping[str, Any], Any]], folder: str | os.PathLike[str]
+    ) -> Self:
+        """Writes lists to a new folder; those without items are left out.
+
+        Args:
+            batches: Pairs of inputs and labels, such as a dataset of `data.batches` gives. Inputs
+                are a dict of `mask` `[batch_size, list_size]`, True for an item, and parts
+                `[batch_size, list_size, ...]`. The labels are `[batch_size, list_size]`.
+            folder: Where to write.
+
+        Raises:
+            FileExistsError: If `folder` is there.
+            ValueError: If there is no list.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True)
+        sizes, parts = [], {}
+        with contextlib.ExitStack() as stack:
+            files: dict[str, Any] = {}
+            for inputs, labels in batches:
+                mask = np.asarray(inputs["mask"])
+                found = mask.sum(axis=1)
+                sizes.append(found[found > 0])
+                values = {name: x for name, x in inputs.items() if name != "mask"}
+                for name, x in {**values, LABELS: labels}.items():
+                    rows = np.asarray(x)[mask]
+                    if name not in files:
+                        files[name] = stack.enter_context((folder / name).open("wb"))
+                        parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
+                    files[name].write(rows.data)
+        if not sum(map(len, sizes)):
+            raise ValueError("`batches` must hold a list. Received: none")
+        return cls(folder, np.concatenate(sizes), parts)
+
+    def batches(
+        self, batch_size: int, bucket_edges: Sequence[int], *, seed: int | None = None
+    ) -> tf.data.Dataset:
+        """Returns batches for `fit`.
+
+        Args:
+            batch_size: Number of lists in a batch.
+            bucket_edges: List sizes to pad to, increasing; the last is at least the longest size.
+            seed: Seed of the order of the lists, another in each pass. All batches are whole then:
+                what is over in a bucket goes to the next one, and the last batch is filled up with
+                other lists. If None, lists keep their order, and the last batch of a bucket may be
+                smaller.
+
+        Returns:
+            A dataset of one pass, of inputs and labels as `write` took them: 0 at padding, and NaN
+            for labels.
+
+        Raises:
+            ValueError: If a list is longer than the last edge, or `batch_size` is not positive.
+        """
+        edges = np.asarray(bucket_edges)
+        if batch_size < 1 or self.sizes.max() > edges[-1]:
+            raise ValueError(
+                "`batch_size` must be positive, and the last edge no less than the longest list, "
+                f"{self.sizes.max()}. Received: batch_size={batch_size}, bucket_edges={edges}"
+            )
+
+        def read() -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+            with contextlib.ExitStack() as stack:
+                files = {
+                    name: stack.enter_context((self.folder / name).open("rb", buffering=0))
+                    for name in self.parts
+                }
+                for edge, lists in self._plan(batch_size, edges, orders):
+                    yield self._read(files, edge, lists)
+
+        # a pass has as many batches in any order
+        orders = None if seed is None else np.random.default_rng(seed)
+        count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders))
+        lists = [None, None if seed is None else batch_size, None]
+        kinds = {
+            name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
+            for name, kind in self.parts.items()
+        }
+        labels, mask = kinds.pop(LABELS), tf.TensorSpec(lists, tf.bool)
+        dataset = tf.data.Dataset.from_generator(
+            read, output_signature=({**kinds, "mask": mask}, labels)
+        )
+        # told how many batches there are, Keras does not warn when they end
+        counted = tf.data.experimental.assert_cardinality(count)
+        return dataset.unbatch().apply(counted).prefetch(2)
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        return np.cumsum(self.sizes) - self.sizes
+
+    def _plan(
+        self, batch_size: int, edges: np.ndarray, orders: np.random.Generator | None
+    ) -> list[tuple[int, np.ndarray]]:
+        """The edges and the lists of blocks of batches, `[batches, batch_size]`, for a pass."""
+        buckets = np.searchsorted(edges, self.sizes)
+        item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
+        blocks, rest = [], np.array([], int)
+        for bucket, edge in enumerate(edges.tolist()):
+            lists = np.flatnonzero(buckets == bucket)
+            if orders is not None:
+                lists = np.concatenate([rest, orders.permutation(lists)])
+            whole = len(lists) // batch_size * batch_size
+            batches, rest = lists[:whole].reshape([-1, batch_size]), lists[whole:]
+            step = max(1, BLOCK // (batch_size * edge * item))
+            blocks += [(edge, batches[i : i + step]) for i in range(0, len(batches), step)]
+            if orders is None and len(rest):
+                blocks.append((edge, rest[np.newaxis]))
+        if orders is None:
+            return blocks
+        if len(rest):
+            others = orders.permutation(len(self.sizes))
+            filled = np.resize(np.append(rest, others), [1, batch_size])
+            blocks.append((int(edges[-1]), filled))
+        return [blocks[i] for i in orders.permutation(len(blocks))]
+
+    def _read(
+        self, files: Mapping[str, Any], edge: int, lists: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        sizes = self.sizes[lists]
+        found = {}
+        for name, kind in self.parts.items():
+            values = np.zeros([lists.size, edge, *kind.shape], kind.dtype.as_numpy_dtype)
+            width = values[0, 0].nbytes
+            for row, number in zip(values, lists.flat, strict=True):
+                items = row[: self.sizes[number]].data
+                place = int(self._starts[number]) * width
+                if os.preadv(files[name].fileno(), [items], place) < items.nbytes:
+                    raise OSError(f"{self.folder / name} must not change. Received: it ends early")
+            found[name] = values.reshape([*lists.shape, edge, *kind.shape])
+        found["mask"] = np.arange(edge) < sizes[..., np.newaxis]
+        labels = found.pop(LABELS)
+        labels[~found["mask"]] = np.nan
+        return found, labels
