@@ -49,7 +49,9 @@ def page(tmp_path_factory, shards, scorers):
     split = Split(shards, statistics.summarise(shards, SPEC, folder / "statistics.json"))
     candidates = {"baseline": Candidate(losses.SoftmaxLoss()), "ours": Candidate()}
     trained = {
-        name: Trained(candidates[name], model, [Fit("loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)])
+        name: Trained(
+            candidates[name], model, [model], [Fit("loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)]
+        )
         for name, model in scorers.items()
     }
     compared = dict.fromkeys(("NDCG@1", "NDCG@10", "MRR"), COMPARED)

@@ -71,15 +71,14 @@ class Cache:
     def batches(
         self, batch_size: int, bucket_edges: Sequence[int], *, seed: int | None = None
     ) -> tf.data.Dataset:
-        """Returns batches for `fit`.
+        """Returns batches for `fit`, all of `batch_size` lists, in as many shapes as edges.
 
         Args:
             batch_size: Number of lists in a batch.
             bucket_edges: List sizes to pad to, increasing; the last is at least the longest size.
-            seed: Seed of the order of the lists, another in each pass. All batches are whole then:
-                what is over in a bucket goes to the next one, and the last batch is filled up with
-                other lists. If None, lists keep their order, and the last batch of a bucket may be
-                smaller.
+            seed: Seed of the order of the lists, another in each pass. What is over in a bucket
+                goes to the next one, and other lists fill up the last batch. If None, lists keep
+                their order, and lists without items fill up the last batch of a bucket.
 
         Returns:
             A dataset of one pass, of inputs and labels as `write` took them: 0 at padding, and NaN
@@ -107,7 +106,7 @@ class Cache:
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
         count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders))
-        lists = [None, None if seed is None else batch_size, None]
+        lists = [None, batch_size, None]
         kinds = {
             name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
             for name, kind in self.parts.items()
@@ -127,7 +126,10 @@ class Cache:
     def _plan(
         self, batch_size: int, edges: np.ndarray, orders: np.random.Generator | None
     ) -> list[tuple[int, np.ndarray]]:
-        """The edges and the lists of blocks of batches, `[batches, batch_size]`, for a pass."""
+        """The edges and the lists of blocks of batches, `[batches, batch_size]`, for a pass.
+
+        -1 stands for a list without items.
+        """
         buckets = np.searchsorted(edges, self.sizes)
         item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
         blocks, rest = [], np.array([], int)
@@ -140,7 +142,9 @@ class Cache:
             step = max(1, BLOCK // (batch_size * edge * item))
             blocks += [(edge, batches[i : i + step]) for i in range(0, len(batches), step)]
             if orders is None and len(rest):
-                blocks.append((edge, rest[np.newaxis]))
+                filled = np.full([1, batch_size], -1)
+                filled[0, : len(rest)] = rest
+                blocks.append((edge, filled))
         if orders is None:
             return blocks
         if len(rest):
@@ -152,13 +156,13 @@ class Cache:
     def _read(
         self, files: Mapping[str, Any], edge: int, lists: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        sizes = self.sizes[lists]
+        sizes = np.where(lists < 0, 0, self.sizes[lists])
         found = {}
         for name, kind in self.parts.items():
             values = np.zeros([lists.size, edge, *kind.shape], kind.dtype.as_numpy_dtype)
             width = values[0, 0].nbytes
-            for row, number in zip(values, lists.flat, strict=True):
-                items = row[: self.sizes[number]].data
+            for row, number, size in zip(values, lists.flat, sizes.flat, strict=True):
+                items = row[:size].data
                 place = int(self._starts[number]) * width
                 if os.preadv(files[name].fileno(), [items], place) < items.nbytes:
                     raise OSError(f"{self.folder / name} must not change. Received: it ends early")

@@ -82,6 +82,9 @@ def run(
     bless_min_queries: flags.BlessMinQueries = 1,
     model_name: Annotated[str, typer.Option(help="Name to serve the model under.")] = "ranker",
     version: Annotated[int, typer.Option(min=0, help="Version to serve it under.")] = 1,
+    ensemble: Annotated[
+        bool, typer.Option(help="Train with three losses, or with RGCrossLoss alone.")
+    ] = True,
     epochs: flags.Epochs = 60,
     patience: flags.Patience = 10,
     batch_size: flags.BatchSize = 16,
@@ -95,10 +98,11 @@ def run(
     """
     # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
     with _quiet():
+        from tfrank_sel import losses
         from tfrank_sel.data import InputError
         from tfrank_sel.data.formats import Columns
         from tfrank_sel.pipelines import arguments, console as tables, run as pipeline, runners
-        from tfrank_sel.pipelines.candidates import Settings
+        from tfrank_sel.pipelines.candidates import Candidate, Settings
         from tfrank_sel.pipelines.evaluation.blessing import Rules
 
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", model_name):
@@ -133,7 +137,8 @@ def run(
         raise _refused(error) from error
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    plan = pipeline.Plan(inputs, rules, reference, options, model_name, version)
+    candidate = Candidate() if ensemble else Candidate(losses.RGCrossLoss())
+    plan = pipeline.Plan(inputs, rules, reference, options, model_name, version, candidate)
     try:
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except InputError as error:

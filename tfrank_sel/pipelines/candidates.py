@@ -68,8 +68,9 @@ class Candidate(Checked):
 
     Args:
         loss: The loss of scores `[batch_size, list_size]`. Its labels are the grades; NaN is
-            padding. Or several, of different names: a model is trained with each, and the candidate
-            is their `models.Ensemble`.
+            padding. Or several, of different names: a model is trained with each, from another
+            seed, and the candidate is their `models.Ensemble`. By default `SoftmaxLoss`,
+            `RGCrossLoss` and `LambdaLoss`.
         make_model: A function `(mean, variance, settings) -> keras.Model`, which makes the model,
             not compiled. The first two are those of each feature after compression, as
             `models.ListScorer` takes them. The model maps features `[batch_size, list_size,
@@ -87,7 +88,11 @@ class Candidate(Checked):
     """
 
     loss: keras.losses.Loss | Sequence[keras.losses.Loss] = dataclasses.field(
-        default_factory=losses.RGCrossLoss
+        default_factory=lambda: (
+            losses.SoftmaxLoss(),
+            losses.RGCrossLoss(),
+            losses.LambdaLoss(),
+        )
     )
     make_model: Callable[[Sequence[float], Sequence[float], Settings], keras.Model] = list_scorer
 

@@ -150,7 +150,8 @@ def _train(
     progress: Progress,
 ) -> dict[str, Trained]:
     """The candidate, and the baseline if there is one, each with the same settings."""
-    statistics, trained = splits["train"].statistics.features, {}
+    statistics = splits["train"].statistics.features
+    trained: dict[str, Trained] = {}
     mean, variance = statistics["compressed_mean"], statistics["compressed_variance"]
     learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
     made = folder / "models"

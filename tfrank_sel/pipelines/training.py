@@ -18,7 +18,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
-MEASURED_AT_ONCE = 64  # lists
+MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less padding
 STEPS_AT_A_TIME = 8  # between which Keras' Python does not run
 
 
@@ -57,11 +57,13 @@ class Trained:
     Args:
         candidate: What was trained.
         model: The model, with the weights of its best epochs.
+        members: The models that it is of, one for each loss.
         fits: How training went, with each loss.
     """
 
     candidate: Candidate
     model: keras.Model
+    members: Sequence[keras.Model]
     fits: Sequence[Fit]
 
     @property
@@ -123,6 +125,7 @@ def train(
     settings: Settings,
     logs: Path,
     on_epoch: Callable[[str], None],
+    before: Sequence[Trained] = (),
 ) -> Trained:
     """Trains a candidate: a model with each of its losses.
 
@@ -134,28 +137,43 @@ def train(
         settings: How to train.
         logs: Folder of TensorBoard logs; each loss gets one in it.
         on_epoch: Called after each epoch with a line on how it went.
+        before: What was trained on the same lists with the same settings. What would be trained
+            again, from the same seed, is taken from there.
 
     Returns:
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
     """
+    shapes = {data.FeatureSpec.features: (None, None, len(mean)), "mask": (None, None)}
     members, fits = [], []
     for number, loss in enumerate(candidate.losses):
+        known = next((one for one in before if _has(one.candidate, candidate, number)), None)
+        if known is not None:
+            members.append(known.members[number])
+            fits.append(known.fits[number])
+            continue
         keras.utils.set_random_seed(settings.seed + number)
         model = candidate.make_model(mean, variance, settings)
         if hasattr(model, "network"):  # which alone is trained, and so built
-            shapes = {data.FeatureSpec.features: (None, None, len(mean)), "mask": (None, None)}
             model.build(shapes)
         told = keras.callbacks.TensorBoard(str(logs / loss.name))
         fits.append(_fit(model, loss, *lists.of(model), settings, [told], on_epoch))
         members.append(model)
-    return Trained(candidate, _joined(members), fits)
+    model = members[0] if len(members) == 1 else _joined(members)
+    if not model.built:
+        model.build(shapes)
+    return Trained(candidate, model, members, fits)
+
+
+def _has(one: Candidate, other: Candidate, number: int) -> bool:
+    """Whether two candidates train the same model with the same loss in a place."""
+    if one.make_model is not other.make_model or number >= len(one.losses):
+        return False
+    a, b = one.losses[number], other.losses[number]
+    return type(a) is type(b) and a.get_config() == b.get_config()
 
 
 def _joined(members: Sequence[keras.Model]) -> keras.Model:
     """Several models as one, which prepares features once if the members take them alike."""
-    first, *others = members
-    if not others:
-        return first
     preparations = [getattr(member, "preparation", None) for member in members]
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
@@ -187,12 +205,13 @@ def _fit(
     )
     size = settings.batch_size
     sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
-    edges = batching.bucket_edges(sizes, min_lists=size)
+    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
+    edges = batching.bucket_edges(sizes, buckets, min_lists=size)
     batches, measured = (
         found if getattr(trained, "takes_mask", False) else found.map(_without_mask)
         for found in (
             learned.batches(size, edges, seed=settings.seed),
-            held_out.batches(MEASURED_AT_ONCE, edges),
+            held_out.batches(size, edges),
         )
     )
     watch = _Stopwatch(on_epoch)
@@ -247,11 +266,17 @@ class _Validation(keras.callbacks.Callback):
     @tf.function
     def _measure(self) -> None:
         for _ in tf.range(self._steps):
-            inputs, labels = next(self._batches)
-            scores = self.model(inputs, training=False)
-            self._mean_loss.update_state(self._loss(labels, scores), tf.shape(labels)[0])
-            for metric in self._metrics.values():
-                metric.update_state(labels, scores)
+            self._measure_batch(*next(self._batches))
+
+    @tf.autograph.experimental.do_not_convert
+    def _measure_batch(self, inputs: Any, labels: tf.Tensor) -> None:
+        scores = self.model(inputs, training=False)
+        # a list without items, which fills up a batch, adds 0 to its mean loss
+        is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
+        loss = self._loss(labels, scores) / tf.reduce_mean(is_list)
+        self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
+        for metric in self._metrics.values():
+            metric.update_state(labels, scores)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         measured = {"val_loss": self._mean_loss, **self._metrics}

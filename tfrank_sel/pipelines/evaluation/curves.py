@@ -54,10 +54,15 @@ def ndcg(
         [metrics.NDCG(k, name=f"{k}") for k in range(1, depth + 1)], jit_compile=False
     )
 
-    @tf.function(input_signature=[stored.inputs_spec(spec), tf.TensorSpec([None, None])])
+    signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]
+
+    @tf.function(input_signature=signature, autograph=False)
     def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        found = [evaluate(labels, model(inputs)) for model in models.values()]
-        return tf.stack([one.values for of_model in found for one in of_model.values()], axis=1)
+        # as one batch: the metrics are traced once
+        scores = tf.concat([model(inputs) for model in models.values()], axis=0)
+        found = evaluate(tf.tile(labels, [len(models), 1]), scores)
+        of_models = tf.split(tf.stack([x.values for x in found.values()], axis=1), len(models))
+        return tf.concat(of_models, axis=1)
 
     total, seen = None, 0
     for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):

@@ -142,14 +142,15 @@ class _Score(beam.DoFn):
                 stored.inputs_spec(self.lists.spec),
                 tf.TensorSpec([None, None]),
                 tf.TensorSpec([None, None]),
-            ]
+            ],
+            autograph=False,
         )
         def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
             baseline = self.baseline(inputs) if self.baseline else chance
-            own, *others = (
-                tf.stack([one.values for one in evaluate(labels, scores).values()], axis=1)
-                for scores in (self.ours(inputs), baseline, chance)
-            )
+            # as one batch: the metrics are traced once
+            scores = tf.concat([self.ours(inputs), baseline, chance], axis=0)
+            found = evaluate(tf.tile(labels, [3, 1]), scores)
+            own, *others = tf.split(tf.stack([x.values for x in found.values()], axis=1), 3)
             return tf.concat([own, *(own - other for other in others)], axis=1)
 
         self.values = values
