@@ -29,19 +29,26 @@ def train(folds: Sequence[dict[str, Lists]]) -> Scores:
                 sources.append(Source(str(folder / f"{part}.txt"), split))
             quiet = Progress(rich.console.Console(quiet=True))
             layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
-            for seed in SEEDS:
-                trained = training.train(
-                    Candidate(),
-                    data.FeatureSpec(len(layout.names)),
-                    splits["train"],
-                    splits["validation"],
-                    Settings(seed=seed),
-                    folder / "logs",
-                    folder / "model.keras",
-                    on_epoch=lambda line: None,
-                )
-                found[number, seed] = [
-                    np.array(trained.model(x.features[np.newaxis], training=False))[0]
-                    for x in fold["test"]
-                ]
+            spec = data.FeatureSpec(len(layout.names))
+            known = splits["train"].statistics.features
+            with training.PreparedLists(
+                splits["train"].batches(spec),
+                splits["validation"].batches(spec),
+                Settings(),
+                folder / "prepared",
+            ) as lists:
+                for seed in SEEDS:
+                    trained = training.train(
+                        Candidate(),
+                        known["compressed_mean"],
+                        known["compressed_variance"],
+                        lists,
+                        Settings(seed=seed),
+                        folder / "logs",
+                        on_epoch=lambda line: None,
+                    )
+                    found[number, seed] = [
+                        np.array(trained.model(x.features[np.newaxis], training=False))[0]
+                        for x in fold["test"]
+                    ]
     return found

@@ -13,6 +13,7 @@ from tfrank_sel.data import (
     writing,
 )
 from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
+from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.formats import read
 from tfrank_sel.data.lists import InputError, ItemList
 from tfrank_sel.data.segments import split_segments
@@ -20,6 +21,7 @@ from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.data.truncation import head, top
 
 __all__ = [
+    "Cache",
     "FeatureSpec",
     "InputError",
     "ItemList",

@@ -26,6 +26,16 @@ class Cache:
         folder: Where the lists are: a file for each part.
         sizes: Number of items of each list.
         parts: Kind of each part of an item, such as its prepared features.
+
+    Example:
+        >>> import tempfile
+        >>> mask = tf.sequence_mask([2, 5, 3])
+        >>> batch = {"features": tf.zeros([3, 5, 1]), "mask": mask}, tf.zeros([3, 5])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = Cache.write([batch], f"{folder}/lists")
+        ...     batches = cache.batches(batch_size=2, bucket_edges=[3, 5], seed=1)
+        ...     sorted(labels.shape.as_list() for _, labels in batches)
+        [[2, 3], [2, 5]]
     """
 
     folder: Path

@@ -89,6 +89,9 @@ def run(
     patience: flags.Patience = 10,
     batch_size: flags.BatchSize = 16,
     learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-3,
+    max_items: Annotated[
+        int, typer.Option(min=0, help="Train on so many items of a longer list; 0 for all.")
+    ] = 0,
     seed: flags.Seed = 42,
 ) -> None:
     """Trains a ranker, compares it with a baseline, and publishes it for serving.
@@ -131,7 +134,9 @@ def run(
         rules = Rules(
             bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin
         )
-        settings = Settings(epochs, patience, batch_size, learning_rate, seed=seed)
+        settings = Settings(
+            epochs, patience, batch_size, learning_rate, max_items=max_items, seed=seed
+        )
         options = runners.pipeline_options(runner, beam_options or [])
     except InputError as error:
         raise _refused(error) from error

@@ -23,6 +23,8 @@ class Settings(Checked):
         hidden_units: Widths of the hidden layers.
         dropout: Share of hidden units dropped, in [0, 1).
         averaging: Decay of the averaged weights, which the model is measured and served with.
+        max_items: Of a longer list, so many items, chosen at random, are trained and stopped on; 0
+            for all.
         seed: Seed of weights, shuffling and dropout; at least 0.
 
     Raises:
@@ -36,16 +38,17 @@ class Settings(Checked):
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
     averaging: float = 0.98
+    max_items: int = 0
     seed: int = 42
 
     def __post_init__(self) -> None:
         for name in ("epochs", "patience", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        if not 0.0 <= self.averaging < 1.0 or self.seed < 0:
+        if not 0.0 <= self.averaging < 1.0 or min(self.seed, self.max_items) < 0:
             raise ValueError(
-                "`averaging` must be in [0, 1) and `seed` at least 0. "
-                f"Received: averaging={self.averaging}, seed={self.seed}"
+                "`averaging` must be in [0, 1), `seed` and `max_items` at least 0. Received: "
+                f"averaging={self.averaging}, seed={self.seed}, max_items={self.max_items}"
             )
 
 

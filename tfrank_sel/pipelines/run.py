@@ -156,7 +156,7 @@ def _train(
     learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
     made = folder / "models"
     made.mkdir()
-    with PreparedLists(learned, held_out, folder / "prepared") as lists:
+    with PreparedLists(learned, held_out, settings, folder / "prepared") as lists:
         for name, candidate in (("baseline", plan.baseline), ("ours", plan.candidate)):
             if candidate is None:
                 continue

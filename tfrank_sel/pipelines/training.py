@@ -82,11 +82,23 @@ class PreparedLists:
     Args:
         train: Batches of inputs, `features` and `mask` by name, and labels; to learn from.
         validation: Batches that decide when to stop.
+        settings: How many items of a list to choose.
         folder: Where to keep them; removed on `__exit__`.
     """
 
-    def __init__(self, train: tf.data.Dataset, validation: tf.data.Dataset, folder: Path) -> None:
-        self._train, self._validation, self._folder = train, validation, folder
+    def __init__(
+        self,
+        train: tf.data.Dataset,
+        validation: tf.data.Dataset,
+        settings: Settings,
+        folder: Path,
+    ) -> None:
+        choose = functools.partial(_chosen, max_items=settings.max_items, seed=settings.seed)
+        self._train, self._validation = (
+            found.enumerate().map(choose) if settings.max_items else found
+            for found in (train, validation)
+        )
+        self._folder = folder
         self._kept: list[tuple[Any, tuple[Cache, Cache]]] = []
 
     def __enter__(self) -> Self:
@@ -109,6 +121,15 @@ class PreparedLists:
         )
         self._kept.append((known, caches))
         return caches
+
+
+def _chosen(number: tf.Tensor, batch: Any, max_items: int, seed: int) -> Any:
+    """Chooses items of longer lists at random."""
+    mask = batch[0]["mask"]
+    keys = tf.random.stateless_uniform(tf.shape(mask), tf.stack([tf.cast(number, tf.int64), seed]))
+    # keys are below 1, so that padding comes last
+    kept = tf.argsort(tf.where(mask, keys, 1.0), axis=1)[:, :max_items]
+    return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 
 def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:

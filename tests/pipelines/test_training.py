@@ -1,0 +1,80 @@
+"""Training on prepared lists: what it sees, and what of it stays."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import losses, models
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.training import PreparedLists, train
+
+SIZES = (9, 3, 6, 5, 9, 2, 7, 4)
+MOMENTS = [0.1, 0.2], [1.0, 2.0]
+
+
+def batches():
+    """Lists whose feature tells the label, two at a time; the second feature numbers the items."""
+    for start in range(0, len(SIZES), 2):
+        mask = np.arange(9) < np.array(SIZES[start : start + 2])[:, None]
+        labels = np.where(mask, np.arange(9) % 3, np.nan).astype(np.float32)
+        numbers = 100.0 * start + np.arange(18).reshape(2, 9)
+        features = np.stack([np.nan_to_num(labels), numbers], axis=2).astype(np.float32)
+        yield {"features": features, "mask": mask}, labels
+
+
+def dataset():
+    signature = (
+        {"features": tf.TensorSpec([2, 9, 2]), "mask": tf.TensorSpec([2, 9], tf.bool)},
+        tf.TensorSpec([2, 9]),
+    )
+    return tf.data.Dataset.from_generator(batches, output_signature=signature)
+
+
+def trained(folder, candidate, settings, before=()):
+    with PreparedLists(dataset(), dataset(), settings, folder / "prepared") as lists:
+        told = []
+        found = train(candidate, *MOMENTS, lists, settings, folder / "logs", told.append, before)
+    assert not (folder / "prepared").exists()
+    assert len(told) == sum(fit.epochs for fit in found.fits) - sum(
+        fit.epochs for one in before for fit in one.fits
+    )
+    return found
+
+
+def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp_path):
+    settings = Settings(epochs=3, batch_size=4, hidden_units=[4])
+    baseline = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
+    ours = trained(tmp_path, Candidate(), settings, [baseline])
+    assert isinstance(ours.model, models.Prepared)
+    assert [fit.loss for fit in ours.fits] == ["softmax_loss", "rg_cross_loss", "lambda_loss"]
+    assert ours.members[0] is baseline.model
+    assert ours.fits[0] is baseline.fits[0]
+    inputs, _ = next(batches())
+    scores = [member(inputs) for member in ours.members]
+    expected = models.Ensemble(ours.members)(inputs)
+    np.testing.assert_allclose(ours.scores(inputs), expected, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(scores[0], scores[1])
+    alone = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
+    np.testing.assert_allclose(alone.model(inputs), baseline.model(inputs), rtol=1e-5, atol=1e-6)
+
+
+def test_validation_is_that_of_the_averaged_weights_on_all_lists(tmp_path):
+    settings = Settings(epochs=1, batch_size=3, hidden_units=[4], averaging=0.5)
+    found = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
+    values = []
+    for inputs, labels in batches():
+        scores = found.model(inputs)
+        values += losses.SoftmaxLoss(reduction="none")(labels, scores).numpy().tolist()
+    np.testing.assert_allclose(found.fits[0].history["val_loss"], np.mean(values), rtol=1e-5)
+
+
+def test_items_of_longer_lists_are_chosen_at_random(tmp_path):
+    settings = Settings(max_items=4, hidden_units=[4])
+    with PreparedLists(dataset(), dataset(), settings, tmp_path / "prepared") as lists:
+        cache, _ = lists.of(models.ListScorer(*MOMENTS, [4]))
+        assert sorted(cache.sizes) == sorted(min(size, 4) for size in SIZES)
+        raw, _ = lists.of(object())
+        numbers = np.concatenate(
+            [x["features"][x["mask"]][:, 1] for x, _ in raw.batches(2, [4]).as_numpy_iterator()]
+        )
+    assert len(set(numbers)) == len(numbers)
+    assert (numbers % 9 >= 4).any()  # not the first ones
