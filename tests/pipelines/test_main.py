@@ -54,7 +54,7 @@ def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
         assert word in result.stdout
     assert "1 lists of one item" in result.stdout
-    assert "rg_cross_loss, list_scorer: 2 epochs" in result.stdout
+    assert "rg_cross_loss: 2 epochs" in result.stdout
     assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in result.stdout
     assert f"tfrank-sel-serving rank --file {output}/one_query.txt" in result.stdout
     assert result.stderr == ""
@@ -81,7 +81,7 @@ def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
         "statistics",
     ]
     assert not [path for path in output.rglob(".*") if path.is_file()]
-    assert list((output / "logs" / "ours" / "validation").glob("events*"))
+    assert list((output / "logs" / "ours" / "rg_cross_loss" / "validation").glob("events*"))
 
 
 def test_metrics_compare_ours_with_the_baseline(finished):

@@ -47,10 +47,16 @@ def scorers():
 def page(tmp_path_factory, shards, scorers):
     folder = tmp_path_factory.mktemp("run")
     split = Split(shards, statistics.summarise(shards, SPEC, folder / "statistics.json"))
-    candidates = {"baseline": Candidate(losses.SoftmaxLoss()), "ours": Candidate()}
+    candidates = {
+        "baseline": Candidate(losses.SoftmaxLoss()),
+        "ours": Candidate(losses.RGCrossLoss()),
+    }
     trained = {
         name: Trained(
-            candidates[name], model, [model], [Fit("loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)]
+            candidates[name],
+            model,
+            [model],
+            [Fit(candidates[name].losses[0].name, 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)],
         )
         for name, model in scorers.items()
     }

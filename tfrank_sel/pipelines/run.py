@@ -161,8 +161,16 @@ def _train(
             if candidate is None:
                 continue
             with progress.step(f"training {name}") as step:
-                logs = folder / "logs" / name
-                found = training.train(candidate, mean, variance, lists, settings, logs, step.doing)
+                found = training.train(
+                    candidate,
+                    mean,
+                    variance,
+                    lists,
+                    settings,
+                    folder / "logs" / name,
+                    step.doing,
+                    before=list(trained.values()),
+                )
                 found.model.save(made / f"{name}.keras")
                 for fit in found.fits:
                     step.tell(str(fit))
