@@ -106,6 +106,8 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(given)
+    if min(options.epochs, options.trees) < 2:
+        parser.error("--epochs and --trees must be at least 2: the first pass compiles")
     if options.measure is not None:
         measure(*options.measure, options)
         return
