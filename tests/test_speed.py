@@ -7,7 +7,13 @@ import sys
 
 import pytest
 
-from benchmarks.speed import __main__ as speed, rows
+from benchmarks.speed import (
+    __main__ as speed,
+    rows,
+    training,
+    training_step,
+    training_systems as systems,
+)
 from benchmarks.speed.rows import LeftOut, Peer, Row
 
 
@@ -96,6 +102,57 @@ def test_a_benchmark_goes_on_without_its_peers():
     assert report.failed == []
     peers = {x.name for _, x in report.left_out()} | {x.peer.name for x in report.rows["data"]}
     assert peers == {"joining the bytes", "scikit-learn", "xgboost"}
+
+
+def test_a_training_step_is_timed_with_and_without_its_input(monkeypatch):
+    monkeypatch.setattr(training_step, "SHAPES", ((4, 3),))
+
+    found = list(training_step.found(lists=16, executions=1, rounds=1))
+
+    case = "a step, [16, 4, 3]"
+    assert [row.case for row in found] == [case, f"{case}, with its input"]
+    assert {row.peer for row in found} == {training_step.FLOOR}
+
+
+def test_a_set_has_the_shape_of_web30k():
+    splits = training.web30k_like(30)
+
+    assert {split: len(lists) for split, lists in splits.items()} == {
+        "train": 30,
+        "validation": 10,
+        "test": 10,
+    }
+    features, labels, sizes = systems.arrays(splits["train"])
+    assert features.shape == (sizes.sum(), training.NUM_FEATURES)
+    assert set(labels) == {0.0, 1.0, 2.0, 3.0, 4.0}
+    assert 100 < sizes.mean() < 140
+
+
+def test_training_is_measured_in_a_process_of_its_own(capsys):
+    training.main(["--lists", "6", "--epochs", "2", "--only", "bare Keras MLP"])
+
+    (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| 6 |"))
+    assert row.count("|") == training.HEAD.splitlines()[0].count("|")
+    assert row.startswith("| 6 | bare Keras MLP | 2 | 0.")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.long if name == "whole run" else ())
+        for name in training.SYSTEMS
+    ],
+)
+def test_a_system_is_measured_to_the_last_pass(name, tmp_path):
+    if name in training.TREES:
+        pytest.importorskip(name.split(",")[0], reason="the extra `benchmarks` is not installed")
+
+    fitted = training.SYSTEMS[name](training.web30k_like(6), 2, tmp_path)
+
+    assert fitted.passes == 2
+    assert 0.0 < fitted.ndcg <= 1.0
+    assert fitted.first is None or 0.0 < fitted.first <= fitted.best <= fitted.total
+    assert fitted.data <= fitted.peak
 
 
 def test_every_run_is_of_a_benchmark():

@@ -1,4 +1,4 @@
-"""Speed of losses, metrics, data, ALS, top-k and serving beside their peers, by one command.
+"""Speed of losses, metrics, data, training, ALS, top-k and serving beside peers, by one command.
 
     make benchmark
     python -m benchmarks.speed --output build/benchmark [--only metrics data ...]
@@ -53,6 +53,7 @@ RUNS = (
     Run("metrics", "metrics --rounds 10", TFR),
     Run("data", "data --only writers texts steps --rounds 3"),
     Run("data", "data --only readers --rounds 3", TFR),
+    Run("training", "training_step --rounds 5"),
     Run("als", "rg speed --threads 1 --rounds 5"),
     Run("topk", "topk --grid 1000,5 1000,50 100000,5"),
     Run("serving", "serving --rounds 3"),

@@ -1,0 +1,131 @@
+"""Speed of a training step of the default network, beside a bare Keras MLP.
+
+    python -m benchmarks.speed.training_step
+
+The network is that of `models.ListScorer`, compiled by `pipelines.training`, with `RGCrossLoss`.
+The floor is an MLP of the same widths and dropout on the same prepared features, a row a document:
+mean squared error, Adam, no lists. Both run eight steps at a time, on batches at hand; and with
+their input: lists from `data.cache.Cache`, in a new order each pass, beside documents gathered from
+arrays in memory. CPU time of one core of this machine, from calls in turn.
+"""
+
+import itertools
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.speed import rows
+from benchmarks.speed.interleaved import Call, use_one_core
+from benchmarks.speed.rows import Peer
+from tfrank_sel import models
+from tfrank_sel.data.cache import Cache
+from tfrank_sel.pipelines import training
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+
+SETTINGS = Settings(epochs=1)
+SHAPES = ((40, 46), (128, 136))  # list size, number of features
+AT_HAND = 8  # batches
+FLOOR = Peer("bare Keras MLP")
+
+
+def bare(width: int, settings: Settings) -> keras.Model:
+    """The MLP that one would write by hand for rows of as many prepared features."""
+    hidden = (
+        (keras.layers.Dense(units, activation="relu"), models.Dropout(settings.dropout))
+        for units in settings.hidden_units
+    )
+    model = keras.Sequential([*itertools.chain.from_iterable(hidden), keras.layers.Dense(1)])
+    model.build([None, width])
+    model.compile(
+        keras.optimizers.Adam(settings.learning_rate),
+        "mse",
+        steps_per_execution=training.STEPS_AT_A_TIME,
+        jit_compile=False,
+    )
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def network(
+    list_size: int, num_features: int, lists: int, folder: pathlib.Path
+) -> tuple[keras.Model, Cache]:
+    """Trains a network for an epoch, so that it is compiled as a user's; and what it reads."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=[lists, list_size, num_features]).astype(np.float32)
+    labels = rng.integers(0, 5, [lists, list_size]).astype(np.float32)
+    inputs = {"features": features, "mask": np.ones(labels.shape, bool)}
+    batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(SETTINGS.batch_size)
+    known = models.moments(features)
+    prepared = training.PreparedLists(batches, batches.take(1), folder / "prepared")
+    trained = training.train(
+        Candidate(), *known, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
+    )
+    return trained.model.network, prepared.of(trained.model)[0]
+
+
+def steps(model: keras.Model, batches: tf.data.Dataset, executions: int) -> Call:
+    """A call of training steps, as `fit` takes them."""
+    model.make_train_function()
+    iterator = iter(batches)
+
+    def call() -> None:
+        for _ in range(executions):
+            model.train_function(iterator)
+
+    return call
+
+
+def documents(cache: Cache) -> tuple[np.ndarray, np.ndarray]:
+    """Prepared features `[documents, width]` and grades `[documents, 1]` of all lists."""
+    features, labels = (np.fromfile(cache.folder / x, np.float32) for x in ("features", "labels"))
+    return features.reshape([len(labels), -1]), labels[:, np.newaxis]
+
+
+def drawn(features: np.ndarray, labels: np.ndarray, batch_size: int) -> tf.data.Dataset:
+    """Batches of documents drawn from arrays, as Keras gathers them, without an end."""
+    x, y = tf.constant(features), tf.constant(labels)
+
+    def batch(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        chosen = tf.random.uniform([batch_size], maxval=len(labels), dtype=tf.int32)
+        return tf.gather(x, chosen), tf.gather(y, chosen)
+
+    return tf.data.Dataset.range(1).repeat().map(batch).prefetch(2)
+
+
+def at_hand(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """The first batches, over and over, from memory."""
+    return batches.take(AT_HAND).cache().repeat()
+
+
+def found(lists: int, executions: int, rounds: int) -> Iterator[rows.Found]:
+    size = SETTINGS.batch_size
+    for list_size, num_features in SHAPES:
+        with tempfile.TemporaryDirectory() as name:
+            model, cache = network(list_size, num_features, lists, pathlib.Path(name))
+            features, labels = documents(cache)
+            mlp = bare(features.shape[1], SETTINGS)
+            ours = cache.batches(size, [list_size], seed=0).repeat()
+            theirs = drawn(features, labels, size * list_size)
+            count = executions * training.STEPS_AT_A_TIME * size * list_size
+            for told, of in (("", at_hand), (", with its input", lambda batches: batches)):
+                case = f"a step, [{size}, {list_size}, {num_features}]{told}"
+                calls = {case: steps(model, of(ours), executions)}
+                floor = {FLOOR: steps(mlp, of(theirs), executions)}
+                yield from rows.compare(calls, floor, rounds, "µs a document", count)
+
+
+def main() -> None:
+    parser = rows.parser(__doc__, rounds=5)
+    parser.add_argument("--lists", type=int, default=256, help="lists to learn from")
+    parser.add_argument("--executions", type=int, default=8, help="of eight steps, in a call")
+    arguments = parser.parse_args()
+    use_one_core()
+    rows.show(found(arguments.lists, arguments.executions, arguments.rounds), arguments.json)
+
+
+if __name__ == "__main__":
+    main()

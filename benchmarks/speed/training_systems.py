@@ -1,0 +1,226 @@
+"""Systems that `benchmarks.speed.training` trains, and measurements of their training."""
+
+import dataclasses
+import pathlib
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from rich.console import Console
+
+from benchmarks.speed.rows import digits
+from benchmarks.speed.training_step import bare, documents
+from tfrank_sel import data, metrics, models
+from tfrank_sel.data import ItemList, batching, letor, packed
+from tfrank_sel.pipelines import training
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.run import Plan, run
+
+FILES = {"train": "train.txt", "validation": "vali.txt", "test": "test.txt"}
+
+Splits = dict[str, Sequence[ItemList]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """How training went; a column of the table each.
+
+    Args:
+        passes: Number of epochs or trees.
+        ndcg: Best validation NDCG@10.
+        first: CPU seconds to the end of the first pass; None if they are not known.
+        best: CPU seconds to the end of the best pass; None if they are not known.
+        total: CPU seconds.
+        speed: Documents per CPU second.
+        data: MiB before.
+        peak: MiB at most.
+    """
+
+    passes: int
+    ndcg: float
+    first: float | None
+    best: float | None
+    total: float
+    speed: float
+    data: float
+    peak: float
+
+    def __str__(self) -> str:
+        times = ("" if x is None else digits(x) for x in (self.first, self.best, self.total))
+        memory = f"{self.data:,.0f} | {self.peak:,.0f}"
+        return (
+            f"{self.passes} | {self.ndcg:.4f} | {' | '.join(times)} | {self.speed:,.0f} | {memory}"
+        )
+
+
+class Watch:
+    """Takes CPU seconds at the end of each pass, and memory, from when it is made."""
+
+    def __init__(self) -> None:
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        self.data, self.ends = _mebibytes("VmRSS"), list[float]()
+        self._began = time.process_time()
+
+    def __call__(self, *_: object) -> None:
+        self.ends.append(time.process_time() - self._began)
+
+    def fitted(self, count: int, best: int, ndcg: float) -> Fitted:
+        """Returns how training on `count` documents a pass went."""
+        ends, passes = self.ends, len(self.ends)
+        speed = count * (passes - 1) / (ends[-1] - ends[0])
+        memory = self.data, _mebibytes("VmHWM")
+        return Fitted(passes, ndcg, ends[0], ends[best], ends[-1], speed, *memory)
+
+
+def _mebibytes(name: str) -> float:
+    status = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith(name)).split()[1]) / 1024
+
+
+def arrays(lists: Sequence[ItemList]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features and labels of all documents, and sizes of lists."""
+    features, labels = zip(*((x.features, x.labels) for x in lists), strict=True)
+    return np.concatenate(features), np.concatenate(labels), np.array([len(x) for x in labels])
+
+
+def ndcg(labels: np.ndarray, scores: np.ndarray, sizes: np.ndarray) -> float:
+    of_lists = (tf.RaggedTensor.from_row_lengths(x, sizes) for x in (labels, scores))
+    return float(metrics.NDCG(10).evaluate(*of_lists).mean())
+
+
+def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, training.PreparedLists]:
+    """Mean and variance of the features, and the lists as a run gives them to training."""
+    features, *_ = arrays(splits["train"])
+    spec = data.FeatureSpec(features.shape[1])
+
+    def batches(split: str) -> tf.data.Dataset:
+        path = str(folder / split)
+        with tf.io.TFRecordWriter(path) as file:
+            for x in splits[split]:
+                file.write(packed.serialize(x.features, spec, labels=x.labels))
+        edges = batching.bucket_edges(Counter(len(x.labels) for x in splits[split]))
+        parts = [spec.features, "mask"]
+        return batching.batches([path], spec, batch_size=64, bucket_edges=edges, inputs=parts)
+
+    lists = training.PreparedLists(batches("train"), batches("validation"), folder / "prepared")
+    return models.moments(features), lists
+
+
+def to_the_end(epochs: int) -> Settings:
+    """Settings with which training does not stop before the last epoch."""
+    return Settings(epochs=epochs, patience=epochs)
+
+
+def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
+    """The default candidate, from records on disk."""
+    count = sum(len(x.labels) for x in splits["train"])
+    moments, lists = prepared(splits, folder)
+    splits.clear()  # training reads files
+    watch = Watch()
+    trained = training.train(
+        Candidate(), *moments, lists, to_the_end(epochs), folder / "logs", on_epoch=watch
+    )
+    history = trained.fits[0].history["val_ndcg"]
+    return watch.fitted(count, int(np.argmax(history)), max(history))
+
+
+def whole_run(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
+    """A run of the pipeline without a baseline, from LETOR text to a published model."""
+    for split, lists in splits.items():
+        letor.write(folder / FILES[split], lists)
+    count = sum(len(x.labels) for x in splits["train"])
+    splits.clear()
+    inputs = Inputs([Source(str(folder / name), split) for split, name in FILES.items()])
+    watch = Watch()
+    plan = Plan(inputs, baseline=None)
+    result = run(plan, folder / "out", to_the_end(epochs), Progress(Console(quiet=True)))
+    watch()
+    (fit,), (total,) = result.trained["ours"].fits, watch.ends
+    found = (fit.epochs, fit.validation_ndcg, None, None, total, count * fit.epochs / total)
+    return Fitted(*found, watch.data, _mebibytes("VmHWM"))
+
+
+def mlp(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
+    """The floor: mean squared error of documents, of arrays prepared as for the network."""
+    moments, lists = prepared(splits, folder)
+    splits.clear()
+    watch = Watch()
+    model = models.ListScorer(*moments)
+    train, validation = lists.of(model)
+    x, y = documents(train)
+    held_out, labels = documents(validation)
+    found = []
+
+    class Validation(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            scores = self.model.predict(held_out, batch_size=8192, verbose=0)
+            found.append(ndcg(labels[:, 0], scores[:, 0], validation.sizes))
+            watch()
+
+    settings = to_the_end(epochs)
+    batch_size = int(settings.batch_size * train.sizes.mean())
+    bare(x.shape[1], settings).fit(x, y, batch_size, epochs, verbose=0, callbacks=[Validation()])
+    return watch.fitted(len(y), int(np.argmax(found)), max(found))
+
+
+def lightgbm(splits: Splits, trees: int, _: pathlib.Path, leaves: int) -> Fitted:
+    """LightGBM's lambdarank."""
+    import lightgbm
+
+    x, y, sizes = arrays(splits["train"])
+    held_out, labels, held_out_sizes = arrays(splits["validation"])
+    splits.clear()
+    watch, history = Watch(), dict[str, Any]()
+    train = lightgbm.Dataset(x, y, group=sizes)
+    settings = {
+        "objective": "lambdarank",
+        "metric": "ndcg",
+        "eval_at": [10],
+        "num_leaves": leaves,
+        "num_threads": 1,
+        "verbose": -1,
+    }
+    model = lightgbm.train(
+        settings,
+        train,
+        trees,
+        valid_sets=[train.create_valid(held_out, labels, group=held_out_sizes)],
+        callbacks=[lightgbm.record_evaluation(history), watch],
+    )
+    best = int(np.argmax(history["valid_0"]["ndcg@10"]))
+    scores = model.predict(held_out, num_iteration=best + 1)
+    return watch.fitted(len(y), best, ndcg(labels, scores, held_out_sizes))
+
+
+def xgboost(splits: Splits, trees: int, _: pathlib.Path) -> Fitted:
+    """XGBoost's rank:ndcg."""
+    import xgboost
+
+    class AfterTree(xgboost.callback.TrainingCallback):
+        def after_iteration(self, *_: object) -> bool:
+            watch()
+            return False
+
+    x, y, sizes = arrays(splits["train"])
+    held_out, labels, held_out_sizes = arrays(splits["validation"])
+    splits.clear()
+    watch, history = Watch(), dict[str, Any]()
+    validation = xgboost.DMatrix(held_out, labels, group=held_out_sizes, nthread=1)
+    model = xgboost.train(
+        {"objective": "rank:ndcg", "eval_metric": "ndcg@10", "nthread": 1},
+        xgboost.QuantileDMatrix(x, y, group=sizes, nthread=1),
+        trees,
+        evals=[(validation, "validation")],
+        evals_result=history,
+        callbacks=[AfterTree()],
+        verbose_eval=False,
+    )
+    best = int(np.argmax(history["validation"]["ndcg@10"]))
+    scores = model.predict(validation, iteration_range=(0, best + 1))
+    return watch.fitted(len(y), best, ndcg(labels, scores, held_out_sizes))
