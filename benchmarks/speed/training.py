@@ -14,7 +14,7 @@ command prints a Markdown table:
 * NDCG@10: validation NDCG@10 of the best pass, by `metrics.NDCG`.
 * First, best, all: CPU seconds to the end of the first pass, which includes compilation and
   preparation or binning; of the best pass; and of the last pass.
-* Documents a CPU s: in the passes after the first; for a whole run, in all of its time.
+* Documents a CPU s: in the passes after the first; for a run, in all of its time.
 * Data, peak: memory of the process before training, with TensorFlow and the lists; and at most.
 
 The default network gets the mean and variance of each feature, which a run computes. Trees have
@@ -47,7 +47,8 @@ HEAD = """\
 FOLD = "fold"
 NETWORKS = {
     "default network": systems.network,
-    "whole run": systems.whole_run,
+    "run of one network": systems.whole_run,
+    "run without options": systems.default_run,
     "bare Keras MLP": systems.mlp,
 }
 TREES = {  # named by their distributions

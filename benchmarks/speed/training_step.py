@@ -21,11 +21,12 @@ import tensorflow as tf
 from benchmarks.speed import rows
 from benchmarks.speed.interleaved import Call, use_one_core
 from benchmarks.speed.rows import Peer
-from tfrank_sel import models
+from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 
+ONE_LOSS = Candidate(losses.RGCrossLoss())
 SETTINGS = Settings(epochs=1)
 SHAPES = ((40, 46), (128, 136))  # list size, number of features
 AT_HAND = 8  # batches
@@ -60,9 +61,9 @@ def network(
     inputs = {"features": features, "mask": np.ones(labels.shape, bool)}
     batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(SETTINGS.batch_size)
     known = models.moments(features)
-    prepared = training.PreparedLists(batches, batches.take(1), folder / "prepared")
+    prepared = training.PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
     trained = training.train(
-        Candidate(), *known, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
+        ONE_LOSS, *known, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
     )
     return trained.model.network, prepared.of(trained.model)[0]
 
