@@ -72,7 +72,7 @@ def test_items_of_longer_lists_are_chosen_at_random(tmp_path):
     with PreparedLists(dataset(), dataset(), settings, tmp_path / "prepared") as lists:
         cache, _ = lists.of(models.ListScorer(*MOMENTS, [4]))
         assert sorted(cache.sizes) == sorted(min(size, 4) for size in SIZES)
-        raw, _ = lists.of(object())
+        raw, _ = lists.of(models.Perceptron([4]))
         numbers = np.concatenate(
             [x["features"][x["mask"]][:, 1] for x, _ in raw.batches(2, [4]).as_numpy_iterator()]
         )

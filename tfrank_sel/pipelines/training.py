@@ -109,7 +109,7 @@ class PreparedLists:
 
     def of(self, model: keras.Model) -> tuple[Cache, Cache]:
         """Returns the lists of both splits as the network of a model takes them."""
-        preparation = getattr(model, "preparation", None)
+        preparation, _ = _parts(model)
         known = preparation and preparation.get_config()
         for config, caches in self._kept:
             if config == known:
@@ -174,7 +174,7 @@ def train(
             continue
         keras.utils.set_random_seed(settings.seed + number)
         model = candidate.make_model(mean, variance, settings)
-        if hasattr(model, "network"):  # which alone is trained, and so built
+        if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(shapes)
         told = keras.callbacks.TensorBoard(str(logs / loss.name))
         fits.append(_fit(model, loss, *lists.of(model), settings, [told], on_epoch))
@@ -195,12 +195,19 @@ def _has(one: Candidate, other: Candidate, number: int) -> bool:
 
 def _joined(members: Sequence[keras.Model]) -> keras.Model:
     """Several models as one, which prepares features once if the members take them alike."""
-    preparations = [getattr(member, "preparation", None) for member in members]
+    preparations, networks = zip(*map(_parts, members), strict=True)
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
         return models.Ensemble(members)
-    ensemble = models.Ensemble([member.network for member in members])
+    ensemble = models.Ensemble(networks)
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
+
+
+def _parts(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
+    """The preparation of a model, if it has one, and what of it is trained."""
+    if isinstance(model, models.Prepared):
+        return model.preparation, model.network
+    return None, model
 
 
 def _fit(
@@ -212,8 +219,8 @@ def _fit(
     callbacks: Sequence[keras.callbacks.Callback],
     on_epoch: Callable[[str], None],
 ) -> Fit:
-    """Trains a model, its network alone if it has one, and keeps the weights of the best epoch."""
-    trained = getattr(model, "network", model)
+    """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
+    _, trained = _parts(model)
     trained.compile(
         optimizer=keras.optimizers.Adam(
             settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
