@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import inspect
 import math
+import pathlib
 import pickle
 import re
 import types
@@ -77,11 +78,19 @@ EXAMPLES: dict[type, Arguments] = {
     lambdas.PrecisionLambdaWeight: {"k": 2},
     metrics.Evaluator: {"metrics": [metrics.MRR()]},
     models.CosineClassifier: {"classes": 3},
+    models.Dropout: {"rate": 0.5},
     models.Ensemble: {"members": [models.Scorer([0.0], [1.0])]},
     models.ListScorer: {"mean": [0.0], "variance": [1.0]},
     models.LogQCorrection: {"num_buckets": 4},
+    models.Perceptron: {},
+    models.Preparation: {"mean": [0.0], "variance": [1.0]},
+    models.Prepared: {
+        "preparation": models.Preparation([0.0], [1.0]),
+        "network": models.Perceptron(),
+    },
     models.Scorer: {"mean": [0.0], "variance": [1.0]},
     models.TwoTower: {"num_users": 2, "num_items": 2, "num_factors": 2},
+    data.Cache: {"folder": pathlib.Path("lists"), "sizes": np.ones(1, int), "parts": {}},
     data.FeatureSpec: {"num_features": 2},
     data.ItemList: {
         "query_id": "1",

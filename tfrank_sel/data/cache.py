@@ -11,12 +11,14 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import Checked
+
 LABELS = "labels"
 BLOCK = 2**22  # bytes of batches that Python hands to TensorFlow at a time
 
 
 @dataclasses.dataclass(frozen=True)
-class Cache:
+class Cache(Checked):
     """Lists on disk without padding, from which batches are read in any order.
 
     Reading a batch copies its items from the file, or rather from the memory in which the system
