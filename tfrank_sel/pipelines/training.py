@@ -76,6 +76,16 @@ class Trained:
         return {"model": self.model.name, "fits": [dataclasses.asdict(fit) for fit in self.fits]}
 
 
+def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.losses.Loss]]:
+    """Returns each fit and its loss, by the first name under which it was trained."""
+    found: list[tuple[str, Fit, keras.losses.Loss]] = []
+    for name, one in trained.items():
+        for fit, loss in zip(one.fits, one.candidate.losses, strict=True):
+            if all(fit is not other for _, other, _ in found):
+                found.append((name, fit, loss))
+    return found
+
+
 class PreparedLists:
     """Lists to train on, prepared once for all models that take them alike.
 

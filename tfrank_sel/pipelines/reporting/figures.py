@@ -15,7 +15,7 @@ from tfrank_sel import plots
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.curves import Curve
-from tfrank_sel.pipelines.training import Fit, Trained
+from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
@@ -42,12 +42,11 @@ _STYLE = {
 def learning(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
-    fits = [
-        (name, fit, _LINES[i % 4]) for name, x in trained.items() for i, fit in enumerate(x.fits)
-    ]
+    fits = each_once(trained)
 
     def ndcg(axes: Axes) -> None:
-        for name, fit, line in fits:
+        for number, (name, fit, _) in enumerate(fits):
+            line = _LINES[number % len(_LINES)]
             values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
             best = int(values.argmax())
             label = f"{name}: {fit.loss}"

@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import figures
-from tfrank_sel.pipelines.training import Trained
+from tfrank_sel.pipelines.training import Trained, each_once
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
@@ -61,8 +61,7 @@ def write(
     # only these can be drawn for one list
     listwise = {
         f"{loss.name} ({name})": loss
-        for name, one in trained.items()
-        for loss in one.candidate.losses
+        for name, _, loss in each_once(trained)
         if isinstance(loss, losses.ListwiseLoss)
     }
     statistics = {name: split.statistics for name, split in splits.items()}
