@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +155,7 @@ def train(
     variance: Sequence[float],
     lists: PreparedLists,
     settings: Settings,
-    logs: Path,
+    logs: str | os.PathLike[str],
     on_epoch: Callable[[str], None],
     before: Sequence[Trained] = (),
 ) -> Trained:
@@ -186,7 +187,7 @@ def train(
         model = candidate.make_model(mean, variance, settings)
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(shapes)
-        told = keras.callbacks.TensorBoard(str(logs / loss.name))
+        told = keras.callbacks.TensorBoard(os.path.join(logs, loss.name))
         fits.append(_fit(model, loss, *lists.of(model), settings, [told], on_epoch))
         members.append(model)
     model = members[0] if len(members) == 1 else _joined(members)

@@ -36,7 +36,7 @@ def run_fn(fn_args: FnArgs) -> None:
             records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        mean, variance, logs = known["mean"], known["variance"], Path(fn_args.model_run_dir)
+        mean, variance, logs = known["mean"], known["variance"], fn_args.model_run_dir
         trained = training.train(candidate, mean, variance, prepared, settings, logs, _log.info)
     _export(trained.model, layout, lists.requests(held_out, layout, WARM_UP_LISTS), fn_args)
 
