@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel.data import packed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.data.truncation import Truncation, head
+from tfrank_sel.data.truncation import Truncation, head, shuffled
 
 Parse = Callable[..., dict[str, Any]]
 
@@ -102,9 +102,7 @@ class Assembler:
         items = {name: parsed[name] for name in (*self._named.items, self._named.mask)}
         mask = items[self._named.mask]
         if seed is not None:
-            keys = tf.random.stateless_uniform(tf.shape(mask), tf.stack([seed, 0]))
-            # Keys are below 1, so that padding comes last.
-            items = _gathered(items, tf.argsort(tf.where(mask, keys, 1.0), axis=1))
+            items = _gathered(items, shuffled(mask, tf.stack([seed, 0])))
         if self.truncation is None:
             return items
         truncation, label = self.truncation, self._label

@@ -32,3 +32,15 @@ def top(labels: tf.Tensor, list_size: int) -> tf.Tensor:
     lowest_at_padding = tf.where(tf.math.is_nan(labels), -float("inf"), labels)
     best = tf.argsort(lowest_at_padding, axis=1, direction="DESCENDING", stable=True)
     return tf.sort(best[:, :list_size], axis=1)
+
+
+def shuffled(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Returns the positions of the items of each list in a random order, and then of padding.
+
+    Args:
+        mask: True for an item, `[batch_size, list_size]`.
+        seed: Two integers.
+    """
+    # keys are below 1, so that padding comes last
+    keys = tf.random.stateless_uniform(tf.shape(mask), seed)
+    return tf.argsort(tf.where(mask, keys, 1.0), axis=1)

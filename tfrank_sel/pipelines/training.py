@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import data, metrics, models
-from tfrank_sel.data import batching
+from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
@@ -136,10 +136,7 @@ class PreparedLists:
 
 def _chosen(number: tf.Tensor, batch: Any, max_items: int, seed: int) -> Any:
     """Chooses items of longer lists at random."""
-    mask = batch[0]["mask"]
-    keys = tf.random.stateless_uniform(tf.shape(mask), tf.stack([tf.cast(number, tf.int64), seed]))
-    # keys are below 1, so that padding comes last
-    kept = tf.argsort(tf.where(mask, keys, 1.0), axis=1)[:, :max_items]
+    kept = truncation.shuffled(batch[0]["mask"], tf.stack([number, seed]))[:, :max_items]
     return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 
@@ -187,8 +184,8 @@ def train(
         model = candidate.make_model(mean, variance, settings)
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(shapes)
-        told = keras.callbacks.TensorBoard(os.path.join(logs, loss.name))
-        fits.append(_fit(model, loss, *lists.of(model), settings, [told], on_epoch))
+        log = os.path.join(logs, loss.name)
+        fits.append(_fit(model, loss, *lists.of(model), settings, log, on_epoch))
         members.append(model)
     model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
@@ -227,7 +224,7 @@ def _fit(
     learned: Cache,
     held_out: Cache,
     settings: Settings,
-    callbacks: Sequence[keras.callbacks.Callback],
+    log: str,
     on_epoch: Callable[[str], None],
 ) -> Fit:
     """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
@@ -265,7 +262,7 @@ def _fit(
             keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
             _Validation(measured, loss),
             watch,
-            *callbacks,
+            keras.callbacks.TensorBoard(log),
             stopping,
         ],
         shuffle=False,  # the lists are shuffled
