@@ -12,6 +12,7 @@ from apache_beam.options.pipeline_options import (
 from tests.data import sets
 from tfrank_sel import data, models
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
@@ -54,7 +55,9 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     sets.write_letor(tmp_path, lists)
     names = ("1.txt.gz", "2.txt")
     inputs = ingest.Inputs([ingest.Source(str(tmp_path / name), "train") for name in names])
-    done = ingest.ingest(inputs, Layout({"features": 6}), tmp_path / "out", options=options)
+    done = ingest.ingest(
+        inputs, Layout({"features": Vector(size=6)}), tmp_path / "out", options=options
+    )
     found = statistics.summarise(
         done.shards["train"], SPEC, tmp_path / "statistics.json", options=options
     )

@@ -11,12 +11,13 @@ from rich.console import Console
 from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import artefacts, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import ingest, stored
 
-LAYOUT = Layout({"features": 6})
+LAYOUT = Layout({"features": Vector(size=6)})
 SPEC = data.FeatureSpec(num_features=6)
 
 
@@ -35,7 +36,7 @@ def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
     inputs = ingest.Inputs([ingest.Source(str(folder / "lists.txt"), "train")])
-    layout = Layout({"features": lists[0].features.shape[1]})
+    layout = Layout({"features": Vector(size=lists[0].features.shape[1])})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 
 

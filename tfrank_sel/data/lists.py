@@ -36,8 +36,12 @@ class ItemList(Checked):
     Args:
         query_id: Identifier of the query.
         labels: Relevance of each item, `[list_size]`, float32, finite and not negative.
-        features: Features of each item, `[list_size, num_features]`, float32, finite.
+        features: Numbers of each item, `[list_size, num_features]`, float32; NaN for one that is
+            missing, where its type allows that.
         doc_ids: Identifier of each item.
+        texts: Texts of each item, `[list_size, num_texts]`, of `str`; empty for one that is
+            missing.
+        weights: Weight of each item, `[list_size]`, float32; None for 1.
 
     Raises:
         ValueError: If the parts disagree on the number of items.
@@ -47,13 +51,16 @@ class ItemList(Checked):
     labels: np.ndarray
     features: np.ndarray
     doc_ids: tuple[str, ...]
+    texts: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        sizes = (len(self.labels), len(self.features), len(self.doc_ids))
-        if self.features.ndim != 2 or len(set(sizes)) > 1:
+        parts = {name: x for name, x in vars(self).items() if name != "query_id" and x is not None}
+        sizes = {name: len(x) for name, x in parts.items()}
+        if self.features.ndim != 2 or len(set(sizes.values())) > 1:
             raise ValueError(
-                "`labels`, `features` and `doc_ids` must describe the same items. Received: "
-                f"{sizes[0]} labels, features of shape {self.features.shape}, {sizes[2]} doc ids"
+                "the parts of a list must describe the same items, and `features` have two axes. "
+                f"Received: {sizes}, features of shape {self.features.shape}"
             )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.features import Feature, check
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,26 +51,39 @@ class Columns(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class Layout(Checked):
     """The features of an item and the context of a query.
 
     Args:
-        features: Names of the features, and how many numbers each is.
+        features: The type of each feature, by name, in the order of the matrices.
         context: What is kept of the query beside its identifier, and whether it is a number.
 
+    Raises:
+        ValueError: If a feature refers to another that is not there.
+
     Example:
-        >>> Layout({"price": 1, "embedding": 2}).names
-        ['price', 'embedding[1]', 'embedding[2]']
+        >>> layout = Layout({"price": Number(), "embedding": Vector(size=2), "brand": Category()})
+        >>> layout.names, layout.texts
+        (['price', 'embedding[1]', 'embedding[2]'], ['brand'])
     """
 
-    features: Mapping[str, int]
+    features: Mapping[str, Feature]
     context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check(self.features)
 
     @property
     def names(self) -> list[str]:
         """A name for each number of an item; those of one feature are counted from 1."""
-        return [
-            name if size == 1 else f"{name}[{index}]"
-            for name, size in self.features.items()
-            for index in range(1, size + 1)
-        ]
+        return [x for name, feature in self.features.items() for x in feature.numbers(name)]
+
+    @property
+    def texts(self) -> list[str]:
+        """A name for each text of an item."""
+        return [x for name, feature in self.features.items() for x in feature.texts(name)]
+
+    @property
+    def columns(self) -> list[str]:
+        """A name for each number of an item that is standardised; see `Feature.columns`."""
+        return [x for name, feature in self.features.items() for x in feature.columns(name)]

@@ -6,6 +6,7 @@ from tfrank_sel.data import letor
 from tfrank_sel.data.formats.columns import Layout
 from tfrank_sel.data.formats.protocol import Part, Reader
 from tfrank_sel.data.lists import Found, ItemList, Rejected
+from tfrank_sel.features import REFUSE, Vector
 
 
 class LetorReader(Reader):
@@ -16,7 +17,7 @@ class LetorReader(Reader):
     def layout(self, paths: Sequence[str]) -> Layout:
         """Returns how many features there are: in all of the files, unless the columns say so."""
         found = self.columns.num_features or max(letor.num_features(path) for path in paths)
-        return Layout({"features": found})
+        return Layout({"features": Vector(size=found, missing=REFUSE, within_list=True)})
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
         for one in letor.scan(part.path, len(layout.names)):

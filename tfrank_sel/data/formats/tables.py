@@ -12,6 +12,7 @@ from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.protocol import Part, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.features import REFUSE, Number
 
 
 def arrow() -> Any:
@@ -116,7 +117,10 @@ def layout(place: str, schema: Any, columns: Columns) -> Layout:
     features = columns.features or [name for name in numbers if name not in columns.others]
     if not features:
         raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
-    return Layout(dict.fromkeys(features, 1), {name: name in numbers for name in columns.context})
+    return Layout(
+        dict.fromkeys(features, Number(missing=REFUSE)),
+        {name: name in numbers for name in columns.context},
+    )
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout: Layout) -> Rows:

@@ -19,6 +19,7 @@ from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, InputError, ItemList, Rejected
 from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.features import REFUSE, Feature, Number, Vector
 
 _FRAME = 16  # octets around a record
 _SAMPLE = 100  # records that tell which features there are
@@ -79,7 +80,7 @@ class RecordReader(Reader):
             if items[name][0] == "bytes_list":
                 raise InputError(paths[0], f"expected numbers in {name!r}. Received: bytes")
         return Layout(
-            {name: items[name][1] for name in features},
+            {name: _numbers(items[name][1]) for name in features},
             {name: context[name][0] != "bytes_list" for name in columns.context},
         )
 
@@ -118,7 +119,8 @@ class RecordReader(Reader):
         """Returns what parses numbered records of a file."""
         kinds, of_query = self._kinds(path)
         label, doc_id, query = self.columns.label, self.columns.doc_id, self.columns.query
-        items = {x: _fixed(kinds, x, "float_list", n, 0) for x, n in layout.features.items()}
+        sizes = {name: len(kind.numbers(name)) for name, kind in layout.features.items()}
+        items = {x: _fixed(kinds, x, "float_list", n, 0) for x, n in sizes.items()}
         items[label] = _fixed(kinds, label, "float_list")
         items[doc_id] = _fixed(kinds, doc_id, "bytes_list")
         context = {name: _fixed(of_query, name, "float_list") for name in layout.context}
@@ -129,7 +131,7 @@ class RecordReader(Reader):
         def parse(serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
             parsed = self.parse(serialized, features)
             shape = tf.unstack(tf.shape(parsed["mask"]))
-            values = [tf.reshape(parsed[name], [*shape, n]) for name, n in layout.features.items()]
+            values = [tf.reshape(parsed[name], [*shape, n]) for name, n in sizes.items()]
             return parsed, tf.concat([tf.cast(one, tf.float32) for one in values], axis=2)
 
         def batch(chunk: Sequence[tuple[int, bytes]]) -> _Batch:
@@ -232,6 +234,12 @@ class ExampleReader(RowReader, RecordReader):
                 np.array([doc_id for [doc_id] in batch.doc_ids], np.object_),
                 {name: np.array(values, np.object_) for name, values in batch.context.items()},
             )
+
+
+def _numbers(size: int) -> Feature:
+    if size == 1:
+        return Number(missing=REFUSE)
+    return Vector(size=size, missing=REFUSE, within_list=True)
 
 
 def _example(octets: bytes) -> _Features:
