@@ -62,6 +62,7 @@ class Layout(Checked):
         ValueError: If a feature refers to another that is not there.
 
     Example:
+        >>> from tfrank_sel.features import Category, Number, Vector
         >>> layout = Layout({"price": Number(), "embedding": Vector(size=2), "brand": Category()})
         >>> layout.names, layout.texts
         (['price', 'embedding[1]', 'embedding[2]'], ['brand'])
