@@ -46,7 +46,7 @@ def scorers():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, shards, scorers):
     folder = tmp_path_factory.mktemp("run")
-    split = Split(shards, statistics.summarise(shards, SPEC, folder / "statistics.json"))
+    split = Split(shards, statistics.summarise({"test": shards}, SPEC, folder)["test"])
     candidates = {
         "baseline": Candidate(losses.SoftmaxLoss()),
         "ours": Candidate(losses.RGCrossLoss()),

@@ -5,7 +5,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
 from tfrank_sel.features import MEAN, Feature, Timestamp, Vector, check, of_config
@@ -182,7 +181,7 @@ def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
 
     Args:
         features: Type of each feature.
-        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for one that is missing.
+        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for a missing one.
 
     Returns:
         As many as there are `column_names`, in their order; NaN where one is missing.
@@ -220,53 +219,6 @@ def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]
     types = {name: of_config(config) for name, config in features.items()}
     check(types)
     return types
-
-
-def moments(
-    features: npt.ArrayLike, mask: npt.ArrayLike | None = None
-) -> tuple[list[float], list[float]]:
-    """Returns the mean and variance with which `Preparation` standardises features.
-
-    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
-    scorers leave the feature out, where float32 can hardly tell its values apart.
-
-    Args:
-        features: Features of items, `[..., num_features]`.
-        mask: True for an item, False for padding, `[...]`; None if there is no padding.
-
-    Raises:
-        ValueError: If there is no item, or a feature of one is not finite.
-
-    Example:
-        >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
-        >>> [f"{value:.4f}" for value in (*mean, *variance)]
-        ['0.3466', '1.3863', '0.1201', '0.0000']
-    """
-    values = np.asarray(features, np.float64)
-    rows = (
-        values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
-    )
-    if not rows.size or not np.isfinite(rows).all():
-        raise ValueError(
-            "`features` must hold an item, and be finite. "
-            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
-        )
-    values = compressed(rows)
-    mean = values.mean(axis=0)
-    return mean.tolist(), told_apart(mean, values.var(axis=0)).tolist()
-
-
-def compressed(values: npt.ArrayLike) -> np.ndarray:
-    """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
-    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
-
-
-def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
-
-    To divide by what is left of rounding would make noise of a constant.
-    """
-    return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
 def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -100,7 +100,7 @@ def _build(
     found = read.found
     if is_grouped:
         found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, layout)
-    store = _Store(data.FeatureSpec(len(layout.names)), inputs.shares)
+    store = _Store(inputs.spec(layout), inputs.shares)
     done = found | beam.ParDo(store).with_outputs(*inputs.splits, *_NOTES)
     for split in inputs.splits:
         # Without a number of shards each bundle is written as it comes; with one, Beam's local

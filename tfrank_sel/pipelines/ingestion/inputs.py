@@ -6,7 +6,7 @@ import glob
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import InputError, formats
+from tfrank_sel.data import FeatureSpec, InputError, formats
 from tfrank_sel.data.formats import Columns, Layout, Reader
 
 SPLITS = ("train", "validation", "test")
@@ -58,6 +58,10 @@ class Inputs(Checked):
     def reader(self) -> Reader:
         """The reader of the files."""
         return formats.reader([source.path for source in self.sources], self.columns, self.format)
+
+    def spec(self, layout: Layout) -> FeatureSpec:
+        """Returns the names and sizes of the parts of a list as it is stored."""
+        return FeatureSpec(len(layout.names), num_texts=len(layout.texts))
 
     def layout(self) -> Layout:
         """Returns what the lists hold, as far as training may know.

@@ -8,10 +8,9 @@ from typing import Any
 import jinja2
 import markupsafe
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import data, losses, metrics
-from tfrank_sel.models import preparation
+from tfrank_sel.models.summary import compressed
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
@@ -130,9 +129,7 @@ def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any
 
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
-    places, *ends = (
-        preparation.compressed(x) for x in (sketches.middles()[list(histogram)], low, high)
-    )
+    places, *ends = (compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
     low, high = (float(end) for end in ends)
     edges = (low, high) if high > low else (low - 0.5, low + 0.5)
     counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))
@@ -148,10 +145,7 @@ def _samples(
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue
-        inputs = {
-            spec.features: tf.constant(one.features[None]),
-            "mask": tf.fill([1, len(one.labels)], True),
-        }
+        inputs = stored.batch_of(one, spec)
         scores = {name: model(inputs).numpy()[0] for name, model in models.items()}
         ranks = {
             name: np.argsort(np.argsort(-score, kind="stable")) + 1
