@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfrank_sel import data, metrics, models
 from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
@@ -238,24 +239,16 @@ def _fit(
 ) -> Fit:
     """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
     _, trained = _parts(model)
+    size = settings.batch_size
+    batches, measured = _batches(trained, learned, held_out, settings)
+    steps = int(batches.cardinality())
     trained.compile(
-        optimizer=optimizer(settings, settings.epochs * int(batches.cardinality())),
+        optimizer=classes.optimizer(settings, settings.epochs * steps),
         loss=loss,
         steps_per_execution=STEPS_AT_A_TIME,
         # the loss compiles itself; to compile the step, too, for each shape, takes longer on a CPU
         # than it saves in tens of thousands of steps
         jit_compile=False,
-    )
-    size = settings.batch_size
-    sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
-    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
-    edges = batching.bucket_edges(sizes, buckets, min_lists=size)
-    batches, measured = (
-        found if getattr(trained, "takes_mask", False) else found.map(_without_mask)
-        for found in (
-            learned.batches(size, edges, seed=settings.seed),
-            held_out.batches(size, edges),
-        )
     )
     watch = _Stopwatch(on_epoch)
     stopping = keras.callbacks.EarlyStopping(
@@ -264,7 +257,7 @@ def _fit(
     history = trained.fit(
         batches.repeat(),  # without an end, as to begin takes as long as some steps
         epochs=settings.epochs,
-        steps_per_epoch=int(batches.cardinality()),
+        steps_per_epoch=steps,
         callbacks=[
             keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
             _Validation(measured, loss),
@@ -285,6 +278,22 @@ def _fit(
         items_per_second=size / per_step * float(learned.sizes.mean()),
         history={name: [float(value) for value in values] for name, values in history.items()},
     )
+
+
+def _batches(
+    model: keras.Model, learned: Cache, held_out: Cache, settings: Settings
+) -> Sequence[tf.data.Dataset]:
+    """Batches to learn from and to measure on, as a model takes them."""
+    sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
+    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
+    edges = batching.bucket_edges(sizes, buckets, min_lists=settings.batch_size)
+    return [
+        found if getattr(model, "takes_mask", False) else found.map(_without_mask)
+        for found in (
+            learned.batches(settings.batch_size, edges, seed=settings.seed),
+            held_out.batches(settings.batch_size, edges),
+        )
+    ]
 
 
 def _without_mask(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> Any:

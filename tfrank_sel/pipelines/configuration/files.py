@@ -135,9 +135,9 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
         section: Any = Configuration
         for name in parents:
             section = section.model_fields[name].annotation
+        told = [x for x in origins if f"{x}.".startswith(f"{key}.")]
         key, reason = ".".join(parents) or "the file", sections.no_key(str(last), section)
-        origin = sections.place(".".join(found["loc"]), file, origins)
-        return ConfigurationError(key, reason, origin)
+        return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
     if found["type"] == "value_error":
         reason = str(found["ctx"]["error"])
     else:
@@ -163,13 +163,14 @@ def text(configuration: Configuration) -> str:
         if not isinstance(section, sections.Section | dict):
             continue
         table = tomlkit.table()
+        _comment(table, field.description or inspect.getdoc(type(section)) or "")
         if isinstance(section, dict):
             for feature, value in section.items():
                 table[feature] = _item(value)
         else:
+            table.add(tomlkit.nl())
             _write(table, section)
         document.add(tomlkit.nl())
-        _comment(document, field.description or inspect.getdoc(type(section)) or "")
         document[name] = table
     return tomlkit.dumps(document)
 

@@ -1,5 +1,6 @@
 """Sections of the configuration of a run: keys, types, ranges, defaults and descriptions."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -11,7 +12,12 @@ from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choice
 from tfrank_sel.pipelines.settings import Settings
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
+SPLITS = ("train", "validation", "test")
 MODELS = ("ListScorer", "Scorer")
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _class(value: Any) -> dict[str, Any]:
@@ -105,7 +111,7 @@ class Data(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        given = [x for x in ("train", "validation", "test") if getattr(self, x)]
+        given = [x for x in SPLITS if getattr(self, x)]
         if self.data and given:
             raise ValueError(
                 "must name either `data`, or `train`, `validation` and `test`. "
@@ -280,6 +286,14 @@ class Configuration(Section):
         """Remembers the file, and the option that a key comes from, for `place`."""
         self._place, self._origins = place, dict(origins)
         return self
+
+    def absolute(self) -> Self:
+        """Returns the same configuration for any working directory: with absolute paths."""
+        files = {x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")}
+        reference = self.data.reference and _absolute(self.data.reference)
+        data = self.data.model_copy(update={**files, "reference": reference})
+        modules = list(map(_absolute, self.modules))
+        return self.model_copy(update={"data": data, "modules": modules})
 
     def error(self, key: str, reason: str) -> ConfigurationError:
         """Returns the error of a key, with the file or option that its value comes from."""
