@@ -71,7 +71,8 @@ def batches(
     Returns:
         A dataset of `(inputs, labels)`. The features of a `FeatureSpec` are float32 `[batch_size,
         list_size, num_features]`, 0 at padding, and the labels float32 `[batch_size, list_size]`,
-        NaN at padding; `list_size` is an edge.
+        NaN at padding; `list_size` is an edge. If a `FeatureSpec` names a weight, the dataset is of
+        `(inputs, labels, weights)`, with weights of the shape of the labels, 0 at padding.
 
     Raises:
         ValueError: If there is no file, only some are compressed, `batch_size` is not positive,

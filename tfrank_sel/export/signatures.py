@@ -103,6 +103,10 @@ def export(
     with claimed(path.with_name(f".export-{path.name}")) as written:
         archive = keras.export.ExportArchive()
         archive.track(model)
+        for found in tf.train.TrackableView(model).descendants():
+            # Keras does not look for tables in a model that takes a dict
+            if isinstance(found, tf.saved_model.experimental.TrackableResource):
+                archive.track(found)
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
             archive.add_endpoint(name, endpoint, input_signature=signature)
         with contextlib.redirect_stdout(io.StringIO()):  # `verbose` came with Keras 3.7
