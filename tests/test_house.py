@@ -32,7 +32,7 @@ SOURCES = sorted(p for f in ("tfrank_sel", "tests", "benchmarks") for p in (ROOT
 PUBLIC = [
     pytest.param(x, id=f"{module.__name__}.{n}")
     for module in (bounds, callbacks, data, distribution, export, links, losses, metrics, models)
-    for n, x in vars(module).items()
+    for n, x in inspect.getmembers(module)
     if (inspect.isclass(x) or inspect.isfunction(x))
     and not n.startswith("_")
     and x.__module__.startswith("tfrank_sel")

@@ -21,17 +21,23 @@ def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str
     return sorted(shown | set(modules))
 
 
-def lazily(package: str, modules: Iterable[str]) -> Callable[[str], ModuleType]:
+def lazily(
+    package: str, modules: Iterable[str], names: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
     """Returns the `__getattr__` of a package that imports modules at their first use.
 
     Args:
         package: The `__name__` of the package.
         modules: Names of the modules.
+        names: Names that the package takes from modules, and the module of each.
     """
+    homes = names or {}
 
-    def module(name: str) -> ModuleType:
+    def attribute(name: str) -> Any:
         if name in modules:
             return importlib.import_module(f"{package}.{name}")
+        if name in homes:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    return module
+    return attribute

@@ -53,19 +53,22 @@ def test_an_index_of_pandas_is_no_feature():
     assert found(frames.lists(frame, **NAMES)) == EXPECTED
 
 
-NUMBER = "a feature must be a finite number. Received: nan as 'x'"
+NUMBER = "'x' must be a finite number. Received:"
 QUERY = "a row must name its query"
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"x": [0.5, float("nan"), 2.5, 3.5, 4.5]}, f"frame, row 1: {NUMBER}"),
-        ({"x": [0.5, None, 2.5, 3.5, 4.5]}, f"frame, row 1: {NUMBER}"),
+        ({"x": [0.5, float("nan"), 2.5, 3.5, 4.5]}, f"frame, row 1: {NUMBER} nan"),
+        ({"x": [0.5, None, 2.5, 3.5, 4.5]}, f"frame, row 1: {NUMBER} nothing"),
         ({"qid": ["b", None, "b", "a", "c"]}, f"frame, row 1: {QUERY}"),
         ({"qid": [1.0, 2.0, math.nan, 1.0, 1.0]}, f"frame, row 2: {QUERY}"),
         ({"qid": ["b", "a", "b", "", "c"]}, f"frame, row 3: {QUERY}"),
-        ({"rel": [0, 1, -2, 0, 0]}, "frame, row 2: a label must be a finite number that is not"),
+        (
+            {"rel": [0, 1, -2, 0, 0]},
+            "frame, row 2: 'rel' must be a finite number that is not negative. Received: -2",
+        ),
         ({"x": [0.5, "a", 2.5, 3.5, 4.5]}, "frame: expected a readable table"),
     ],
 )

@@ -8,8 +8,9 @@ from pyarrow import json as arrow_json
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import formats, letor, wire
-from tfrank_sel.data.formats import Columns, rows as item_rows
+from tfrank_sel.data.formats import Columns, Layout, rows as item_rows
 from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.features import Number
 from tfrank_sel.pipelines.ingestion import census, ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import expand
 
@@ -170,16 +171,16 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
             ("line", 7, "the lines of a query must stand together", "1 qid:1 1:3"),
         ],
         "bad.csv": [
-            ("row", 3, "a label must be", None),
+            ("row", 3, "'relevance' must be a finite number that is not negative", None),
             ("row", 4, "a row must have 3 values. Received: 2", "b,1"),
             ("row", 5, "a row must name its query", None),
-            ("row", 6, "a label must be", None),
-            ("row", 7, "a feature must be a finite number. Received: nan as 'x'", None),
+            ("row", 6, "'relevance' must be", None),
+            ("row", 7, "'x' must be a finite number. Received: 'nan'", None),
         ],
         "bad.tfrecord": [
             ("record", 2, "a record must be elwc", None),
-            ("record", 3, "a feature must be a finite number", None),
-            ("record", 4, "a label must be a finite number", None),
+            ("record", 3, "'x' must be a finite number. Received: nan in item 2", None),
+            ("record", 4, "'relevance' must be a finite number", None),
             ("record", 7, "a record must be elwc, and text UTF-8. Received: ", None),
             ("record", 8, "a record must be elwc, and text UTF-8. Received: \\xe2", None),
         ],
@@ -252,10 +253,11 @@ def test_rows_become_lists_wherever_chunks_end():
         np.full(6, "", np.object_),
         {},
     )
-    whole = list(item_rows.adjacent([rows]))
+    layout = Layout({"x": Number()})
+    whole = list(item_rows.adjacent([rows], layout))
     for cut in range(7):
         parts = [rows.take(slice(0, cut)), Rejected("t", "row", 9, "bad"), rows.take(slice(cut, 6))]
-        found = [one for one in item_rows.adjacent(parts) if isinstance(one, Found)]
+        found = [one for one in item_rows.adjacent(parts, layout) if isinstance(one, Found)]
         assert [one.item_list.query_id for one in found] == ["a", "b", "c"]
         for one, other in zip(found, whole, strict=True):
             np.testing.assert_array_equal(one.item_list.labels, other.item_list.labels)

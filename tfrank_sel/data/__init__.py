@@ -1,24 +1,32 @@
-"""Listwise data: what an example holds, its formats, and batches for training."""
+"""Listwise data: what an example holds, its formats, and batches for training.
 
-from tfrank_sel.data import (
-    batching,
-    elwc,
-    formats,
-    frames,
-    letor,
-    packed,
-    parsing,
-    schema,
-    synthetic,
-    writing,
-)
-from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
-from tfrank_sel.data.cache import Cache
-from tfrank_sel.data.formats import read
-from tfrank_sel.data.lists import InputError, ItemList
-from tfrank_sel.data.segments import split_segments
-from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.data.truncation import head, top
+A module is imported at its first use: files and tables are read without TensorFlow.
+"""
+
+from typing import TYPE_CHECKING
+
+from tfrank_sel import surface
+
+if TYPE_CHECKING:
+    from tfrank_sel.data import (
+        batching,
+        elwc,
+        formats,
+        frames,
+        letor,
+        packed,
+        parsing,
+        schema,
+        synthetic,
+        writing,
+    )
+    from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
+    from tfrank_sel.data.cache import Cache
+    from tfrank_sel.data.formats import read
+    from tfrank_sel.data.lists import InputError, ItemList
+    from tfrank_sel.data.segments import split_segments
+    from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+    from tfrank_sel.data.truncation import head, top
 
 __all__ = [
     "Cache",
@@ -44,6 +52,23 @@ __all__ = [
     "top",
     "writing",
 ]
+
+_HOMES = {
+    "Cache": "cache",
+    "FeatureSpec": "spec",
+    "InputError": "lists",
+    "ItemList": "lists",
+    "ListFeatures": "spec",
+    "batches": "batching",
+    "bucket_edges": "batching",
+    "head": "truncation",
+    "list_sizes": "batching",
+    "read": "formats",
+    "split_segments": "segments",
+    "top": "truncation",
+}
+
+__getattr__ = surface.lazily(__name__, set(__all__) - set(_HOMES), _HOMES)
 
 
 def __dir__() -> list[str]:

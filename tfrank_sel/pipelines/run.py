@@ -7,11 +7,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tfrank_sel import data, export, losses
+from tfrank_sel import data, export, losses, models
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import letor
 from tfrank_sel.data.formats import Layout
-from tfrank_sel.pipelines import artefacts, preparation, publication, training
+from tfrank_sel.pipelines import artefacts, preparation as steps, publication, training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
@@ -38,6 +38,8 @@ class Plan(Checked):
         version: Version under which the model is served.
         candidate: What to train, evaluate and publish.
         baseline: What to train for comparison; if None, a random order takes its place.
+        configuration: The configuration that describes the plan, as TOML; it is kept in the output
+            folder as `config.toml`.
     """
 
     inputs: Inputs | None = None
@@ -50,6 +52,7 @@ class Plan(Checked):
     baseline: Candidate | None = dataclasses.field(
         default_factory=lambda: Candidate(losses.SoftmaxLoss())
     )
+    configuration: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,12 +94,14 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
     """
     output = output.absolute()
     with artefacts.aside(output) as folder:
+        if plan.configuration is not None:
+            artefacts.write_text(folder / "config.toml", plan.configuration)
         inputs = plan.inputs
         if inputs is None:
-            inputs = preparation.synthesise(folder / "synthetic", settings.seed, progress)
-        layout, splits = preparation.ingested(inputs, folder, progress, options=plan.options)
+            inputs = steps.synthesise(folder / "synthetic", settings.seed, progress)
+        layout, splits = steps.ingested(inputs, folder, progress, options=plan.options)
         spec = data.FeatureSpec(len(layout.names))
-        preparation.examine(
+        steps.examine(
             spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
         )
         trained = _train(plan, spec, splits, settings, folder, progress)
@@ -152,7 +157,9 @@ def _train(
     """The candidate, and the baseline if there is one, each with the same settings."""
     statistics = splits["train"].statistics.features
     trained: dict[str, Trained] = {}
-    mean, variance = statistics["compressed_mean"], statistics["compressed_variance"]
+    preparation = models.Preparation(
+        statistics["compressed_mean"], statistics["compressed_variance"], within_list=True
+    )
     learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
     made = folder / "models"
     made.mkdir()
@@ -163,8 +170,7 @@ def _train(
             with progress.step(f"training {name}") as step:
                 found = training.train(
                     candidate,
-                    mean,
-                    variance,
+                    preparation,
                     lists,
                     settings,
                     folder / "logs" / name,

@@ -5,7 +5,7 @@ line here.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.columns import Columns, Layout
@@ -21,6 +21,7 @@ from tfrank_sel.data.formats.tfrecords import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.features import Feature
 
 __all__ = [
     "FORMATS",
@@ -84,8 +85,11 @@ def read(
     query: str = Columns.query,
     label: str = Columns.label,
     doc_id: str = Columns.doc_id,
-    features: Sequence[str] = (),
+    features: Sequence[str] | Mapping[str, Feature] = (),
     num_features: int | None = None,
+    weight: str | None = None,
+    list_weight: str | None = None,
+    propensity: str | None = None,
     format: str | None = None,
     adjacent: bool = False,
 ) -> Iterator[ItemList]:
@@ -98,6 +102,9 @@ def read(
         doc_id: As in `Columns`.
         features: As in `Columns`.
         num_features: As in `Columns`.
+        weight: As in `Columns`.
+        list_weight: As in `Columns`.
+        propensity: As in `Columns`.
         format: As in `reader`.
         adjacent: Whether the rows of a query stand together in formats of rows: Parquet, CSV,
             `tf.train.Example`. If not, all rows of all files are held in memory, and the lists come
@@ -126,11 +133,21 @@ def read(
     files = [os.fspath(path) for path in given]
     if not files:
         raise ValueError("`paths` must name at least one file. Received: none")
-    columns = Columns(query, label, doc_id, tuple(features), num_features=num_features)
+    columns = Columns(
+        query,
+        label,
+        doc_id,
+        features,
+        num_features=num_features,
+        weight=weight,
+        list_weight=list_weight,
+        propensity=propensity,
+    )
     kind = reader(files, columns, format)
     layout = kind.layout(files)
     if isinstance(kind, RowReader) and not adjacent:
-        found = rows.grouped(row for file in files for row in kind.rows(Part(file), layout))
+        each = (row for file in files for row in kind.rows(Part(file), layout))
+        found = rows.grouped(each, layout)
     else:
         found = (one for file in files for one in kind.lists(Part(file), layout))
     yield from strict(found)

@@ -1,7 +1,10 @@
 """The parts of a list: their names in files, and what a list holds."""
 
 import dataclasses
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Feature, check
@@ -11,43 +14,73 @@ from tfrank_sel.features import Feature, check
 class Columns(Checked):
     """Names of the parts of a list, in files that name them: all but LETOR.
 
+    The weight of an item is `weight * list_weight`, divided by `propensity` if its label is
+    positive; a part that has no column counts as 1.
+
     Args:
         query: The identifier of the query. A record that has none is named by its content.
         label: The relevance.
         doc_id: The identifier of the item; if there is none, `ID:position`.
-        features: The features, in the order that the model takes them; by default all that are
-            numbers and have no other role, by name in records and as they stand in tables.
+        features: The features, in the order that the model takes them. Names of finite numbers,
+            of which none may be missing; or types by name. By default all that are numbers and
+            have no other role, by name in records and as they stand in tables.
         context: What else to keep of a query, to slice the evaluation by; of a table, the value in
             the first row of the query.
         num_features: Number of features of LETOR files, which do not name them; by default the
             largest index, found by an extra pass.
+        weight: The weight of the item, finite and not negative.
+        list_weight: The weight of the list, finite and positive; in records, of the query.
+        propensity: The probability that the item was examined, in (0, 1].
 
     Raises:
-        ValueError: If a name has two roles.
+        ValueError: If a name has two roles, or a feature refers to another that is not there.
     """
 
     query: str = "query_id"
     label: str = "relevance"
     doc_id: str = "doc_id"
-    features: tuple[str, ...] = ()
+    features: Sequence[str] | Mapping[str, Feature] = ()
     context: tuple[str, ...] = ()
     num_features: int | None = None
+    weight: str | None = None
+    list_weight: str | None = None
+    propensity: str | None = None
 
     def __post_init__(self) -> None:
-        names = [*self.others, *self.features]
-        if len(set(names)) < len(names):
-            raise ValueError(f"the names of columns must differ. Received: {names}")
+        roles: dict[str, str] = {}
+        for role, name in self._roles():
+            if name in roles:
+                received = f"{name!r} as {roles[name]} and as {role}"
+                raise ValueError(f"the names of columns must differ. Received: {received}")
+            roles[name] = role
+        check(self.types or {})
+
+    def _roles(self) -> Iterator[tuple[str, str]]:
+        yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())
+        yield from (("context", name) for name in self.context)
+        yield from (("feature", name) for name in self.features)
+
+    @property
+    def types(self) -> Mapping[str, Feature] | None:
+        """The type of each feature, by name; None if the features are names alone."""
+        return self.features if isinstance(self.features, Mapping) else None
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """The column of the label, and of each weight that is named, by role."""
+        named = ("label", "weight", "list_weight", "propensity")
+        return {role: name for role in named if (name := getattr(self, role)) is not None}
 
     @property
     def others(self) -> tuple[str, ...]:
         """The names that are no features."""
-        return (self.query, self.label, self.doc_id, *self.context)
+        return tuple(name for role, name in self._roles() if role != "feature")
 
     @property
     def required(self) -> tuple[str, ...]:
         """The names that a table must have: a `doc_id` only if it is not the default."""
-        ids = () if self.doc_id == Columns.doc_id else (self.doc_id,)
-        return (self.query, self.label, *ids, *self.features, *self.context)
+        is_optional = self.doc_id == Columns.doc_id
+        return tuple(name for role, name in self._roles() if role != "doc_id" or not is_optional)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,3 +121,22 @@ class Layout(Checked):
     def columns(self) -> list[str]:
         """A name for each number of an item that is standardised; see `Feature.columns`."""
         return [x for name, feature in self.features.items() for x in feature.columns(name)]
+
+    @functools.cached_property
+    def of_query(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which columns of both matrices are the same for all items of a list: indices."""
+        numbers, texts = list[bool](), list[bool]()
+        for name, feature in self.features.items():
+            numbers += [feature.of == "query"] * len(feature.numbers(name))
+            texts += [feature.of == "query"] * len(feature.texts(name))
+        return np.flatnonzero(numbers), np.flatnonzero(texts)
+
+    @functools.cached_property
+    def integers(self) -> dict[str, str]:
+        """The feature that each text belongs to which must be an integer, by name of the text."""
+        return {
+            x: name
+            for name, feature in self.features.items()
+            for x in feature.texts(name)
+            if getattr(feature, "dtype", "string") == "int64"
+        }

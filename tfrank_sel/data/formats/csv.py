@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data.formats.protocol import Part
-from tfrank_sel.data.formats.tables import TableReader, arrow, floats
+from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.values import arrow, floats
 from tfrank_sel.data.lists import Rejected
 
 _BYTES = 1 << 20  # read at once
@@ -62,6 +63,7 @@ def _texts(path: str, names: Sequence[str], refuse: Callable[[Any], str]) -> Any
     as_text = csv.ConvertOptions(
         column_types=dict.fromkeys(names, arrow().string()),
         include_columns=list(names),
+        null_values=[""],
         strings_can_be_null=True,
     )
     one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)

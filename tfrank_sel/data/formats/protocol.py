@@ -88,4 +88,4 @@ class RowReader(Reader):
             part: As in `Reader.lists`, as all else.
             layout: What the lists are to hold.
         """
-        return rows.adjacent(self.rows(part, layout))
+        return rows.adjacent(self.rows(part, layout), layout)

@@ -2,12 +2,20 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats.columns import Layout
+from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.lists import Found, ItemList, Rejected
+from tfrank_sel.features import REFUSE, Feature, Vector
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_NOT_NEGATIVE = "a finite number that is not negative"
+_SHOWN = 60  # characters of a value that are told
+_WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,9 +26,12 @@ class Rows:
         place: Where they stand: the file, and the number of each row, counted from 1, `[rows]`.
         queries: Identifier of the query of each, `[rows]`, strings.
         labels: Relevance, `[rows]`, float32.
-        features: Features, `[rows, num_features]`, float32.
+        features: Numbers, `[rows, num_features]`, float32; NaN for one that is missing.
         doc_ids: Identifiers of the items, `[rows]`, strings; empty where there is none.
         context: What else is known of the query, by name, `[rows]`.
+        texts: Texts, `[rows, num_texts]`, strings; empty for one that is missing.
+        weights: Weights of the items, `[rows]`, float32; None for 1.
+        faults: Why a row cannot be used, by its index; see `checked`.
     """
 
     place: tuple[str, np.ndarray]
@@ -29,9 +40,12 @@ class Rows:
     features: np.ndarray
     doc_ids: np.ndarray
     context: dict[str, np.ndarray]
+    texts: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    faults: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     def take(self, rows: np.ndarray | slice) -> "Rows":
-        """Returns some of the rows."""
+        """Returns some of the rows, without their faults."""
         file, numbers = self.place
         return Rows(
             (file, numbers[rows]),
@@ -40,17 +54,16 @@ class Rows:
             self.features[rows],
             self.doc_ids[rows],
             {name: values[rows] for name, values in self.context.items()},
+            None if self.texts is None else self.texts[rows],
+            None if self.weights is None else self.weights[rows],
         )
 
 
-def checked(
-    chunks: Iterable[Rows | Rejected], layout: Layout, unit: str = "row"
-) -> Iterator[Rows | Rejected]:
+def checked(chunks: Iterable[Rows | Rejected], unit: str = "row") -> Iterator[Rows | Rejected]:
     """Passes on the rows that can be used, and says what is wrong with the others.
 
     Args:
         chunks: The rows.
-        layout: Names of the features.
         unit: What a row is called.
     """
     for rows in chunks:
@@ -58,32 +71,114 @@ def checked(
             yield rows
             continue
         file, numbers = rows.place
-        bad = dict(faults(rows.labels, rows.features, layout))
         nameless = np.flatnonzero(rows.queries == "").tolist()
-        bad |= dict.fromkeys(nameless, "a row must name its query. Received: nothing")
+        reason = "a row must name its query. Received: nothing"
+        bad = {**rows.faults, **dict.fromkeys(nameless, reason)}
         for row, reason in sorted(bad.items()):
             yield Rejected(file, unit, int(numbers[row]), reason)
         yield rows.take(np.delete(np.arange(len(numbers)), list(bad))) if bad else rows
 
 
-def faults(labels: np.ndarray, features: np.ndarray, layout: Layout) -> Iterator[tuple[int, str]]:
-    """Yields the items that break a rule, and the rule.
+_MEASURES: Mapping[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
+    "label": (_NOT_NEGATIVE, lambda x: x >= 0.0),
+    "weight": (_NOT_NEGATIVE, lambda x: x >= 0.0),
+    "list_weight": ("a finite number above 0", lambda x: x > 0.0),
+    "propensity": ("a number above 0, at most 1", lambda x: (x > 0.0) & (x <= 1.0)),
+}
+
+
+def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Returns the weight of each item: `weight * list_weight`, over `propensity` of a positive.
 
     Args:
-        labels: As in `Rows`.
-        features: As in `Rows`.
-        layout: Names of the features.
+        measures: Values of the columns that have the role of `Columns`, `[rows]`.
+
+    Returns:
+        `[rows]`, float32; None if there is no weight.
+
+    Example:
+        >>> weights({"label": np.array([1.0, 0.0]), "propensity": np.array([0.5, 0.5])}).tolist()
+        [2.0, 1.0]
     """
-    is_label = np.isfinite(labels) & (labels >= 0.0)
-    is_finite = np.isfinite(features)
-    for item in np.flatnonzero(~(is_label & is_finite.all(axis=1))).tolist():
-        if not is_label[item]:
-            wanted = "a label must be a finite number that is not negative"
-            yield item, f"{wanted}. Received: {labels[item]:g}"
-        else:
-            column = np.flatnonzero(~is_finite[item])[0]
-            received = f"{features[item, column]:g} as {layout.names[column]!r}"
-            yield item, f"a feature must be a finite number. Received: {received}"
+    if measures.keys() == {"label"}:
+        return None
+    labels = measures["label"]
+    found = measures.get("weight", np.float32(1.0)) * measures.get("list_weight", np.float32(1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):  # such rows are faults
+        found = found / np.where(labels > 0.0, measures.get("propensity", 1.0), 1.0)
+    return np.broadcast_to(found, labels.shape).astype(np.float32)
+
+
+def faults(
+    columns: Columns,
+    layout: Layout,
+    measures: Mapping[str, np.ndarray],
+    features: np.ndarray,
+    texts: np.ndarray | None,
+    received: Callable[[str, int], Any],
+) -> dict[int, str]:
+    """Returns the first rule that each row breaks, by the index of the row.
+
+    Args:
+        columns: Names of the parts.
+        layout: Types of the features.
+        measures: As in `weights`; NaN and infinity are none.
+        features: As in `Rows`; infinity for what is no value of the type.
+        texts: As in `Rows`.
+        received: Returns the value of a column in a row, as it was read.
+    """
+    found: dict[int, str] = {}
+
+    def add(name: str, wanted: str, is_bad: np.ndarray) -> None:
+        for row in np.flatnonzero(is_bad).tolist():
+            if row not in found:
+                value = _shown(received(name, row))
+                found[row] = f"{name!r} must be {wanted}. Received: {value}"
+
+    for role, name in columns.measures.items():
+        wanted, accepts = _MEASURES[role]
+        add(name, wanted, ~(np.isfinite(measures[role]) & accepts(measures[role])))
+    if not np.isfinite(features).all():
+        for name, feature, block in _blocks(layout, features):
+            add(name, _wanted(feature), _is_bad(block, feature))
+    for column, name in enumerate(layout.texts):
+        of_feature = layout.integers.get(name)
+        if of_feature is not None and texts is not None:
+            add(of_feature, "an integer", _is_no_integer(texts[:, column]))
+    return found
+
+
+def _blocks(layout: Layout, features: np.ndarray) -> Iterator[tuple[str, Feature, np.ndarray]]:
+    start = 0
+    for name, feature in layout.features.items():
+        stop = start + len(feature.numbers(name))
+        if stop > start:
+            yield name, feature, features[:, start:stop]
+        start = stop
+
+
+def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
+    """Which rows have what is no value of the type, or a part of one."""
+    is_missing = np.isnan(block)
+    may_be_missing = getattr(feature, "missing", None) != REFUSE
+    is_bad: np.ndarray = np.isinf(block).any(axis=1) | is_missing.any(axis=1)
+    return is_bad & ~is_missing.all(axis=1) if may_be_missing else is_bad
+
+
+def _is_no_integer(texts: np.ndarray) -> np.ndarray:
+    none = [x for x in set(texts.tolist()) if x and not _INTEGER.fullmatch(x)]
+    return np.isin(texts, none) if none else np.zeros(len(texts), bool)
+
+
+def _wanted(feature: Feature) -> str:
+    if isinstance(feature, Vector):
+        return f"{feature.size} finite numbers"
+    return _WANTED[feature.type]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:
@@ -99,7 +194,7 @@ def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
         yield str(part.queries[0]), part
 
 
-def adjacent(chunks: Iterable[Rows | Rejected]) -> Iterator[Found | Rejected]:
+def adjacent(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:
     """Makes lists of rows whose queries stand together, with one list in memory."""
     kept: list[Rows] = []
     for rows in chunks:
@@ -108,34 +203,80 @@ def adjacent(chunks: Iterable[Rows | Rejected]) -> Iterator[Found | Rejected]:
             continue
         for part in _runs(rows):
             if kept and kept[0].queries[0] != part.queries[0]:
-                yield joined(kept)
+                yield joined(kept, layout)
                 kept = []
             kept.append(part)
     if kept:
-        yield joined(kept)
+        yield joined(kept, layout)
 
 
-def grouped(chunks: Iterable[Rows | Rejected]) -> Iterator[Found | Rejected]:
+def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:
     """Makes lists of rows that stand anywhere, all of them in memory, by their first rows."""
-    kept: dict[str, list[Rows]] = {}
+    files: dict[str, list[Rows]] = {}
     for rows in chunks:
         if isinstance(rows, Rejected):
             yield rows
-            continue
-        for query, part in by_query(rows):
+        else:
+            files.setdefault(rows.place[0], []).append(rows)
+    kept: dict[str, list[Rows]] = {}
+    for of_file in files.values():
+        for query, part in by_query(_concatenated(of_file)):
             kept.setdefault(query, []).append(part)
-    yield from map(joined, kept.values())
+    for parts in kept.values():
+        yield joined(parts, layout)
 
 
-def joined(parts: Iterable[Rows]) -> Found:
+def joined(parts: Iterable[Rows], layout: Layout) -> Found:
     """Makes a list of all rows of a query, in the order of files and rows."""
     parts = sorted(parts, key=lambda part: (part.place[0], part.place[1][0]))
-    query = str(parts[0].queries[0])
-    labels = np.concatenate([part.labels for part in parts])
-    ids = (x for part in parts for x in part.doc_ids)
-    features = np.concatenate([part.features for part in parts])
-    context = {name: values[:1].tolist()[0] for name, values in parts[0].context.items()}
-    return Found(ItemList(query, labels, features, identifiers(query, ids)), context)
+    whole = _concatenated(parts)
+    context = {name: values[:1].tolist()[0] for name, values in whole.context.items()}
+    return listed(str(whole.queries[0]), whole, context, layout)
+
+
+def listed(query: str, rows: Rows, context: Mapping[str, Any], layout: Layout) -> Found:
+    """Makes a list of rows; what belongs to the query is that of the first.
+
+    Args:
+        query: Identifier of the query.
+        rows: The rows, all of this query; there may be none.
+        context: What else is known of the query.
+        layout: Types of the features.
+    """
+    numbers_of_query, texts_of_query = layout.of_query
+    numbers = _of_first(rows.features, numbers_of_query)
+    texts = None if rows.texts is None else _of_first(rows.texts, texts_of_query)
+    ids = identifiers(query, rows.doc_ids)
+    return Found(ItemList(query, rows.labels, numbers, ids, texts, rows.weights), context)
+
+
+def _of_first(matrix: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    if not columns.size or not len(matrix):
+        return matrix
+    matrix = matrix.copy()
+    matrix[:, columns] = matrix[0, columns]
+    return matrix
+
+
+def _concatenated(parts: Sequence[Rows]) -> Rows:
+    """Puts rows together, those of the first part first, and named by its file."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def whole(values: Iterable[Any]) -> Any:
+        arrays = list(values)
+        return None if arrays[0] is None else np.concatenate(arrays)
+
+    return Rows(
+        (parts[0].place[0], whole(part.place[1] for part in parts)),
+        whole(part.queries for part in parts),
+        whole(part.labels for part in parts),
+        whole(part.features for part in parts),
+        whole(part.doc_ids for part in parts),
+        {name: whole(part.context[name] for part in parts) for name in parts[0].context},
+        whole(part.texts for part in parts),
+        whole(part.weights for part in parts),
+    )
 
 
 def _runs(rows: Rows) -> Iterator[Rows]:

@@ -7,25 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats import rows, values
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.protocol import Part, RowReader
 from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.features import REFUSE, Number
-
-
-def arrow() -> Any:
-    """Returns pyarrow.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError("Tables need pyarrow: pip install 'tfrank_sel[frames]'") from error
-    return pyarrow
 
 
 class TableReader(RowReader):
@@ -63,7 +51,7 @@ class TableReader(RowReader):
             return layout(paths[0], self.schema(paths[0]), self.columns)
 
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        return rows.checked(self._unchecked(part, layout), layout)
+        return rows.checked(self._unchecked(part, layout))
 
     def _unchecked(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
         with readable(part.path):
@@ -96,7 +84,7 @@ def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
 
 
 def layout(place: str, schema: Any, columns: Columns) -> Layout:
-    """Returns which columns of a table are features, and which parts of the context are numbers.
+    """Returns the types of the features of a table, and which parts of the context are numbers.
 
     Args:
         place: Where the table stands.
@@ -105,66 +93,68 @@ def layout(place: str, schema: Any, columns: Columns) -> Layout:
             other role; Booleans and decimals may be named.
 
     Raises:
-        InputError: If the table lacks a column, has no feature, or one that is no number is named.
+        InputError: If the table lacks a column, has no feature, or one that cannot be of its type.
     """
     check(place, schema.names, columns.required)
     types = arrow().types
     numbers = [x.name for x in schema if types.is_integer(x.type) or types.is_floating(x.type)]
-    for name in columns.features:
+    if columns.types is None:
+        for name in columns.features:
+            kind = schema.field(name).type
+            if not (values.is_number(kind) or types.is_boolean(kind)):
+                raise InputError(
+                    place, f"expected numbers in the column {name!r}. Received: {kind}"
+                )
+    for name, feature in (columns.types or {}).items():
         kind = schema.field(name).type
-        if name not in numbers and not (types.is_boolean(kind) or types.is_decimal(kind)):
-            raise InputError(place, f"expected numbers in the column {name!r}. Received: {kind}")
+        if not values.accepts(kind, feature):
+            wanted = f"expected a column {name!r} that can be of type {feature.type}"
+            raise InputError(place, f"{wanted}. Received: {kind}")
     features = columns.features or [name for name in numbers if name not in columns.others]
     if not features:
         raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
     return Layout(
-        dict.fromkeys(features, Number(missing=REFUSE)),
+        columns.types or dict.fromkeys(features, Number(missing=REFUSE)),
         {name: name in numbers for name in columns.context},
     )
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout: Layout) -> Rows:
-    """Returns the rows of an Arrow table or batch.
+    """Returns the rows of an Arrow table or batch, and the faults of those that cannot be used.
 
     Args:
         place: As in `Rows`.
         table: The table.
         columns: Names of the parts.
-        layout: Which columns are features, and which parts of the context are numbers.
+        layout: Types of the features, and which parts of the context are numbers.
     """
+    measures = {role: values.floats(table[name]) for role, name in columns.measures.items()}
+    features = np.empty([table.num_rows, len(layout.names)], np.float32)
+    texts = np.empty([table.num_rows, len(layout.texts)], np.object_) if layout.texts else None
+    first_number = first_text = 0
+    for name, feature in layout.features.items():
+        if count := len(feature.numbers(name)):
+            block = values.numbers(table[name], feature)
+            features[:, first_number : first_number + count] = block
+            first_number += count
+        if texts is not None and (count := len(feature.texts(name))):
+            texts[:, first_text : first_text + count] = values.texts(table[name], feature)
+            first_text += count
     has_ids = columns.doc_id in table.schema.names
+    ids = values.strings(table[columns.doc_id]) if has_ids else np.full(len(features), "", object)
     return Rows(
         place,
-        strings(table[columns.query]),
-        floats(table[columns.label]),
-        np.stack([floats(table[name]) for name in layout.features], axis=1),
-        strings(table[columns.doc_id]) if has_ids else np.full(table.num_rows, "", np.object_),
+        values.strings(table[columns.query]),
+        measures["label"],
+        features,
+        ids,
         {
-            name: (floats if is_number else strings)(table[name])
+            name: (values.floats if is_number else values.strings)(table[name])
             for name, is_number in layout.context.items()
         },
+        texts,
+        rows.weights(measures),
+        rows.faults(
+            columns, layout, measures, features, texts, lambda name, row: table[name][row].as_py()
+        ),
     )
-
-
-def strings(column: Any) -> np.ndarray:
-    """Returns a column as strings; empty where there is nothing, or NaN."""
-    texts = column.cast(arrow().string()).fill_null("").to_pylist()
-    if arrow().types.is_floating(column.type):
-        texts = ["" if text == "nan" else text for text in texts]
-    return np.asarray(texts, np.object_)
-
-
-def floats(column: Any) -> np.ndarray:
-    """Returns a column as float32; NaN where there is no number."""
-    pa = arrow()
-    try:
-        return np.asarray(column.cast(pa.float32(), safe=False).fill_null(np.nan))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return np.array([_float(value) for value in column.to_pylist()], np.float32)
-
-
-def _float(value: object) -> float:
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return float("nan")

@@ -161,7 +161,7 @@ def _joined(
     grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], layout: Layout
 ) -> tuple[str | None, tuple[int, int], Found]:
     (split, query), parts = grouped
-    found = rows.joined(_expanded(query, part, layout) for part in parts)
+    found = rows.joined((_expanded(query, part, layout) for part in parts), layout)
     return split or None, (0, 0), found  # each query is here once: it needs no place
 
 

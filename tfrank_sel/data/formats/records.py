@@ -1,0 +1,369 @@
+"""Parsing of the records of TFRecord files, some at a time."""
+
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import message
+
+from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data.formats import rows, values
+from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data.formats.rows import Rows
+from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.features import REFUSE, Bool, Feature, Number, Set, Timestamp, Vector
+
+_FRAME = 16  # octets around a record
+_SAMPLE = 100  # records that tell which features there are
+_BATCH = 64  # records parsed at once
+_NOTHING = -(2**63)  # stands for an integer that is missing
+_MISSING = {
+    "float_list": (tf.float32, float("nan")),
+    "int64_list": (tf.int64, _NOTHING),
+    "bytes_list": (tf.string, b""),
+}
+# TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
+_Unreadable = (tf.errors.OpError, UnicodeDecodeError)
+
+_Features = Mapping[str, Any]  # `tf.train.Feature` by name
+_Kinds = dict[str, tuple[str, int]]  # kind of each feature, and how many values it has
+
+
+class Form(NamedTuple):
+    """How the records of a format are parsed.
+
+    Attributes:
+        name: Name of the format.
+        parse: The function of `tfrank_sel.data.parsing` for the records.
+        features: Returns the features of each item of a record, and those of its query.
+    """
+
+    name: str
+    parse: Callable[..., dict[str, Any]]
+    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+    """Some records.
+
+    Args:
+        numbers: Their numbers in the file.
+        queries: Identifier of the query of each.
+        sizes: Number of items of each.
+        rows: The items of all, those of the first record first.
+        context: What else is known of the query of each, by name.
+    """
+
+    numbers: list[int]
+    queries: list[str]
+    sizes: np.ndarray
+    rows: Rows
+    context: Mapping[str, Sequence[str | float]]
+
+    def lists(self) -> Iterator[tuple[int, str, range, dict[str, str | float]]]:
+        """Yields the number of each record, its query, the range of its rows and its context."""
+        stops = np.cumsum(self.sizes).tolist()
+        for i, (number, query) in enumerate(zip(self.numbers, self.queries, strict=True)):
+            context = {name: found[i] for name, found in self.context.items()}
+            yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
+
+
+def layout(path: str, form: Form, columns: Columns) -> Layout:
+    """Returns what the lists of a file hold, by its first records.
+
+    Raises:
+        InputError: If the file cannot be read, lacks what the columns name, or has another kind.
+    """
+    items, context = _kinds(path, form)
+    names = columns.features or sorted(
+        name
+        for name, (kind, _) in items.items()
+        if kind != "bytes_list" and name not in columns.others
+    )
+    types = columns.types or {name: Number() for name in names}
+    wanted = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
+    wanted += [(name, context if x.of == "query" else items) for name, x in types.items()]
+    wanted += [(name, context) for name in columns.context]
+    if columns.list_weight is not None:
+        wanted.append((columns.list_weight, context))
+    for name, found in wanted:
+        if name not in found:
+            where = "the items" if found is items else "the query"
+            reason = f"expected {name!r} in {where}. Received: {sorted(found)}"
+            raise InputError(path, reason)
+    for name, feature in types.items():
+        kind, _ = (context if feature.of == "query" else items)[name]
+        if kind == "bytes_list" and feature.numbers(name):
+            raise InputError(path, f"expected numbers in {name!r}. Received: bytes")
+    return Layout(
+        columns.types or {name: _numbers_of(items[name][1]) for name in names},
+        {name: context[name][0] != "bytes_list" for name in columns.context},
+    )
+
+
+def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator[Batch | Rejected]:
+    """Reads a file, some records at a time.
+
+    Args:
+        path: The file.
+        form: How its records are parsed.
+        columns: Names of the parts.
+        layout: What the lists are to hold.
+
+    Yields:
+        The records, with the faults of their items, and what is no record.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    parse = _parser(path, form, columns, layout)
+    numbered = enumerate(_records(path), start=1)
+    while chunk := list(itertools.islice(numbered, _BATCH)):
+        try:
+            yield parse(chunk)
+        except _Unreadable:  # some record is at fault: find out which, and why
+            for one in chunk:
+                try:
+                    yield parse([one])
+                except _Unreadable as error:
+                    reason = f"a record must be {form.name}, and text UTF-8. "
+                    reason += f"Received: {_first_line(error)}"
+                    yield Rejected(path, "record", one[0], reason)
+
+
+def _parser(
+    path: str, form: Form, columns: Columns, layout: Layout
+) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
+    """Returns what parses numbered records of a file."""
+    features = _list_features(path, form, columns, layout)
+    sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+        parsed = form.parse(serialized, features)
+        for name, size in sets.items():
+            found = parsed[name]
+            shape = [*[None] * (found.shape.rank - 1), size]
+            parsed[name] = found.to_tensor(_default(found.dtype), shape=shape)
+        return parsed
+
+    def batch(chunk: Sequence[tuple[int, bytes]]) -> Batch:
+        parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
+        numbers, sizes = [number for number, _ in chunk], parsed[features.size]
+        named = zip(parsed[columns.query], chunk, strict=True)
+        queries = [_text(name) or _digest(record) for name, (_, record) in named]
+        context = {
+            name: [(float if is_number else _text)(x) for x in parsed[name].tolist()]
+            for name, is_number in layout.context.items()
+        }
+
+        def of_items(name: str) -> np.ndarray:
+            found = parsed[name]
+            if name in features.context:
+                return np.repeat(found, sizes, axis=0)
+            return found[parsed[features.mask]]
+
+        place = (path, np.repeat(numbers, sizes))
+        items = _rows(
+            place, np.repeat(np.array(queries, np.object_), sizes), of_items, columns, layout
+        )
+        repeated = {x: np.repeat(np.array(y, np.object_), sizes) for x, y in context.items()}
+        items = dataclasses.replace(items, context=repeated)
+        return Batch(numbers, queries, sizes, items, context)
+
+    return batch
+
+
+def _rows(
+    place: tuple[str, np.ndarray],
+    queries: np.ndarray,
+    of_items: Callable[[str], np.ndarray],
+    columns: Columns,
+    layout: Layout,
+) -> Rows:
+    """Returns items as rows, with their faults."""
+    measures = {role: _floats(of_items(name)) for role, name in columns.measures.items()}
+    types = layout.features.items()
+    numbers = [_numbers(of_items(name), x) for name, x in types if x.numbers(name)]
+    texts = [_texts(of_items(name)) for name, x in types if x.texts(name)]
+    features = np.concatenate(numbers or [np.empty([len(queries), 0], np.float32)], axis=1)
+    matrix = np.concatenate(texts, axis=1) if texts else None
+
+    def received(name: str, row: int) -> Any:
+        found = of_items(name)[row].tolist()
+        return None if found == _NOTHING else found
+
+    return Rows(
+        place,
+        queries,
+        measures["label"],
+        features,
+        _texts(of_items(columns.doc_id))[:, 0],
+        {},
+        matrix,
+        rows.weights(measures),
+        rows.faults(columns, layout, measures, features, matrix, received),
+    )
+
+
+def _list_features(path: str, form: Form, columns: Columns, layout: Layout) -> ListFeatures:
+    """What to parse: each feature in the kind that it has in the file, none of them required."""
+    kinds, of_query = _kinds(path, form)
+    default = None if columns.types is not None else 0
+    items, context = dict[str, Any](), dict[str, Any]()
+    for name, feature in layout.features.items():
+        into, known = (context, of_query) if feature.of == "query" else (items, kinds)
+        if isinstance(feature, Set):
+            into[name] = tf.io.RaggedFeature(_MISSING[known.get(name, ("bytes_list", 1))[0]][0])
+        elif feature.texts(name):
+            into[name] = _fixed(known, name, "bytes_list")
+        else:
+            size = feature.size if isinstance(feature, Vector) else 1
+            into[name] = _fixed(known, name, "float_list", size, default)
+    for role, name in columns.measures.items():
+        into, known = (context, of_query) if role == "list_weight" else (items, kinds)
+        into[name] = _fixed(known, name, "float_list")
+    items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
+    context |= {name: _fixed(of_query, name, "float_list") for name in layout.context}
+    context[columns.query] = _fixed(of_query, columns.query, "bytes_list")
+    return ListFeatures(items, context)
+
+
+def _kinds(path: str, form: Form) -> tuple[_Kinds, _Kinds]:
+    """Which features items and queries have in the first records of a file."""
+    items: _Kinds = {}
+    context: _Kinds = {}
+    for of_items, of_query in sample(path, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, feature in (pair for one in features for pair in one.items()):
+                kind = feature.WhichOneof("kind")
+                if kind is not None and getattr(feature, kind).value:
+                    found.setdefault(name, (kind, len(getattr(feature, kind).value)))
+    return items, context
+
+
+def sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
+    """Yields what `form.features` returns of the first records that can be read."""
+    for record in itertools.islice(_records(path), _SAMPLE):
+        try:
+            yield form.features(record)
+        except (message.DecodeError, *_Unreadable):  # `batches` will say so
+            continue
+
+
+def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
+    return [_example(one) for one in examples[0]], _example(context[0])
+
+
+def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    outer = _example(record)
+    context = outer["serialized_context"].bytes_list.value or [b""]
+    examples = outer["serialized_examples"].bytes_list.value
+    return [_example(one) for one in examples], _example(context[0])
+
+
+def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    sequence = tf.train.SequenceExample.FromString(record)
+    lists = sequence.feature_lists.feature_list
+    items = [{name: item} for name in lists for item in lists[name].feature]
+    return items, sequence.context.feature
+
+
+def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    example = _example(record)
+    return [example], example
+
+
+ELWC = Form("elwc", parsing.parse_elwc, _of_elwc)
+EXAMPLE_IN_EXAMPLE = Form("eie", parsing.parse_example_in_example, _of_example_in_example)
+SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
+EXAMPLE = Form("example", parsing.parse_example, _of_example)
+
+
+def _numbers_of(size: int) -> Feature:
+    if size == 1:
+        return Number(missing=REFUSE)
+    return Vector(size=size, missing=REFUSE, within_list=True)
+
+
+def _example(octets: bytes) -> _Features:
+    features: _Features = tf.train.Example.FromString(octets).features.feature
+    return features
+
+
+def _fixed(
+    kinds: _Kinds, name: str, kind: str, size: int = 1, default: Any = None
+) -> tf.io.FixedLenFeature:
+    """A feature of the kind that it has in the file, with a default, by which it is not missed."""
+    dtype, missing = _MISSING[kinds.get(name, (kind, 1))[0]]
+    default = missing if default is None else default
+    if size == 1:
+        return tf.io.FixedLenFeature([], dtype, default)
+    return tf.io.FixedLenFeature([size], dtype, [default] * size)
+
+
+def _default(dtype: tf.DType) -> Any:
+    return next(missing for kind, missing in _MISSING.values() if kind == dtype)
+
+
+def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:
+    """Parsed values as the numbers of a feature, `[items, k]`."""
+    if isinstance(feature, Timestamp):
+        return values.day_and_second(_floats(found, np.float64))
+    numbers = _floats(found).reshape(len(found), len(feature.numbers("")))
+    return values.zero_or_one(numbers) if isinstance(feature, Bool) else numbers
+
+
+def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
+    if found.dtype == np.int64:
+        return np.where(found == _NOTHING, np.nan, found).astype(dtype)
+    return np.asarray(found, dtype)
+
+
+def _texts(found: np.ndarray) -> np.ndarray:
+    """Parsed values as texts, `[items, k]`."""
+    texts = np.array([_text(one) for one in found.ravel().tolist()], np.object_)
+    return texts.reshape(len(found), found.shape[1] if found.ndim > 1 else 1)
+
+
+def _text(value: bytes | int | float) -> str:
+    """A value as text; empty if it is missing."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if value == _NOTHING or value != value:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _records(path: str) -> Iterator[bytes]:
+    is_compressed = path.endswith(".gz")
+    octets = 0
+    try:
+        for record in tf.data.TFRecordDataset(path, "GZIP" if is_compressed else ""):
+            octets += _FRAME + len(record.numpy())
+            yield record.numpy()
+    except tf.errors.OpError as error:
+        reason = f"expected a readable TFRecord file. Received: {_first_line(error)}"
+        raise InputError(path, reason) from error
+    # TensorFlow passes over what is left of a record of which not even the length is whole.
+    if not is_compressed and octets != Path(path).stat().st_size:
+        wanted = "expected a readable TFRecord file"
+        raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
+
+
+def _first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
+    return str(error.message).splitlines()[0]
+
+
+def _digest(record: bytes) -> str:
+    return hashlib.sha256(record).hexdigest()[:16]

@@ -1,0 +1,82 @@
+"""Inputs of a configuration, checked before anything is read."""
+
+import os
+from collections.abc import Iterable
+
+from tfrank_sel.data.formats import FORMATS, Columns, TableReader
+from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.configuration.sections import Configuration
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
+
+
+def inputs(configuration: Configuration) -> Inputs | None:
+    """Returns what to read, or None if no file is named.
+
+    Args:
+        configuration: The configuration; its sections `data` and `features` say it.
+
+    Raises:
+        ConfigurationError: If there is no such format, a file is missing, or the first file to
+            train on, if it is a table, lacks a column.
+        tfrank_sel.data.InputError: If the files are not of one format, one cannot be read, or a
+            column cannot be of its type.
+    """
+    data = configuration.data
+    if data.format is not None and data.format not in FORMATS:
+        reason = f"must be one of {choices(data.format, FORMATS)}"
+        raise configuration.error("data.format", reason)
+    if data.data:
+        sources = _sources(data.data, None)
+    else:
+        sources = [x for name in SPLITS for x in _sources(getattr(data, name), name)]
+    if not sources:
+        return None
+    shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
+    found = Inputs(
+        sources,
+        columns(configuration),
+        shares,
+        data.allow_bad_lines,
+        data.adjacent,
+        data.format,
+    )
+    _check_columns(found, configuration)
+    return found
+
+
+def columns(configuration: Configuration) -> Columns:
+    """Returns the names of the parts of a list."""
+    data = configuration.data
+    return Columns(
+        data.query,
+        data.label,
+        data.doc_id,
+        tuple(configuration.features),
+        tuple(data.slice_by),
+        data.num_features,
+    )
+
+
+def _sources(patterns: Iterable[str], split: str | None) -> list[Source]:
+    found = expand(patterns, split)
+    for source in found:
+        if "://" not in source.path and not os.path.exists(source.path):
+            raise InputError(source.path, "expected a file. Received: no such file")
+    return found
+
+
+def _check_columns(found: Inputs, configuration: Configuration) -> None:
+    """Raises an error if the first table lacks a column, or one cannot be of its type."""
+    reader, first = found.reader, found.sources[0].path
+    if not isinstance(reader, TableReader):
+        return
+    with readable(first):
+        names = reader.schema(first).names
+    keys = {**configuration.data.roles, **{f"features.{x}": x for x in configuration.features}}
+    for key, name in keys.items():
+        if name in found.columns.required and name not in names:
+            reason = f"must be a column of {first}: {choices(name, names)}"
+            raise configuration.error(key, reason)
+    reader.layout([first])
