@@ -19,7 +19,9 @@ def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Mo
         preparation: Layer that prepares the features.
         settings: Widths of the hidden layers, dropout and heads.
     """
-    network = models.Perceptron(settings.hidden_units, settings.dropout, settings.num_heads)
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, settings.num_heads, preparation.embeddings
+    )
     return models.Prepared(preparation, network, name="list_scorer")
 
 
@@ -31,7 +33,9 @@ def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
         settings: Widths of the hidden layers, and dropout.
     """
     alone = models.Preparation.from_config({**preparation.get_config(), "within_list": False})
-    network = models.Perceptron(settings.hidden_units, settings.dropout)
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, embeddings=alone.embeddings
+    )
     return models.Prepared(alone, network, name="scorer")
 
 
