@@ -109,9 +109,7 @@ def _table(found: list[dict[str, Any]], names: Sequence[str]) -> Any:
 
 def _mostly(column: list[Any]) -> Any:
     """Values as an Arrow array, of numbers if most of them are."""
-    numbers = [
-        x if isinstance(x, int | float) and not isinstance(x, bool) else None for x in column
-    ]
-    some = [x for x in column if x is not None]
-    is_of_numbers = len(some) < 2 * sum(x is not None for x in numbers)
-    return array(numbers if is_of_numbers else column)
+    is_number = [isinstance(x, int | float) and not isinstance(x, bool) for x in column]
+    if 2 * sum(is_number) <= sum(x is not None for x in column):
+        return array(column)
+    return array([x if fits else None for x, fits in zip(column, is_number, strict=True)])

@@ -1,9 +1,10 @@
 """Parsing of the records of TFRecord files, some at a time."""
 
+import collections
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,22 +241,55 @@ def _kinds(path: str, form: Form) -> tuple[_Kinds, _Kinds]:
     """Which features items and queries have in the first records of a file."""
     items: _Kinds = {}
     context: _Kinds = {}
-    for of_items, of_query in sample(path, form):
+    for of_items, of_query in _sample(path, form):
         for found, features in ((items, of_items), (context, [of_query])):
-            for name, feature in (pair for one in features for pair in one.items()):
-                kind = feature.WhichOneof("kind")
-                if kind is not None and getattr(feature, kind).value:
-                    found.setdefault(name, (kind, len(getattr(feature, kind).value)))
+            for name, kind, known in _values(features):
+                found.setdefault(name, (kind, len(known)))
     return items, context
 
 
-def sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
+def tables(path: str, form: Form) -> tuple[Any, Any]:
+    """Returns the items and the queries of the first records of a file as Arrow tables.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If the file cannot be read.
+    """
+    items: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    context: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    for of_items, of_query in _sample(path, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, _, known in _values(features):
+                found[name].append([_text(x) if isinstance(x, bytes) else x for x in known])
+    return _table(items), _table(context)
+
+
+def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
+    """Makes a table of the values of each feature: plain ones where none has several."""
+    longest = max(map(len, columns.values()), default=0)
+    found = {}
+    for name, column in columns.items():
+        is_plain = all(len(known) == 1 for known in column)
+        nothing = [None] * (longest - len(column))
+        found[name] = values.array([*([x for [x] in column] if is_plain else column), *nothing])
+    return values.arrow().table(found)
+
+
+def _sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
     """Yields what `form.features` returns of the first records that can be read."""
     for record in itertools.islice(_records(path), _SAMPLE):
         try:
             yield form.features(record)
         except (message.DecodeError, *_Unreadable):  # `batches` will say so
             continue
+
+
+def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """Yields name, kind and values of each feature that has a value."""
+    for name, feature in (pair for one in features for pair in one.items()):
+        kind = feature.WhichOneof("kind")
+        if kind is not None and (known := getattr(feature, kind).value):
+            yield name, kind, known
 
 
 def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import rows, values
+from tfrank_sel.data.formats import proposals, rows, values
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.protocol import Part, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.features import REFUSE, Number
+from tfrank_sel.features import REFUSE, Feature, Number
 
 ROWS = 8192  # read at once
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
@@ -65,6 +65,12 @@ class TableReader(RowReader):
         tables = (x[2] for x in read if not isinstance(x, Rejected))
         first = next((table for table in tables if table.num_rows), schema.empty_table())
         return pa.table({name: first[name] for name in schema.names})
+
+    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+        with readable(path):
+            sample = self.sample(path)
+        check(path, sample.schema.names, self.columns.required)
+        return proposals.propose(sample.schema, sample, self.columns)
 
     def layout(self, paths: Sequence[str]) -> Layout:
         with readable(paths[0]):

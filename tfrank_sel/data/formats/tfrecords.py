@@ -1,14 +1,16 @@
 """TFRecord files of lists, or of items, whose features have a name each."""
 
 import abc
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats import proposals, rows
 from tfrank_sel.data.formats.columns import Layout
 from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
     from tfrank_sel.data.formats import records
@@ -30,6 +32,15 @@ class RecordReader(Reader):
         from tfrank_sel.data.formats import records
 
         return records.layout(paths[0], self.form, self.columns)
+
+    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+        from tfrank_sel.data.formats import records
+
+        items, context = records.tables(path, self.form)
+        of_query, left_out = proposals.propose(context.schema, context, self.columns)
+        of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
+        of_items, others = proposals.propose(items.schema, items, self.columns)
+        return {**of_query, **of_items}, {**left_out, **others}
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
         from tfrank_sel.data.formats import records
