@@ -13,7 +13,7 @@ from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
-    from tfrank_sel.data.formats import records
+    from tfrank_sel.data.formats import forms
 
 
 class RecordReader(Reader):
@@ -24,7 +24,7 @@ class RecordReader(Reader):
 
     @property
     @abc.abstractmethod
-    def form(self) -> "records.Form":
+    def form(self) -> "forms.Form":
         """How the records are parsed."""
 
     def layout(self, paths: Sequence[str]) -> Layout:
@@ -34,9 +34,9 @@ class RecordReader(Reader):
         return records.layout(paths[0], self.form, self.columns)
 
     def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
-        from tfrank_sel.data.formats import records
+        from tfrank_sel.data.formats import forms
 
-        items, context = records.tables(path, self.form)
+        items, context = forms.tables(path, self.form)
         of_query, left_out = proposals.propose(context.schema, context, self.columns)
         of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
         of_items, others = proposals.propose(items.schema, items, self.columns)
@@ -66,10 +66,10 @@ class ElwcReader(RecordReader):
     suffixes = (".tfrecord", ".tfrecord.gz")
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.ELWC
+        return forms.ELWC
 
 
 class ExampleInExampleReader(RecordReader):
@@ -78,10 +78,10 @@ class ExampleInExampleReader(RecordReader):
     name = "eie"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.EXAMPLE_IN_EXAMPLE
+        return forms.EXAMPLE_IN_EXAMPLE
 
 
 class SequenceExampleReader(RecordReader):
@@ -90,10 +90,10 @@ class SequenceExampleReader(RecordReader):
     name = "sequence-example"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.SEQUENCE_EXAMPLE
+        return forms.SEQUENCE_EXAMPLE
 
 
 class ExampleReader(RowReader, RecordReader):
@@ -102,10 +102,10 @@ class ExampleReader(RowReader, RecordReader):
     name = "example"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.EXAMPLE
+        return forms.EXAMPLE
 
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
         from tfrank_sel.data.formats import records
