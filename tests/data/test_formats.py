@@ -115,10 +115,12 @@ def folder(tmp_path_factory, lists):
 
 @pytest.mark.parametrize("format", formats.FORMATS)
 def test_lists_of_every_format_are_read_whole(folder, lists, format):
-    paths = {"letor": ["all.txt"], "parquet": ["a.parquet", "b.parquet"], "csv": ["all.csv"]}
-    names = paths.get(format, [f"{format}.tfrecord"])
-    of_tables = [f"x{i}" for i in range(6)]
-    features = {"letor": [], "parquet": of_tables, "csv": of_tables}.get(format, list("exyz"))
+    paths = {"letor": ["all.txt"], "parquet": ["a.parquet", "b.parquet"]}
+    is_table = issubclass(formats.FORMATS[format], formats.TableReader)
+    names = paths.get(format, [f"all.{format}" if is_table else f"{format}.tfrecord"])
+    features = (
+        [f"x{i}" for i in range(6)] if is_table else [] if format == "letor" else list("exyz")
+    )
     found = data.read([folder / name for name in names], format=format, features=features)
     by_query = {one.query_id: one for one in found}
     assert len(by_query) == len(lists)

@@ -1,13 +1,13 @@
 """Lists from tables in memory: pandas, polars and Arrow frames, and arrays by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.columns import Columns
-from tfrank_sel.data.formats.values import arrow
+from tfrank_sel.data.formats.values import array, arrow
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.features import Feature
 
@@ -76,22 +76,11 @@ def lists(
         propensity=propensity,
     )
     with tables.readable("frame"):
-        table = _arrow_table(frame)
+        table = _arrow_table(frame, array if columns.types is not None else arrow().array)
         layout = tables.layout("frame", table.schema, columns)
         place = ("frame", np.arange(table.num_rows))
         found = tables.of_table(place, table, columns, layout)
     yield from strict(rows.grouped(rows.checked([found]), layout))
-
-
-def _arrow_table(frame: Any) -> Any:
-    pa = arrow()
-    if isinstance(frame, pa.Table):
-        return frame
-    if isinstance(frame, Mapping):
-        return pa.table(dict(frame))
-    if hasattr(frame, "to_arrow"):
-        return frame.to_arrow()
-    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def dataset(
@@ -167,3 +156,18 @@ def dataset(
         shuffle=shuffle,
         seed=seed,
     )
+
+
+def _arrow_table(frame: Any, column: Callable[[Any], Any]) -> Any:
+    """Returns a frame as an Arrow table, and what that does not take by `column`."""
+    pa = arrow()
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    if not isinstance(frame, Mapping):
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of several types
+            frame = {name: frame[name] for name in frame.columns}
+    return pa.table({name: column(found) for name, found in frame.items()})

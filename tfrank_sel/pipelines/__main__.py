@@ -48,6 +48,9 @@ def run(
     query: Annotated[str | None, flags.option("data.query")] = None,
     label: Annotated[str | None, flags.option("data.label")] = None,
     doc_id: Annotated[str | None, flags.option("data.doc_id")] = None,
+    weight: Annotated[str | None, flags.option("data.weight")] = None,
+    list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
+    propensity: Annotated[str | None, flags.option("data.propensity")] = None,
     features: Annotated[
         str | None, typer.Option(help="Names of the features, by commas; all numbers if unset.")
     ] = None,

@@ -25,6 +25,8 @@ from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.training import PreparedLists, Trained
 
+LABELS_TRIED = 7  # of those found, the least and the greatest
+
 
 @dataclasses.dataclass(frozen=True)
 class Plan(Checked):
@@ -105,6 +107,7 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         steps.examine(
             spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
         )
+        _check_losses(plan, splits["train"])
         trained = _train(plan, spec, layout, splits, settings, folder, progress)
         with progress.step("evaluation") as step:
             evaluated = evaluation.evaluate(
@@ -149,6 +152,17 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         model_base=output / "serving" / plan.model_name,
         one_query=output / one_query,
     )
+
+
+def _check_losses(plan: Plan, split: Split) -> None:
+    """Raises an error, before any training, if a loss cannot be computed for the labels found."""
+    labels = sorted(map(float, split.statistics.labels))
+    few = sorted({*labels[:LABELS_TRIED], labels[-1]})
+    for candidate in filter(None, (plan.baseline, plan.candidate)):
+        try:
+            candidate.check(few)
+        except ValueError as error:
+            raise data.InputError("train", " ".join(str(error).split())) from error
 
 
 def _train(

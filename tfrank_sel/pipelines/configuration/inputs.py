@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 
+from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import InputError
@@ -47,16 +48,27 @@ def inputs(configuration: Configuration) -> Inputs | None:
 
 
 def columns(configuration: Configuration) -> Columns:
-    """Returns the names of the parts of a list."""
+    """Returns the names of the parts of a list.
+
+    Raises:
+        ConfigurationError: If a feature refers to another that is not there.
+    """
     data = configuration.data
-    return Columns(
-        data.query,
-        data.label,
-        data.doc_id,
-        tuple(configuration.features),
-        tuple(data.slice_by),
-        data.num_features,
-    )
+    types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
+    try:
+        return Columns(
+            data.query,
+            data.label,
+            data.doc_id,
+            types or (),
+            tuple(data.slice_by),
+            data.num_features,
+            data.weight,
+            data.list_weight,
+            data.propensity,
+        )
+    except ValueError as error:  # a feature that refers to no other
+        raise configuration.error("features:", str(error)) from error
 
 
 def _sources(patterns: Iterable[str], split: str | None) -> list[Source]:

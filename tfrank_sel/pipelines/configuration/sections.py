@@ -101,6 +101,17 @@ class Data(Section):
     query: str = Field("query_id", description="Name of the query's identifier.")
     label: str = Field("relevance", description="Name of the relevance.")
     doc_id: str = Field("doc_id", description="Name of the item's identifier.")
+    weight: str | None = Field(
+        None, examples=["weight"], description="Name of the weight of an item."
+    )
+    list_weight: str | None = Field(
+        None, examples=["list_weight"], description="Name of the weight of a list."
+    )
+    propensity: str | None = Field(
+        None,
+        examples=["propensity"],
+        description="Name of the probability that the item was examined.",
+    )
     slice_by: Names = Field([], description="Names of what to slice the evaluation by.")
     adjacent: bool = Field(
         False, description="Whether the rows of a query stand together and need no grouping."
@@ -136,8 +147,9 @@ class Data(Section):
     @property
     def roles(self) -> dict[str, str]:
         """The column of each role, by its key."""
-        named = {f"data.{x}": getattr(self, x) for x in ("query", "label", "doc_id")}
-        return {**named, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+        named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
+        found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
+        return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
 
 
 class Model(Section):
