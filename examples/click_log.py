@@ -51,12 +51,15 @@ def clicks(rows: int, seed: int) -> pa.Table:
     session = np.repeat(np.arange(len(sizes)), sizes)
     count = len(session)
 
+    truth = np.random.default_rng(0)  # the same for all logs
+    liked = truth.normal(size=BRANDS)
+    fits = truth.normal(size=(len(DEVICES), TAGS))
+    taste = truth.normal(size=8) / 3.0
+
     brand = np.minimum(random.zipf(1.3, count), BRANDS) - 1
-    liked = random.normal(size=BRANDS)
     device = random.choice(len(DEVICES), len(sizes), p=(0.4, 0.45, 0.1, 0.05))[session]
     tags = random.integers(0, TAGS, (count, 3))
     num_tags = random.integers(0, 4, count)
-    fits = random.normal(size=(len(DEVICES), TAGS))
     is_tag = np.arange(3) < num_tags[:, None]
     tag_effect = np.sum(fits[device[:, None], tags] * is_tag, axis=1) / np.maximum(num_tags, 1)
     price = random.lognormal(3.0, 1.0, count)
@@ -65,7 +68,6 @@ def clicks(rows: int, seed: int) -> pa.Table:
     has_rating = random.random(count) > 0.3
     in_stock = random.random(count) > 0.2
     embedding = random.normal(size=(count, 8)).astype(np.float32)
-    taste = random.normal(size=8) / 3.0
     shown_at = 1_750_000_000 + np.cumsum(random.integers(1, 20, len(sizes)))[session]
     age_days = random.exponential(60.0, count)
     published_at = shown_at - (age_days * 86_400).astype(int)

@@ -53,7 +53,7 @@ def batches(
         else tf.RaggedTensor.from_row_lengths(values, sizes)
         for name, values in parts.items()
     }
-    dataset = tf.data.Dataset.from_tensor_slices(ragged)
+    dataset = tf.data.Dataset.from_tensor_slices(ragged).map(dict)  # to plain tensors
     if shuffle:
         dataset = dataset.shuffle(len(lists), seed=seed, reshuffle_each_iteration=True)
     dataset = dataset.bucket_by_sequence_length(
