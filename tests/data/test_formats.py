@@ -315,3 +315,25 @@ assert time.process_time() < 2.0
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_integers_that_identify_are_read_to_the_last_digit(tmp_path):
+    items = [sets.example(relevance=1.0, x=1.0, doc_id=12345678901 + i) for i in range(2)]
+    sets.write(tmp_path / "a.tfrecord", [sets.elwc(items, sets.example(query_id=2**60 + 1))])
+    [only] = data.read(tmp_path / "a.tfrecord")
+    assert only.query_id == str(2**60 + 1)
+    assert only.doc_ids == ("12345678901", "12345678902")
+
+
+def test_an_identifier_may_be_any_text(tmp_path):
+    for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = ("query_id,relevance,x", "NA,1,2.5", "null,0,3")
+        (tmp_path / name).write_text("\n".join(lines).replace(",", delimiter))
+        assert [one.query_id for one in data.read(tmp_path / name)] == ["NA", "null"]
+
+
+def test_what_belongs_to_the_query_is_that_of_its_first_row():
+    frame = {"query_id": list("abab"), "relevance": [1] * 4, "x": [1, 2, 3, 4], "y": [5, 6, 7, 8]}
+    types = {"x": Number(of="query"), "y": Number()}
+    found = {one.query_id: one.features.tolist() for one in frames.lists(frame, features=types)}
+    assert found == {"a": [[1.0, 5.0], [1.0, 7.0]], "b": [[2.0, 6.0], [2.0, 8.0]]}
