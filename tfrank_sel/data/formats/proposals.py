@@ -59,8 +59,8 @@ def _type(field: Any, found: Any) -> Feature | str:
         return _of_lists(kind.value_type, values.plain(found))
     if types.is_nested(kind) or values.is_binary(kind) or values.is_span(kind):
         return f"it is of type {kind}"
-    distinct = len(found.unique())
-    if distinct == 1:
+    distinct, known = len(found.unique().drop_null()), len(found) - found.null_count
+    if distinct == 1 and known == len(found):
         return f"it has one value in the first {len(found)} rows"
     if types.is_boolean(kind):
         return Bool()
@@ -70,7 +70,6 @@ def _type(field: Any, found: Any) -> Feature | str:
         return Number()
     if is_encoded and types.is_integer(kind):
         return Category(dtype="int64")
-    known = len(found) - found.null_count
     if distinct > _MOST_DISTINCT * known:
         return f"its texts almost all differ: {distinct} in {known} rows"
     return Category()

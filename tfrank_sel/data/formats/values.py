@@ -41,8 +41,10 @@ def array(column: Any) -> Any:
         [['1', '2'], ['3', 'x'], ['4']]
     """
     pa = arrow()
+    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
+    items = list(column) if is_matrix else column
     try:
-        return pa.array(column)
+        return pa.array(items)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         items = list(column)
     if any(isinstance(x, list | tuple | np.ndarray) for x in items):
@@ -69,11 +71,10 @@ def accepts(kind: Any, feature: Feature) -> bool:
     if isinstance(feature, Timestamp):
         return (types.is_temporal(kind) and not is_span(kind)) or is_number(kind)
     if is_list(kind):
-        of_numbers = is_number(kind.value_type) or types.is_null(kind.value_type)
-        is_flat = not types.is_nested(kind.value_type)
-        return (isinstance(feature, Vector) and of_numbers) or (
-            isinstance(feature, Set) and is_flat
-        )
+        kind = kind.value_type
+        if isinstance(feature, Vector):
+            return is_number(kind) or is_text(kind) or types.is_null(kind)
+        return isinstance(feature, Set) and not types.is_nested(kind)
     if isinstance(feature, Vector):
         return feature.size == 1 and is_number(kind)
     if feature.texts(""):
