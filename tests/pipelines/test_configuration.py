@@ -15,7 +15,7 @@ from tfrank_sel import losses
 from tfrank_sel.features import Category, Number, of_config
 from tfrank_sel.pipelines import classes, planning
 from tfrank_sel.pipelines.__main__ import app
-from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load, text
 from tfrank_sel.pipelines.configuration.inputs import columns, inputs
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -28,8 +28,8 @@ def make_model(preparation, settings, scale):
     network = models.Perceptron(settings.hidden_units, num_heads=0)
     return models.Prepared(preparation, network, name=f"mine_{scale}")
 
-def make_loss(temperature):
-    return losses.SoftmaxLoss(temperature, name="mine")
+def make_loss(k):
+    return losses.SmoothTopKLoss(k, name="mine")
 """
 
 
@@ -75,7 +75,7 @@ def test_the_command_prints_a_configuration_that_reads_as_the_default():
 def test_what_is_written_reads_as_the_same(tmp_path):
     sets = ["training.schedule={class='CosineDecay', warmup_steps=3}", "features.a.type=number"]
     sets += ["features.'b c'=category", "model.class=a:b", "model.depth=[1, 2]", "beam.options=-x"]
-    configuration = with_set(*sets, "blessing.margin=inf", "data.query=say \"hi\"")
+    configuration = with_set(*sets, "blessing.margin=inf", 'data.query=say "hi"')
     path = tmp_path / "written.toml"
     path.write_text(text(configuration))
     assert load(path).model_dump() == configuration.model_dump()
@@ -119,7 +119,10 @@ def test_set_replaces_what_the_file_says(tmp_path):
             "training.epochs must be greater than or equal to 1. Received: 0",
         ),
         ("training.epochs=many", "training.epochs must be a valid integer. Received: 'many'"),
-        ("training.loss=[]", "training.loss must be a loss, or a list of at least one. Received: []"),
+        (
+            "training.loss=[]",
+            "training.loss must be a loss, or a list of at least one. Received: []",
+        ),
         (
             "training.truncation=heads",
             "training.truncation must be 'random', 'head' or 'top'. Received: 'heads'",
@@ -268,22 +271,26 @@ def test_classes_are_made_with_their_arguments():
     [
         ({"class": "OrdinalLoss", "ordinal_size": 2}, "ordinal_loss_ordinal_size_2 must accept"),
         (
-            {"class": "MatchingLoss", "link": {"class": "Log"}, "label_map": {"class": "Identity"}},
-            "must be finite for the labels of the files",
+            {"class": "FenchelYoungLoss", "link": "Sigmoid", "label_map": "Identity"},
+            "must be finite for the labels of the files, where padding is NaN",
         ),
         ({"class": "keras.losses:Huber"}, "must be finite for the labels of the files"),
     ],
-    ids=["refused", "not finite", "padding"],
+    ids=["shape", "range", "padding"],
 )
-def test_a_loss_that_does_not_take_the_labels_found_is_refused_before_training(
-    tmp_path, monkeypatch, loss, reason
-):
+def test_a_loss_must_take_the_labels_that_are_found(loss, reason):
+    table = {x: {"class": y} if x in ("link", "label_map") else y for x, y in loss.items()}
+    with pytest.raises(ValueError, match=reason):
+        Candidate(classes.loss(table)).check([0.0, 1.0, 4.0])
+
+
+def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch):
     monkeypatch.setattr("tfrank_sel.pipelines.run.training.train", None)  # not called
     files = [f"--{split}={path}" for split, path in small_set(tmp_path).items()]
-    setting = f"training.loss={loss}".replace("': ", "' = ")
-    line = refused("run", *files, "--output", tmp_path / "out", "--set", setting)
-    assert line.startswith("train: ")
-    assert reason in line
+    loss = "training.loss={class = 'OrdinalLoss', ordinal_size = 2}"
+    line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)
+    assert line.startswith("train: ordinal_loss_ordinal_size_2 must accept the labels")
+    assert "Received: labels from 0 to 2, " in line
     assert not (tmp_path / "out").exists()
 
 
@@ -306,8 +313,8 @@ def test_a_loss_that_does_not_take_the_labels_found_is_refused_before_training(
             "clicks, brand. Received: 'prise'",
         ),
         (
-            ["--set", "features.brand={type='vector', size=2}"],
-            "{}: expected a column 'brand' that can be of type vector. Received: string",
+            ["--set", "features.price={type='vector', size=2}"],
+            "{}: expected a column 'price' that can be of type vector. Received: float",
         ),
         (
             ["--features", "price,clicks"],
@@ -396,8 +403,7 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
         schedule = {class = "CosineDecay"}
         loss = [
             {class = "SelectiveSoftmaxLoss", scaling = {class = "Exp"}, label_map = {class = "gain"}},
-            {class = "SmoothTopKLoss", k = 2},
-            {class = "mine:make_loss", temperature = 2.0},
+            {class = "mine:make_loss", k = 2},
         ]
         [evaluation]
         baseline = false
@@ -407,7 +413,9 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
     )
     options = ["--set", "training.seed=7"]
     for config, output in (("run.toml", "1"), (tmp_path / "1" / "config.toml", "2")):
-        result = CliRunner().invoke(app, ["run", "--config", str(config), "--output", str(tmp_path / output), *options])
+        result = CliRunner().invoke(
+            app, ["run", "--config", str(config), "--output", str(tmp_path / output), *options]
+        )
         assert result.exit_code in (0, 3), (result.output, result.exception)
         options = []
         monkeypatch.chdir("/")  # the paths that are kept are absolute
@@ -418,11 +426,10 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
     assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
     for one, other in zip(weights(first), weights(second), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert len(weights(first)) == 3 * 4
+    assert len(weights(first)) == 2 * 4
     report = json.loads((first / "metrics.json").read_text())
     assert report["training"]["ours"]["model"] == "ensemble"
     assert [fit["loss"] for fit in report["training"]["ours"]["fits"]] == [
         "selective_softmax_loss_scaling_exp_label_map_signed_expm1_scale_0_6931471805599453",
-        "smooth_top_k_loss_k_2",
         "mine",
     ]

@@ -96,7 +96,7 @@ def batches(
     """
     if isinstance(bucket_edges, int):
         bucket_edges = _edges(list_sizes(files, spec, parse=parse), bucket_edges, batch_size)
-    _check(batch_size, bucket_edges)
+    check(batch_size, bucket_edges)
     assembler = Assembler(spec, parse, tuple(bucket_edges), inputs, truncation, shuffle_items)
     dataset = _records(files, shard)
     if shuffle_buffer:
@@ -247,7 +247,8 @@ def _edges(sizes: Mapping[int, int], max_buckets: int, min_lists: int) -> tuple[
     return bucket_edges(sizes, max_buckets, min_lists=min_lists)
 
 
-def _check(batch_size: int, edges: Sequence[int]) -> None:
+def check(batch_size: int, edges: Sequence[int]) -> None:
+    """Raises a `ValueError` if a size or an edge is not positive, or the edges do not increase."""
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
     if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):

@@ -13,6 +13,7 @@ Numbers that a reader has to find one by one cost it an order of magnitude more 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +65,7 @@ def serialize(
         lists[spec.doc_id] = list(doc_ids)
     lists[spec.query_id] = [query_id]
     if spec.num_texts or texts is not None:
-        of_items = np.asarray(texts, np.object_)
+        of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
         if of_items.shape != (len(features), spec.num_texts):
             wanted = f"`texts` must have shape {(len(features), spec.num_texts)}"
             raise ValueError(f"{wanted}. Received: {of_items.shape}")

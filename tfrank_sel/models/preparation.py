@@ -1,14 +1,14 @@
 """What a scorer needs of features, and what does not depend on its weights."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from tfrank_sel.features import MEAN, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.features import MEAN, Category, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.models.summary import Moments, by_feature, compressed, told_apart, vocabulary
 from tfrank_sel.models.texts import Texts
 from tfrank_sel.models.within_list import WithinList
 from tfrank_sel.serialization import Configurable, register
@@ -106,6 +106,58 @@ class Preparation(Configurable, keras.layers.Layer):
         self._places = WithinList() if within_list and len(self._standing) else None
         self._texts = Texts(self._types, self.vocabularies or {})
 
+    @classmethod
+    def of(
+        cls,
+        batches: Iterable[tuple[Any, ...]],
+        features: Mapping[str, Feature] | None = None,
+        within_list: bool = True,
+    ) -> Self:
+        """Returns the preparation whose moments and vocabularies are those of a dataset.
+
+        Args:
+            batches: Inputs as this layer takes them, with their mask, and anything that follows
+                them, such as `tfrank_sel.data.frames.dataset` gives. They are held in memory.
+            features: Type of each feature.
+            within_list: Whether to append where items stand within their list.
+
+        Raises:
+            ValueError: If there is no item, a number is infinite, or a vocabulary is empty.
+
+        Example:
+            >>> from tfrank_sel.models import moments
+            >>> inputs = {"features": tf.constant([[[0.0], [3.0]]]), "mask": tf.ones([1, 2], bool)}
+            >>> Preparation.of([(inputs, None)]).mean == moments([[0.0], [3.0]])[0]
+            True
+        """
+        parts = [
+            [x.numpy()[inputs["mask"].numpy()] for x in (_features(inputs), inputs.get("texts", ()))
+             if len(x)]
+            for inputs, *_ in batches
+        ]  # fmt: skip
+        rows, *others = (np.concatenate(x) for x in zip(*parts, strict=True))
+        types = _types(features and {n: x.config() for n, x in features.items()}, rows.shape[1])
+        values = columns(types, tf.constant(rows, tf.float64)).numpy()
+        if not len(rows) or np.isinf(values).any():
+            received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
+            raise ValueError(f"`batches` must hold an item, and be finite. Received: {received}")
+        found = Moments.of(compressed(values))
+        vocabularies = {}
+        for texts in others:
+            decoded = np.vectorize(bytes.decode, otypes=[object])(texts)
+            for name, counts in by_feature(decoded, types).items():
+                if isinstance(kind := types[name], Category):
+                    vocabularies[name] = vocabulary(counts, kind)
+        lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])
+        return cls(
+            found.mean.tolist(),
+            told_apart(found.mean, found.variance()).tolist(),
+            within_list,
+            features,
+            vocabularies or None,
+            [name for name, feature in types.items() if lacking & {*feature.columns(name)}],
+        )
+
     @property
     def embeddings(self) -> list[list[int]]:
         """The numbers, integers and size of each embedding: see `Perceptron`."""
@@ -182,7 +234,7 @@ def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
 
     Args:
         features: Type of each feature.
-        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for one that is missing.
+        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for a missing one.
 
     Returns:
         As many as there are `column_names`, in their order; NaN where one is missing.
@@ -220,53 +272,6 @@ def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]
     types = {name: of_config(config) for name, config in features.items()}
     check(types)
     return types
-
-
-def moments(
-    features: npt.ArrayLike, mask: npt.ArrayLike | None = None
-) -> tuple[list[float], list[float]]:
-    """Returns the mean and variance with which `Preparation` standardises features.
-
-    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
-    scorers leave the feature out, where float32 can hardly tell its values apart.
-
-    Args:
-        features: Features of items, `[..., num_features]`.
-        mask: True for an item, False for padding, `[...]`; None if there is no padding.
-
-    Raises:
-        ValueError: If there is no item, or a feature of one is not finite.
-
-    Example:
-        >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
-        >>> [f"{value:.4f}" for value in (*mean, *variance)]
-        ['0.3466', '1.3863', '0.1201', '0.0000']
-    """
-    values = np.asarray(features, np.float64)
-    rows = (
-        values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
-    )
-    if not rows.size or not np.isfinite(rows).all():
-        raise ValueError(
-            "`features` must hold an item, and be finite. "
-            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
-        )
-    values = compressed(rows)
-    mean = values.mean(axis=0)
-    return mean.tolist(), told_apart(mean, values.var(axis=0)).tolist()
-
-
-def compressed(values: npt.ArrayLike) -> np.ndarray:
-    """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
-    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
-
-
-def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
-
-    To divide by what is left of rounding would make noise of a constant.
-    """
-    return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
 def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:

@@ -7,10 +7,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tfrank_sel import data, export, losses, models
+from tfrank_sel import data, export, losses
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import letor
+from tfrank_sel.data import letor, typed
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts, preparation as steps, publication, training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
@@ -67,7 +68,7 @@ class Result:
         trained: The models, `ours` and, if there is one, `baseline`.
         seconds: Duration of each step.
         model_base: Base path of the model for a server.
-        one_query: LETOR file with one query of the test split.
+        one_query: File with one query of the test split: LETOR, or JSON lines of typed features.
     """
 
     evaluation: Evaluation
@@ -102,12 +103,12 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         if inputs is None:
             inputs = steps.synthesise(folder / "synthetic", settings.seed, progress)
         layout, splits = steps.ingested(inputs, folder, progress, options=plan.options)
-        spec = data.FeatureSpec(len(layout.names))
+        spec = inputs.spec(layout)
         steps.examine(
             spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
         )
         _check_losses(plan, splits["train"])
-        trained = _train(plan, spec, splits, settings, folder, progress)
+        trained = _train(plan, spec, layout, splits, settings, folder, progress)
         with progress.step("evaluation") as step:
             evaluated = evaluation.evaluate(
                 trained["ours"].scores,
@@ -125,6 +126,7 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             trained["ours"],
             spec,
             layout,
+            inputs.types(layout),
             splits,
             evaluated,
             blessed,
@@ -134,10 +136,13 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             progress,
         )
         first = _teaching_list(splits["test"], spec)
-        artefacts.write_text(folder / "one_query.txt", letor.text(first))
+        types = inputs.types(layout)
+        one_query = "one_query.txt" if types is None else "one_query.jsonl"
+        text = letor.text(first) if types is None else typed.text(first, types)
+        artefacts.write_text(folder / one_query, text)
         _report(folder, settings, evaluated, trained, progress.seconds)
         with progress.step("report") as step:
-            page = report.write(folder, spec, layout.names, splits, trained, seed=settings.seed)
+            page = report.write(folder, spec, splits, trained, seed=settings.seed)
             step.tell(str(output / page.name))
     return Result(
         evaluated,
@@ -145,7 +150,7 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         trained,
         progress.seconds,
         model_base=output / "serving" / plan.model_name,
-        one_query=output / "one_query.txt",
+        one_query=output / one_query,
     )
 
 
@@ -163,17 +168,15 @@ def _check_losses(plan: Plan, split: Split) -> None:
 def _train(
     plan: Plan,
     spec: data.FeatureSpec,
+    layout: Layout,
     splits: Mapping[str, Split],
     settings: Settings,
     folder: Path,
     progress: Progress,
 ) -> dict[str, Trained]:
     """The candidate, and the baseline if there is one, each with the same settings."""
-    statistics = splits["train"].statistics.features
     trained: dict[str, Trained] = {}
-    preparation = models.Preparation(
-        statistics["compressed_mean"], statistics["compressed_variance"], within_list=True
-    )
+    preparation = steps.prepared(splits["train"], layout, within_list=True)
     learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
     made = folder / "models"
     made.mkdir()
@@ -202,6 +205,7 @@ def _publish(
     ours: Trained,
     spec: data.FeatureSpec,
     layout: Layout,
+    types: Mapping[str, Feature] | None,
     splits: Mapping[str, Split],
     evaluated: Evaluation,
     blessed: Blessing,
@@ -214,9 +218,10 @@ def _publish(
     with progress.step("export"):
         export.export(
             ours.model,
-            spec,
+            types or spec,
             saved_model,
-            examples=publication.first_lists(splits["validation"].shards, spec, 4),
+            doc_id=spec.doc_id,
+            examples=publication.first_lists(splits["validation"].shards, spec, 4, types),
             metadata={
                 "metrics": {name: x.ours for name, x in evaluated.overall.items()},
                 "feature_names": layout.names,
@@ -225,7 +230,9 @@ def _publish(
         )
     with progress.step("infra validation") as step:
         shards = splits["test"].shards
-        gap = publication.infra_validate(saved_model, ours.scores, spec, shards, lists=16)
+        gap = publication.infra_validate(
+            saved_model, ours.scores, spec, shards, lists=16, features=types
+        )
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     if not blessed.blessed:
         return

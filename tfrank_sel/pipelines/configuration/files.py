@@ -69,7 +69,9 @@ class Override:
         return path
 
 
-def load(path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()) -> Configuration:
+def load(
+    path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
+) -> Configuration:
     """Reads a configuration.
 
     Args:
@@ -105,7 +107,9 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
     except OSError as error:
-        raise ConfigurationError("", f"expected a file. Received: {error.strerror}", place) from error
+        raise ConfigurationError(
+            "", f"expected a file. Received: {error.strerror}", place
+        ) from error
 
 
 def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:

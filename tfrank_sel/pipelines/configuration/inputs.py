@@ -10,7 +10,7 @@ from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
 

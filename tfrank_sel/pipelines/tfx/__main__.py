@@ -76,8 +76,7 @@ def run(
     console.print(f"What TFX and Beam say goes to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines import console as tables
-            from tfrank_sel.pipelines import planning
+            from tfrank_sel.pipelines import console as tables, planning
             from tfrank_sel.pipelines.tfx import local
             from tfrank_sel.pipelines.tfx.pipeline import pipeline
         composed = pipeline(
