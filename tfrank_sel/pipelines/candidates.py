@@ -96,10 +96,10 @@ class Candidate(Checked):
             labels: Labels of items, different ones.
 
         Raises:
-            ValueError: If a loss refuses them, or is not finite.
+            ValueError: If a loss refuses them, or is not finite for them and padding.
         """
         received = f"Received: labels from {min(labels):g} to {max(labels):g}"
-        y_true = tf.constant([labels], tf.float32)
+        y_true = tf.constant([[*labels, math.nan]], tf.float32)
         for loss in self.losses:
             try:
                 value = float(loss(y_true, tf.zeros_like(y_true)))
@@ -108,8 +108,8 @@ class Candidate(Checked):
                 raise ValueError(reason) from error
             if not math.isfinite(value):
                 raise ValueError(
-                    f"{loss.name} must be finite for the labels of the files where all scores "
-                    f"are 0. {received}, and a loss of {value}"
+                    f"{loss.name} must be finite for the labels of the files, where padding is "
+                    f"NaN and all scores are 0. {received}, and a loss of {value}"
                 )
 
     def get_config(self) -> dict[str, Any]:

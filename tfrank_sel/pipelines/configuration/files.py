@@ -153,8 +153,12 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
     return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
 
 
-def text(configuration: Configuration) -> str:
+def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:
     """Returns a configuration as TOML, with a comment on each key.
+
+    Args:
+        configuration: The configuration.
+        left_out: Columns that are no features, with the reason, for comments.
 
     Example:
         >>> print(text(load()).splitlines()[1])
@@ -171,6 +175,8 @@ def text(configuration: Configuration) -> str:
         if isinstance(section, dict):
             for feature, value in section.items():
                 table[feature] = _item(value)
+            for column, reason in (left_out or {}).items():
+                _comment(table, f"{column} is left out: {reason}")
         else:
             table.add(tomlkit.nl())
             _write(table, section)

@@ -1,12 +1,15 @@
 """Inputs of a configuration, checked before anything is read."""
 
+import dataclasses
 import os
 from collections.abc import Iterable
+from typing import Any
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.features import Feature
 from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
@@ -92,3 +95,31 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
     reader.layout([first])
+
+
+def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+    """Returns a configuration with a type for each feature that the first file proposes.
+
+    Args:
+        configuration: The configuration; its own types stay.
+
+    Returns:
+        The configuration; and the columns that are left out, with the reason.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+    """
+    found = inputs(configuration)
+    if found is None:
+        return configuration, {}
+    types, left_out = found.reader.propose(found.sources[0].path)
+    features = {name: _brief(feature) for name, feature in types.items()}
+    features.update(configuration.features)
+    return configuration.model_copy(update={"features": features}), left_out
+
+
+def _brief(feature: Feature) -> str | dict[str, Any]:
+    """Returns the config of a feature without the options that have their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(feature)}
+    config = {x: y for x, y in feature.config().items() if x == "type" or y != defaults[x]}
+    return config if len(config) > 1 else feature.type

@@ -354,5 +354,8 @@ def place(key: str, file: str, origins: Mapping[str, str]) -> str:
         file: The file of all that has no option.
         origins: The options, by their keys.
     """
-    near = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
-    return origins[max(near, key=len)] if near else file
+    above = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
+    if above:
+        return origins[max(above, key=len)]
+    beneath = (origins[x] for x in origins if x.startswith(f"{key}."))
+    return next(beneath, file)
