@@ -64,7 +64,7 @@ class Override:
             return []
         path: list[str] = []
         while isinstance(found, dict):
-            [(part, found)] = found.items()  # type: ignore[assignment]
+            [(part, found)] = found.items()
             path.append(part)
         return path
 

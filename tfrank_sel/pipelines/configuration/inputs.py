@@ -9,7 +9,7 @@ from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.features import Feature
+from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
@@ -58,12 +58,14 @@ def columns(configuration: Configuration) -> Columns:
     """
     data = configuration.data
     types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
+    # finite numbers alone need no types: a server takes them packed, as those of the default
+    are_finite = all(feature == Number(missing=REFUSE) for feature in types.values())
     try:
         return Columns(
             data.query,
             data.label,
             data.doc_id,
-            types or (),
+            tuple(types) if are_finite else types,
             tuple(data.slice_by),
             data.num_features,
             data.weight,
