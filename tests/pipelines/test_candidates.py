@@ -29,10 +29,12 @@ class Unknown(Square):
     """A loss that Keras does not find by name."""
 
 
-def linear(mean, variance, settings):
+def linear(preparation, settings):
     """A model that takes features alone."""
-    features = keras.Input([None, len(mean)])
-    scaled = keras.layers.Normalization(mean=mean, variance=variance)(features)
+    features = keras.Input([None, len(preparation.mean)])
+    scaled = keras.layers.Normalization(mean=preparation.mean, variance=preparation.variance)(
+        features
+    )
     scores = keras.layers.Dense(1)(keras.layers.Dense(settings.hidden_units[0])(scaled))
     return keras.Model(features, keras.layers.Reshape([-1])(scores), name="linear")
 
@@ -71,7 +73,7 @@ def test_a_candidate_goes_through_json():
 
 @pytest.mark.parametrize(
     "candidate",
-    [Candidate(Unknown()), Candidate(make_model=lambda mean, variance, settings: None)],
+    [Candidate(Unknown()), Candidate(make_model=lambda preparation, settings: None)],
     ids=["loss", "model"],
 )
 def test_what_another_machine_cannot_import_is_refused(candidate):

@@ -5,6 +5,7 @@ from hypothesis.extra.numpy import arrays
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
+from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
 from tfrank_sel.pipelines.analysis.drift import Thresholds
 from tfrank_sel.pipelines.analysis.statistics import Statistics, _Summary
@@ -46,7 +47,7 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
         features = random.normal(size=(size, 2)) + [shift, 0.0]
         labels = random.choice(len(grades), size, p=grades)
         records.append(packed.serialize(features, spec, labels=labels))
-    summary = _Summary(spec)
+    summary = _Summary(spec, {name: Number() for name in NAMES})
     half = len(records) // 2
     parts = [
         summary.add_input(summary.create_accumulator(), part)
@@ -56,8 +57,8 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
 
 
 def test_samples_of_one_kind_are_no_anomaly():
-    assert drift.anomalies(found(), found(seed=1), NAMES) == []
-    assert drift.anomalies(found(), found(lists=20, seed=1), NAMES) == []
+    assert drift.anomalies(found(), found(seed=1)) == []
+    assert drift.anomalies(found(), found(lists=20, seed=1)) == []
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_samples_of_one_kind_are_no_anomaly():
     ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
 )  # fmt: skip
 def test_what_drifts_is_named_with_its_distance(changed, features, rule):
-    anomalies = drift.anomalies(found(), found(seed=1, **changed), NAMES)
+    anomalies = drift.anomalies(found(), found(seed=1, **changed))
     assert [anomaly.feature for anomaly in anomalies] == features
     assert rule in anomalies[-1].rule
     assert all(anomaly.distance > 0.1 and anomaly.count >= 400 for anomaly in anomalies)
@@ -81,7 +82,7 @@ def test_what_drifts_is_named_with_its_distance(changed, features, rule):
 def test_a_feature_that_vanishes_is_named():
     new = found(seed=1)
     new.features["zeros"][1] = new.items
-    [anomaly] = drift.anomalies(found(), new, NAMES, of="the last run")
+    [anomaly] = drift.anomalies(found(), new, of="the last run")
     assert (anomaly.feature, anomaly.rule) == ("b", "not 0 throughout, as in the last run")
     assert anomaly.count == new.items
 
@@ -94,6 +95,6 @@ def test_distances_are_those_of_their_names():
     assert measured.label_shares == 0.5
     assert measured.label_divergence == 0.5  # half of the mass is known to be of one of them
     assert measured.list_sizes == 0.5
-    assert measured.features == [0.0, 0.0]
+    assert measured.features == measured.missing == {"a": 0.0, "b": 0.0}
     bounds = Thresholds(label_shares=0.6, label_divergence=0.6, list_sizes=0.6)
-    assert drift.anomalies(half, other, NAMES, thresholds=bounds) == []
+    assert drift.anomalies(half, other, thresholds=bounds) == []

@@ -68,6 +68,7 @@ def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
     assert sorted(path.name for path in output.iterdir()) == [
         "anomalies",
         "blessing.json",
+        "config.toml",
         "ingest.json",
         "logs",
         "metrics.json",
@@ -214,24 +215,26 @@ def test_many_bad_lines_are_listed_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--train", "x"], "--validation, --test"),
-        (["--epochs", "0"], "--epochs"),
-        (["--batch-size", "0"], "--batch-size"),
-        (["--learning-rate", "-1"], "--learning-rate must be positive"),
-        (["--model-name", "../up"], "--model-name must be a plain word"),
-        (["--data", "x", "--train", "x"], "--data or --train, --validation, --test"),
-        (["--data", "x", "--split", "1,2"], "--split must be three positive numbers"),
-        (["--data", "x", "--format", "arff"], "--format must be one of letor, elwc"),
+        (["--train", "x"], "data must name all of `train`, `validation` and `test`"),
+        (["--epochs", "0"], "--epochs: training.epochs must be greater than or equal to 1"),
+        (["--batch-size", "0"], "--batch-size: training.batch_size must be greater"),
+        (["--learning-rate", "-1"], "--learning-rate: training.learning_rate must be greater"),
+        (["--model-name", "../up"], "--model-name: serving.model_name must match pattern"),
+        (["--data", "x", "--train", "x"], "either `data`, or `train`, `validation` and `test`"),
+        (["--data", "x", "--split", "1,2"], "--split: data.split must have at least 3 items"),
+        (["--data", "x", "--split", "a"], "--split: data.split must be a valid list"),
+        (["--data", "x", "--format", "arff"], "--format: data.format must be one of letor, elwc"),
         (["--runner", "Prism"], "the runner must be one of DirectRunner"),
-        (["--bless-metric", "loss"], "the metric must be one of"),
-        (["--features", "a,a"], "the names of columns must differ"),
+        (["--bless-metric", "loss"], "--bless-metric: blessing.metric must be 'NDCG@1'"),
+        (["--features", "a,query_id"], "data.query and features.query_id must name different"),
         (["--", "--flink_mastr=x"], "options that Beam knows"),
     ],
 )
 def test_wrong_options_are_status_2(tmp_path, options, reason):
     result = CliRunner().invoke(app, ["run", "--output", str(tmp_path / "out"), *options])
     assert result.exit_code == 2
-    assert reason in result.stderr.replace("\n", " ")
+    [line] = result.stderr.splitlines()
+    assert reason in line
     assert list(tmp_path.iterdir()) == []
 
 

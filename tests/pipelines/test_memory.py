@@ -20,10 +20,9 @@ for name in sys.argv[1:]:
     ingest_memory.measure(Path(name), folder)
     spec = data.FeatureSpec(ingest_memory.FEATURES)
     shards = artefacts.shards(folder / "records" / "train")
-    found = statistics.summarise(shards, spec, folder / "train.json")
-    names = [str(feature) for feature in range(spec.num_features)]
-    inferred = schema.infer(found, spec, names, folder / "schema.pbtxt")
-    schema.validate(shards, inferred, spec, folder)
+    found = statistics.summarise({"train": shards}, spec, folder)["train"]
+    inferred = schema.infer(found, spec, folder / "schema.pbtxt")
+    schema.validate({"test": shards}, inferred, spec, folder)
     model = models.ListScorer([0.0] * spec.num_features, [1.0] * spec.num_features, [4])
     model.build((None, None, spec.num_features))
     evaluation.evaluate(model, model, PackedLists(shards, spec), str(folder), seed=0)

@@ -20,6 +20,7 @@ from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import census, ingest
 
 SPEC = data.FeatureSpec(6)
+NUMBERS = {"features": Vector(size=6)}
 
 
 def test_options_reach_the_runner_of_their_kind():
@@ -58,9 +59,7 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     done = ingest.ingest(
         inputs, Layout({"features": Vector(size=6)}), tmp_path / "out", options=options
     )
-    found = statistics.summarise(
-        done.shards["train"], SPEC, tmp_path / "statistics.json", options=options
-    )
+    found = statistics.summarise(done.shards, SPEC, tmp_path, options=options)["train"]
     assert done.report["splits"]["train"]["lists"] == found.lists == len(lists)
     assert found.items == sum(len(one.labels) for one in lists)
 
@@ -72,8 +71,8 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     for step in (
         ingest._Store(SPEC, sets.SHARES),
         census.Repeated(),
-        statistics._Summary(SPEC),
-        schema._Outside(SPEC, low, low),
+        statistics._Summary(SPEC, NUMBERS),
+        schema._Outside(SPEC, NUMBERS, low, low),
         slices.Surveyor(lists),
         bootstrap.Bootstrap(4, 0),
         evaluation._Score(model, model, lists, 0),

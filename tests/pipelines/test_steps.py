@@ -12,6 +12,7 @@ from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Vector
+from tfrank_sel.models import summary
 from tfrank_sel.pipelines import artefacts, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.console import Progress
@@ -41,7 +42,7 @@ def stored_in(folder, lists):
 
 
 def test_statistics_equal_those_of_numpy(tmp_path, lists, shards):
-    found = statistics.summarise(shards, SPEC, tmp_path / "statistics.json")
+    found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
     features = np.concatenate([one.features for one in lists]).astype(np.float64)
     labels = np.concatenate([one.labels for one in lists])
     compressed = np.sign(features) * np.log1p(np.abs(features))
@@ -51,6 +52,7 @@ def test_statistics_equal_those_of_numpy(tmp_path, lists, shards):
         "max": features.max(axis=0),
         "std": features.std(axis=0),
         "zeros": np.zeros(6),
+        "missing": np.zeros(6),
         "compressed_mean": compressed.mean(axis=0),
         "compressed_variance": compressed.var(axis=0),
     }
@@ -70,12 +72,12 @@ def test_statistics_equal_those_of_numpy(tmp_path, lists, shards):
     assert set(found.by_list_size) == {"1-10", "11-50"}
     of_label = [found.by_list_size[band].get("1", 0) for band in found.by_list_size]
     assert sum(of_label) == found.labels["1"]
-    assert statistics.Statistics.load(tmp_path / "statistics.json") == found
+    assert statistics.Statistics.load(tmp_path / "train.json") == found
 
 
 def test_statistics_do_not_depend_on_the_bundles(lists):
     values = np.random.default_rng(0).normal(1e6, 1.0, (50, 2))
-    parts = [statistics._Moments.of(part) for part in np.split(values, [0, 1, 30])]
+    parts = [summary.Moments.of(part) for part in np.split(values, [0, 1, 30])]
     total = parts[0]
     for part in parts[1:]:
         total = total.merged(part)
@@ -84,14 +86,14 @@ def test_statistics_do_not_depend_on_the_bundles(lists):
 
 
 def test_anomalies_name_feature_rule_and_count(tmp_path, shards):
-    found = statistics.summarise(shards, SPEC, tmp_path / "statistics.json")
-    inferred = schema.infer(found, SPEC, LAYOUT.names, tmp_path / "schema.pbtxt")
+    found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
+    inferred = schema.infer(found, SPEC, tmp_path / "schema.pbtxt")
     assert schema.load(tmp_path / "schema.pbtxt") == inferred
-    assert schema.validate(shards, inferred, SPEC, tmp_path) == []
+    assert schema.validate({"test": shards}, inferred, SPEC, tmp_path) == {"test": []}
     narrow = dataclasses.replace(found, labels={"0": 1, "3": 1})
     narrow.features["max"][1] = 0.0  # which all items exceed, being exp of something
-    inferred = schema.infer(narrow, SPEC, LAYOUT.names, tmp_path / "schema.pbtxt")
-    label, feature = schema.validate(shards, inferred, SPEC, tmp_path)
+    inferred = schema.infer(narrow, SPEC, tmp_path / "schema.pbtxt")
+    [(label, feature)] = schema.validate({"test": shards}, inferred, SPEC, tmp_path).values()
     schema.write([label, feature], tmp_path / "anomalies.json")
     assert label == schema.Anomaly("relevance", "at most 3 as in training", found.labels["4"])
     assert feature == schema.Anomaly("features[2]", "at most 0 as in training", found.items)
@@ -111,7 +113,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
         for i, rows in enumerate(np.split(features, 100))
     ]
     shards = stored_in(tmp_path, lists)
-    found = statistics.summarise(shards, data.FeatureSpec(4), tmp_path / "statistics.json")
+    found = statistics.summarise({"train": shards}, data.FeatureSpec(4), tmp_path)["train"]
     assert found.features["compressed_variance"][:2] == [0.0, 0.0]
     assert min(found.features["compressed_variance"][2:]) > 0.0
     model = models.ListScorer(
@@ -123,7 +125,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
 
 def test_a_served_model_scales_raw_features_itself(tmp_path, lists, shards):
     """What training computed on Beam travels in the SavedModel: serving has no other scaling."""
-    found = statistics.summarise(shards, SPEC, tmp_path / "statistics.json")
+    found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
     mean, variance = (found.features[f"compressed_{name}"] for name in ("mean", "variance"))
     model = models.Scorer(mean, variance, [4])
     model.build((None, None, 6))

@@ -29,10 +29,16 @@ def dataset():
     return tf.data.Dataset.from_generator(batches, output_signature=signature)
 
 
+def preparation():
+    return models.Preparation(*MOMENTS, within_list=True)
+
+
 def trained(folder, candidate, settings, before=()):
     with PreparedLists(dataset(), dataset(), settings, folder / "prepared") as lists:
         told = []
-        found = train(candidate, *MOMENTS, lists, settings, folder / "logs", told.append, before)
+        found = train(
+            candidate, preparation(), lists, settings, folder / "logs", told.append, before
+        )
     assert not (folder / "prepared").exists()
     assert len(told) == sum(fit.epochs for fit in found.fits) - sum(
         fit.epochs for one in before for fit in one.fits

@@ -67,8 +67,8 @@ class Assembler:
         sizes: tf.Tensor,
         places: tf.Tensor,
         seed: tf.Tensor | None = None,
-    ) -> tuple[Any, tf.Tensor]:
-        """Returns inputs and labels of what `sized` returned."""
+    ) -> tuple[Any, ...]:
+        """Returns inputs and labels, and weights if there are any, of what `sized` returned."""
         longest = tf.reduce_max(sizes)
         if self.truncation is None:
             _refuse_longer(longest, self.edges[-1])
@@ -80,7 +80,9 @@ class Assembler:
         parsed[label] = tf.where(mask, labels, float("nan"))
         if self._chooses:
             parsed |= self._chosen(parsed, seed)
-        return self._selected(parsed), parsed[label]
+        weight = self.spec.weight if isinstance(self.spec, FeatureSpec) else None
+        weights = () if weight is None else (parsed[weight],)
+        return self._selected(parsed), parsed[label], *weights
 
     @property
     def _named(self) -> ListFeatures:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfrank_sel.arguments import Checked
 
-LABELS = "labels"
+LABELS, WEIGHTS = "labels", "weights"
 BLOCK = 2**22  # bytes of batches that Python hands to TensorFlow at a time
 
 
@@ -45,32 +45,34 @@ class Cache(Checked):
     parts: Mapping[str, tf.TensorSpec]
 
     @classmethod
-    def write(
-        cls, batches: Iterable[tuple[Mapping[str, Any], Any]], folder: str | os.PathLike[str]
-    ) -> Self:
+    def write(cls, batches: Iterable[tuple[Any, ...]], folder: str | os.PathLike[str]) -> Self:
         """Writes lists to a new folder; those without items are left out.
 
         Args:
-            batches: Pairs of inputs and labels, such as a dataset of `data.batches` gives. Inputs
-                are a dict of `mask` `[batch_size, list_size]`, True for an item, and parts
-                `[batch_size, list_size, ...]`. The labels are `[batch_size, list_size]`.
+            batches: Inputs and labels, and weights if there are any, such as a dataset of
+                `data.batches` gives. Inputs are a dict of `mask` `[batch_size, list_size]`, True
+                for an item, and parts `[batch_size, list_size, ...]`, no strings. The labels are
+                `[batch_size, list_size]`, and so are the weights.
             folder: Where to write.
 
         Raises:
             FileExistsError: If `folder` is there.
-            ValueError: If there is no list.
+            ValueError: If there is no list, or a part is named `labels` or `weights`.
         """
         folder = Path(folder)
         folder.mkdir(parents=True)
         sizes, parts = [], {}
         with contextlib.ExitStack() as stack:
             files: dict[str, Any] = {}
-            for inputs, labels in batches:
+            for inputs, *others in batches:
+                if taken := {LABELS, WEIGHTS} & set(inputs):
+                    raise ValueError(f"a part must have another name. Received: {sorted(taken)}")
                 mask = np.asarray(inputs["mask"])
                 found = mask.sum(axis=1)
                 sizes.append(found[found > 0])
                 values = {name: x for name, x in inputs.items() if name != "mask"}
-                for name, x in {**values, LABELS: labels}.items():
+                values |= dict(zip((LABELS, WEIGHTS), others, strict=False))
+                for name, x in values.items():
                     rows = np.asarray(x)[mask]
                     if name not in files:
                         files[name] = stack.enter_context((folder / name).open("wb"))
@@ -93,8 +95,8 @@ class Cache(Checked):
                 their order, and lists without items fill up the last batch of a bucket.
 
         Returns:
-            A dataset of one pass, of inputs and labels as `write` took them: 0 at padding, and NaN
-            for labels.
+            A dataset of one pass, of inputs, labels and weights as `write` took them: 0 at padding,
+            and NaN for labels.
 
         Raises:
             ValueError: If a list is longer than the last edge, or `batch_size` is not positive.
@@ -106,7 +108,7 @@ class Cache(Checked):
                 f"{self.sizes.max()}. Received: batch_size={batch_size}, bucket_edges={edges}"
             )
 
-        def read() -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        def read() -> Iterator[tuple[Any, ...]]:
             with contextlib.ExitStack() as stack:
                 files = {
                     name: stack.enter_context((self.folder / name).open("rb", buffering=0))
@@ -123,9 +125,10 @@ class Cache(Checked):
             name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
             for name, kind in self.parts.items()
         }
-        labels, mask = kinds.pop(LABELS), tf.TensorSpec(lists, tf.bool)
+        others = [kinds.pop(name) for name in (LABELS, WEIGHTS) if name in kinds]
+        mask = tf.TensorSpec(lists, tf.bool)
         dataset = tf.data.Dataset.from_generator(
-            read, output_signature=({**kinds, "mask": mask}, labels)
+            read, output_signature=({**kinds, "mask": mask}, *others)
         )
         # told how many batches there are, Keras does not warn when they end
         counted = tf.data.experimental.assert_cardinality(count)
@@ -165,9 +168,7 @@ class Cache(Checked):
             blocks.append((int(edges[-1]), filled))
         return [blocks[i] for i in orders.permutation(len(blocks))]
 
-    def _read(
-        self, files: Mapping[str, Any], edge: int, lists: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def _read(self, files: Mapping[str, Any], edge: int, lists: np.ndarray) -> tuple[Any, ...]:
         sizes = np.where(lists < 0, 0, self.sizes[lists])
         found = {}
         for name, kind in self.parts.items():
@@ -180,6 +181,6 @@ class Cache(Checked):
                     raise OSError(f"{self.folder / name} must not change. Received: it ends early")
             found[name] = values.reshape([*lists.shape, edge, *kind.shape])
         found["mask"] = np.arange(edge) < sizes[..., np.newaxis]
-        labels = found.pop(LABELS)
-        labels[~found["mask"]] = np.nan
-        return found, labels
+        found[LABELS][~found["mask"]] = np.nan
+        others = [found.pop(name) for name in (LABELS, WEIGHTS) if name in found]
+        return found, *others

@@ -6,13 +6,17 @@
 | `spec.label` | one bytes value, or absent | little-endian float32, one an item |
 | `spec.doc_id` | bytes, one value an item, or absent | identifiers of the items |
 | `spec.query_id` | one bytes value | identifier of the query |
+| `spec.texts` | bytes, `num_texts` values an item | texts of the items, item by item; absent if 0 |
+| `spec.weight` | one bytes value, or absent | little-endian float32, one an item; 1 if absent |
 
 Numbers that a reader has to find one by one cost it an order of magnitude more than these.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from tfrank_sel.data import wire
@@ -26,6 +30,8 @@ def serialize(
     labels: Sequence[float] | np.ndarray | None = None,
     doc_ids: Sequence[bytes] | None = None,
     query_id: bytes = b"",
+    texts: npt.ArrayLike | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
 ) -> bytes:
     """Writes one list in the packed layout.
 
@@ -35,12 +41,15 @@ def serialize(
         labels: Relevance labels.
         doc_ids: Identifiers of the items.
         query_id: Identifier of the query.
+        texts: Texts of the items, `[list_size, num_texts]`; None if `num_texts` is 0.
+        weights: Weight of each item, if `spec` has a name for it; None for 1.
 
     Returns:
         The bytes of the `tf.train.Example`, the same for the same list.
 
     Raises:
-        ValueError: If `features`, `labels` or `doc_ids` do not have the sizes there.
+        ValueError: If `features`, `labels`, `doc_ids`, `texts` or `weights` do not have the sizes
+            there, or `weights` have no name.
 
     Example:
         >>> spec = FeatureSpec(num_features=2)
@@ -55,6 +64,17 @@ def serialize(
     if doc_ids is not None:
         lists[spec.doc_id] = list(doc_ids)
     lists[spec.query_id] = [query_id]
+    if spec.num_texts or texts is not None:
+        of_items: npt.NDArray[Any] = np.asarray(texts, np.object_)
+        if of_items.shape != (len(features), spec.num_texts):
+            wanted = f"`texts` must have shape {(len(features), spec.num_texts)}"
+            raise ValueError(f"{wanted}. Received: {of_items.shape}")
+        lists[spec.texts] = [x.encode() if isinstance(x, str) else x for x in of_items.flat]
+    if weights is not None:
+        if spec.weight is None or np.shape(weights) != (len(features),):
+            wanted = f"`weights` must have shape {(len(features),)}, and `spec` a name for them"
+            raise ValueError(f"{wanted}. Received: {np.shape(weights)}, {spec}")
+        lists[spec.weight] = [np.asarray(weights, "<f4").tobytes()]
     parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
     return b"".join([wire.head(1, sum(map(len, parts))), *parts])
 
@@ -70,7 +90,9 @@ def parse(
         list_size: Number of items to truncate and pad every list to.
 
     Returns:
-        What `tfrank_sel.data.elwc.parse` does, with operations of the same kind.
+        What `tfrank_sel.data.elwc.parse` does, with operations of the same kind. Where `spec` has
+        them, also texts, strings `[batch_size, list_size, num_texts]`, empty at padding, and
+        weights, float32 `[batch_size, list_size]`, 0 at padding.
 
     Raises:
         tf.errors.InvalidArgumentError: If an element is no such message, has no `spec.features`, or
@@ -86,14 +108,18 @@ def parse(
         >>> parsed["mask"].numpy().tolist()
         [[True, True], [True, False]]
     """
-    parsed = tf.io.parse_example(
-        serialized,
-        {
-            spec.features: tf.io.FixedLenFeature([], tf.string),
-            spec.label: tf.io.FixedLenFeature([], tf.string, ""),
-            spec.doc_id: tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32),
-        },
-    )
+    ragged = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
+    floats = tf.io.FixedLenFeature([], tf.string, "")
+    wanted = {
+        spec.features: tf.io.FixedLenFeature([], tf.string),
+        spec.label: floats,
+        spec.doc_id: ragged,
+    }
+    if spec.num_texts:
+        wanted[spec.texts] = ragged
+    if spec.weight is not None:
+        wanted[spec.weight] = floats
+    parsed = tf.io.parse_example(serialized, wanted)
     sizes = _sizes(parsed[spec.features], spec)
     octets, doc_ids = parsed[spec.label], parsed[spec.doc_id]
     label_bytes = _checked(spec.label, tf.strings.length(octets), _FLOAT * sizes, "bytes")
@@ -103,12 +129,20 @@ def parse(
     labels = _floats(octets, 1, list_size)[:, :, 0]
     is_label = tf.sequence_mask(label_bytes // _FLOAT, list_size)
     doc_ids = tf.RaggedTensor.from_row_lengths(doc_ids.values, ids, validate=False)
-    return {
+    found = {
         spec.features: features,
         spec.label: tf.where(is_label, labels, float("nan")),
         spec.doc_id: doc_ids.to_tensor(b"", shape=tf.stack([-1, list_size])),
         "mask": mask,
     }
+    if spec.num_texts:
+        found[spec.texts] = _texts(parsed[spec.texts], spec, sizes, list_size)
+    if spec.weight is not None:
+        octets = parsed[spec.weight]
+        given = _checked(spec.weight, tf.strings.length(octets), _FLOAT * sizes, "bytes")
+        weights = tf.where(given[:, tf.newaxis] > 0, _floats(octets, 1, list_size)[:, :, 0], 1.0)
+        found[spec.weight] = tf.where(mask, weights, 0.0)
+    return found
 
 
 def decode(
@@ -201,6 +235,20 @@ def _floats(octets: tf.Tensor, num_features: int, list_size: tf.Tensor) -> tf.Te
     # The operation refuses a length of 0.
     values = tf.io.decode_raw(octets, tf.float32, fixed_length=width * tf.maximum(list_size, 1))
     return tf.reshape(values, [tf.size(octets), -1, num_features])[:, :list_size]
+
+
+def _texts(
+    texts: tf.RaggedTensor, spec: FeatureSpec, sizes: tf.Tensor, list_size: tf.Tensor
+) -> tf.Tensor:
+    width = spec.num_texts
+    found = texts.row_lengths()
+    message = f"`{spec.texts}` must have {width} values an item."
+    is_right = tf.debugging.Assert(
+        tf.reduce_all(found == width * sizes), [message, "Items:", sizes, "Received:", found]
+    )
+    with tf.control_dependencies([is_right]):
+        flat = texts.to_tensor(b"", shape=tf.stack([-1, width * list_size]))
+    return tf.reshape(flat, [-1, list_size, width])
 
 
 def _checked(name: str, found: tf.Tensor, wanted: tf.Tensor, unit: str) -> tf.Tensor:

@@ -19,7 +19,8 @@ class FeatureSpec(Configurable):
     An example is one list: a query and its items. In an `ExampleListWithContext` the context holds
     `query_id` (bytes), and each item holds `features` (`num_features` floats in one packed list),
     `label` (one float; absent when serving) and `doc_id` (bytes; optional). In the packed layout of
-    training records, one `tf.train.Example` holds all of these: see `tfrank_sel.data.packed`.
+    training records, one `tf.train.Example` holds all of these, and the texts and weights of items
+    where there are some: see `tfrank_sel.data.packed`.
 
     Args:
         num_features: Number of floats that describe an item.
@@ -27,9 +28,13 @@ class FeatureSpec(Configurable):
         label: Name of an item's relevance label.
         doc_id: Name of an item's identifier.
         query_id: Name of the query's identifier, in the context.
+        num_texts: Number of texts that describe an item beside the floats.
+        texts: Name of an item's texts.
+        weight: Name of an item's weight; None if items have none.
 
     Raises:
-        ValueError: If `num_features` is not positive, or if two names are equal.
+        ValueError: If `num_features` is not positive, `num_texts` is negative, or if two names are
+            equal.
     """
 
     num_features: int
@@ -37,11 +42,16 @@ class FeatureSpec(Configurable):
     label: str = "relevance"
     doc_id: str = "doc_id"
     query_id: str = "query_id"
+    num_texts: int = 0
+    texts: str = "texts"
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         if self.num_features < 1:
             raise ValueError(f"`num_features` must be positive. Received: {self.num_features}")
-        names = (self.features, self.label, self.doc_id, self.query_id)
+        if self.num_texts < 0:
+            raise ValueError(f"`num_texts` must not be negative. Received: {self.num_texts}")
+        names = (self.features, self.label, self.doc_id, self.query_id, self.texts, self.weight)
         if len(set(names)) < len(names):
             raise ValueError(f"The names of a `FeatureSpec` must differ. Received: {names}")
 
@@ -86,6 +96,10 @@ class FeatureSpec(Configurable):
             self.label: tf.io.FixedLenFeature([], tf.float32, float("nan")),
             self.doc_id: text,
         }
+        if self.num_texts:
+            items[self.texts] = tf.io.FixedLenFeature([self.num_texts], tf.string)
+        if self.weight is not None:
+            items[self.weight] = tf.io.FixedLenFeature([], tf.float32, 1.0)
         return ListFeatures(items, {self.query_id: text}, label=self.label)
 
 

@@ -7,7 +7,11 @@ from tfrank_sel.export.publication import (
     remove_old as remove_old,
     roll_back as roll_back,
 )
-from tfrank_sel.export.signatures import PADDING_SCORE as PADDING_SCORE, export as export
+from tfrank_sel.export.signatures import (
+    PADDING_SCORE as PADDING_SCORE,
+    dense_inputs as dense_inputs,
+    export as export,
+)
 
 
 def __dir__() -> list[str]:

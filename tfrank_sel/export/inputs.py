@@ -166,11 +166,6 @@ class Named(Inputs):
         return lists + tf.TensorShape(kind.shape).as_list()
 
 
-def of(spec: FeatureSpec | ListFeatures, doc_id: str) -> Inputs:
-    """Returns how the features of a spec are read."""
-    return Packed(spec) if isinstance(spec, FeatureSpec) else Named(spec, doc_id)
-
-
 def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
     # A server does not compare a request with the signature's shape; the graph has to.
     value = tf.ensure_shape(value, shape)

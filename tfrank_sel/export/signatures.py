@@ -13,10 +13,12 @@ import tensorflow as tf
 
 from tfrank_sel.data import elwc, packed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.export import extras, inputs as reading, publication
+from tfrank_sel.export import extras, publication
 from tfrank_sel.export.claim import claimed
 from tfrank_sel.export.gate import check_servable
-from tfrank_sel.export.inputs import Inputs, Packed, Values
+from tfrank_sel.export.inputs import Inputs, Lists, Named, Packed, Values
+from tfrank_sel.export.typed import Typed
+from tfrank_sel.features import Feature
 from tfrank_sel.ops import ranking
 
 # The lowest finite score and not -inf, which is no number in standard JSON.
@@ -27,7 +29,7 @@ Endpoint = Callable[..., dict[str, tf.Tensor]]
 
 def export(
     model: keras.Model,
-    spec: FeatureSpec | ListFeatures,
+    spec: FeatureSpec | ListFeatures | Mapping[str, Feature],
     path: str | os.PathLike[str],
     *,
     top_k: int = 10,
@@ -73,7 +75,8 @@ def export(
             `[batch_size, ...]`. If it has the attribute `takes_mask`, it gets a dict with the mask
             beside them, as `data.batches(..., inputs=["features", "mask"])` gives.
         spec: Names of the parts of an example and number of features; or the features by name, as a
-            request holds them: without a label.
+            request holds them: without a label; or a type of `tfrank_sel.features` for each, by
+            name, for a model whose `models.Preparation` takes these.
         path: Folder to write; it must not exist.
         top_k: What `k` is when a gRPC request leaves it out; positive.
         doc_id: Name of an item's identifier, where `spec` does not tell it.
@@ -99,10 +102,14 @@ def export(
     path = Path(path)
     if path.exists():
         raise FileExistsError(f"`path` must not exist. Received: {path}")
-    inputs = reading.of(spec, doc_id)
+    inputs = _inputs(spec, doc_id)
     with claimed(path.with_name(f".export-{path.name}")) as written:
         archive = keras.export.ExportArchive()
         archive.track(model)
+        for found in tf.train.TrackableView(model).descendants():
+            # Keras does not look for tables in a model that takes a dict
+            if isinstance(found, tf.saved_model.experimental.TrackableResource):
+                archive.track(found)
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
             archive.add_endpoint(name, endpoint, input_signature=signature)
         with contextlib.redirect_stdout(io.StringIO()):  # `verbose` came with Keras 3.7
@@ -113,6 +120,12 @@ def export(
         if examples:
             extras.write_warm_up(written, _requests(inputs, examples, top_k))
         publication.place(written, path)
+
+
+def _inputs(spec: FeatureSpec | ListFeatures | Mapping[str, Feature], doc_id: str) -> Inputs:
+    if isinstance(spec, FeatureSpec):
+        return Packed(spec)
+    return Named(spec, doc_id) if isinstance(spec, ListFeatures) else Typed(spec, doc_id)
 
 
 def _endpoints(
@@ -202,9 +215,8 @@ def _requests(
         parsed = inputs.parse(tf.constant(lists))
         mask = parsed.mask.numpy()
         if inputs.structure() is not None:
-            names = tf.nest.map_structure(lambda spec: spec.name, inputs.structure())
-            pairs = zip(tf.nest.flatten(names), tf.nest.flatten(parsed.values), strict=True)
-            yield "predict", {inputs.mask: mask, **{name: value.numpy() for name, value in pairs}}
+            found = _dense(inputs, parsed)
+            yield "predict", {name: value.numpy() for name, value in found.items()}
         if isinstance(inputs, Packed):
             rows = zip(parsed.values.numpy(), mask, strict=True)
             features = [values[is_item].tobytes() for values, is_item in rows]
@@ -215,6 +227,28 @@ def _requests(
         if len(merged):
             yield "regress", {"inputs": merged}
             yield "tensorflow/serving/regress", {"inputs": merged}
+
+
+def dense_inputs(
+    examples: tf.Tensor,
+    spec: FeatureSpec | ListFeatures | Mapping[str, Feature],
+    doc_id: str = "doc_id",
+) -> dict[str, tf.Tensor]:
+    """Returns serialized lists as the inputs of the signature `predict`.
+
+    Args:
+        examples: As `serving_default` takes them.
+        spec: As in `export`.
+        doc_id: As in `export`.
+    """
+    inputs = _inputs(spec, doc_id)
+    return _dense(inputs, inputs.parse(examples))
+
+
+def _dense(inputs: Inputs, parsed: Lists) -> dict[str, tf.Tensor]:
+    names = tf.nest.map_structure(lambda spec: spec.name, inputs.structure())
+    pairs = zip(tf.nest.flatten(names), tf.nest.flatten(parsed.values), strict=True)
+    return {inputs.mask: parsed.mask, **dict(pairs)}
 
 
 def _scores(model: keras.Model, inputs: Inputs, values: Values, mask: tf.Tensor) -> tf.Tensor:

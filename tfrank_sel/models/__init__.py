@@ -11,9 +11,10 @@ from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.list_scorer import ListScorer
 from tfrank_sel.models.log_q import LogQCorrection
 from tfrank_sel.models.perceptron import Perceptron
-from tfrank_sel.models.preparation import Preparation, moments
+from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.prepared import Prepared
 from tfrank_sel.models.scorer import Scorer
+from tfrank_sel.models.summary import moments
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
 

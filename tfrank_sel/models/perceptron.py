@@ -27,6 +27,9 @@ class Perceptron(Configurable, keras.Model):
         hidden_units: Widths of the hidden layers.
         dropout: Share of the hidden units dropped in training, in [0, 1).
         num_heads: Heads of the attention, which must divide the last width; 0 for no attention.
+        embeddings: `[numbers, integers, size]` of each embedding: how many of the last numbers of
+            an item are integers to look up, how many integers there are, and how many numbers are
+            learnt for each. Of several the mean is taken, in which 0 does not count.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -55,10 +58,12 @@ class Perceptron(Configurable, keras.Model):
         hidden_units: Sequence[int] = (64, 32),
         dropout: float = 0.0,
         num_heads: int = 0,
+        embeddings: Sequence[Sequence[int]] = (),
         name: str = "perceptron",
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        # float16 does not hold the integers of embeddings; the layers cast what they take
+        super().__init__(name=name, autocast=False, **kwargs)
         if any(units < 1 for units in hidden_units) or not 0.0 <= dropout < 1.0:
             raise ValueError(
                 "`hidden_units` must be positive and `dropout` in [0, 1). "
@@ -72,6 +77,8 @@ class Perceptron(Configurable, keras.Model):
         self.hidden_units = [int(units) for units in hidden_units]
         self.dropout = dropout
         self.num_heads = num_heads
+        self.embeddings = [[int(number) for number in one] for one in embeddings]
+        self._embeddings = [keras.layers.Embedding(ids, size) for _, ids, size in self.embeddings]
         self._hidden = [keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._drops = [Dropout(dropout) for _ in hidden_units]
         self._attention = None
@@ -84,7 +91,10 @@ class Perceptron(Configurable, keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights, for the shapes of the inputs."""
-        widths = (features_shape(input_shape)[-1], *self.hidden_units)
+        looked_up = sum(size - count for count, _, size in self.embeddings)
+        widths = (features_shape(input_shape)[-1] + looked_up, *self.hidden_units)
+        for embedding in self._embeddings:
+            embedding.build(None)
         for layer, width in zip((*self._hidden, self._score), widths, strict=True):
             layer.build((None, width))
         if self._attention is not None:
@@ -98,7 +108,7 @@ class Perceptron(Configurable, keras.Model):
         features, mask = features_and_mask(inputs)
         # one matrix of the items of all lists is faster than a third axis
         lists = tf.shape(features)[:-1]
-        values = tf.reshape(features, [-1, features.shape[-1]])
+        values = self._looked_up(tf.reshape(features, [-1, features.shape[-1]]))
         for dense, drop in zip(self._hidden, self._drops, strict=True):
             values = drop(dense(values), training=training)
         if self._attention is not None:
@@ -109,6 +119,26 @@ class Perceptron(Configurable, keras.Model):
             found = tf.reshape(found, tf.shape(values))
             values += self._drops[-1](found, training=training)
         return tf.reshape(self._score(values), lists)
+
+    def _looked_up(self, values: tf.Tensor) -> tf.Tensor:
+        """Replaces the integers of each item by what is learnt for them."""
+        if not self.embeddings:
+            return values
+        counts = [count for count, _, _ in self.embeddings]
+        numbers, *ids = tf.split(values, [values.shape[-1] - sum(counts), *counts], axis=-1)
+        parts = [numbers]
+        for embedding, found in zip(self._embeddings, ids, strict=True):
+            vectors = embedding(tf.cast(found, tf.int32))
+            if found.shape[-1] > 1:
+                # a set without values has the vector of 0
+                is_value = tf.cast(found > 0.0, vectors.dtype)[..., tf.newaxis]
+                count = tf.reduce_sum(is_value, axis=1)
+                mean = tf.math.divide_no_nan(tf.reduce_sum(vectors * is_value, axis=1), count)
+                vectors = tf.where(count > 0.0, mean, vectors[:, 0])
+            else:
+                vectors = vectors[:, 0]
+            parts.append(tf.cast(vectors, values.dtype))
+        return tf.concat(parts, axis=-1)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Returns the shape of the scores: the features' without its last axis."""

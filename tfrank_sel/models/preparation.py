@@ -1,46 +1,67 @@
 """What a scorer needs of features, and what does not depend on its weights."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
+from tfrank_sel.features import MEAN, Category, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.models.summary import Moments, by_feature, compressed, told_apart, vocabulary
+from tfrank_sel.models.texts import Texts
 from tfrank_sel.models.within_list import WithinList
 from tfrank_sel.serialization import Configurable, register
+
+DAY = 86_400.0  # seconds
 
 
 @register
 class Preparation(Configurable, keras.layers.Layer):
-    """Compresses and standardises features, and appends where each stands within its list.
+    """Makes of the features of items what a network takes: all that does not depend on its weights.
 
-    Each feature `x` becomes
+    A number `x` becomes
 
     ```
     u = (sign(x) * log(1 + abs(x)) - mean) / sqrt(variance)
     ```
 
-    (0 where the variance is 0), and with `within_list`, `WithinList` of `u` follows. It has no
-    weights: it can run once before training, and its results be kept. What it gives for a list does
-    not depend on padding, nor on the other lists of the batch, to the last bit.
+    (0 where it is missing or the variance is 0). With `within_list`, `WithinList` of `u` follows,
+    of the features whose type says so; then 1 or 0 for each feature that was missing in training,
+    whether it is missing here; then features of texts, one-hot; and at last the integers of those
+    that have an embedding, as numbers: see `embeddings`.
+
+    It has no weights: it can run once before training, and its results be kept. What it gives for a
+    list does not depend on padding, nor on the other lists of the batch, to the last bit.
 
     Args:
-        mean: Mean of each feature after compression, `num_features` of them; see `moments`.
-        variance: Variance of each feature after compression.
-        within_list: Whether to append the place of each feature within its list.
+        mean: Mean of each number after compression, one for each of the `columns` of all features;
+            see `moments`.
+        variance: Variance of each number after compression.
+        within_list: Whether to append where items stand within their list.
+        features: Type of each feature by name, of `tfrank_sel.features`, or its `config()`. None if
+            all are numbers that are never missing.
+        vocabularies: The values of each `Category` and `Set`, by its name, most frequent first. On
+            export they become files in `assets`.
+        missing: Names of the features that were missing in training.
         name: Name of the layer.
         **kwargs: As in `keras.layers.Layer`.
 
-    Inputs: features of shape `[batch_size, list_size, num_features]`; or a dict of these, under any
-    name, and `mask` `[batch_size, list_size]`, True for an item.
+    Attributes:
+        embeddings: For each feature that has an embedding: how many of the last numbers are its,
+            how many integers there are, and the size of the embedding, for `Perceptron`.
+
+    Inputs: numbers of shape `[batch_size, list_size, num_features]`; or a dict of these, under any
+    name, `mask` `[batch_size, list_size]`, True for an item, and, if there are features of texts,
+    `texts` `[batch_size, list_size, num_texts]`.
 
     Outputs: prepared features `[batch_size, list_size, width]`, float32, where `width` is
-    `num_features`, or thrice that with `within_list`; or a dict of `features` and `mask`.
+    `num_features`, or thrice that with `within_list`, if there are no types; or a dict of
+    `features` and `mask`.
 
     Raises:
-        ValueError: If `mean` and `variance` differ in length, or a variance is negative.
+        ValueError: If `mean` and `variance` do not have a value for each number, a variance is
+            negative, or a vocabulary is missing or empty.
 
     Example:
         >>> preparation = Preparation([0.0], [1.0], within_list=True)
@@ -53,6 +74,9 @@ class Preparation(Configurable, keras.layers.Layer):
         mean: Sequence[float],
         variance: Sequence[float],
         within_list: bool = False,
+        features: Mapping[str, Any] | None = None,
+        vocabularies: Mapping[str, Sequence[str]] | None = None,
+        missing: Sequence[str] = (),
         name: str = "preparation",
         **kwargs: Any,
     ) -> None:
@@ -65,34 +89,129 @@ class Preparation(Configurable, keras.layers.Layer):
         self.mean = [float(value) for value in mean]
         self.variance = [float(value) for value in variance]
         self.within_list = within_list
-        self._places = WithinList() if within_list else None
+        self.features = features and {name: _config(found) for name, found in features.items()}
+        self.vocabularies = vocabularies and {name: [*x] for name, x in vocabularies.items()}
+        self.missing = list(missing)
+        self._types = _types(self.features, len(self.mean))
+        columns = column_names(self._types)
+        if len(columns) != len(self.mean):
+            raise ValueError(
+                f"`mean` must have a value for each of {columns}. Received: {len(self.mean)} values"
+            )
+        self._standing = np.flatnonzero(
+            [getattr(f, "within_list", False) for n, f in self._types.items() for _ in f.columns(n)]
+        )
+        firsts = [columns.index(self._types[name].columns(name)[0]) for name in self.missing]
+        self._indicated = np.array(firsts, int)
+        self._places = WithinList() if within_list and len(self._standing) else None
+        self._texts = Texts(self._types, self.vocabularies or {})
+
+    @classmethod
+    def of(
+        cls,
+        batches: Iterable[tuple[Any, ...]],
+        features: Mapping[str, Feature] | None = None,
+        within_list: bool = True,
+    ) -> Self:
+        """Returns the preparation whose moments and vocabularies are those of a dataset.
+
+        Args:
+            batches: Inputs as this layer takes them, with their mask, and anything that follows
+                them, such as `tfrank_sel.data.frames.dataset` gives. They are held in memory.
+            features: Type of each feature.
+            within_list: Whether to append where items stand within their list.
+
+        Raises:
+            ValueError: If there is no item, a number is infinite, or a vocabulary is empty.
+
+        Example:
+            >>> from tfrank_sel.models import moments
+            >>> inputs = {"features": tf.constant([[[0.0], [3.0]]]), "mask": tf.ones([1, 2], bool)}
+            >>> Preparation.of([(inputs, None)]).mean == moments([[0.0], [3.0]])[0]
+            True
+        """
+        parts = [
+            [x.numpy()[inputs["mask"].numpy()] for x in (_features(inputs), inputs.get("texts", ()))
+             if len(x)]
+            for inputs, *_ in batches
+        ]  # fmt: skip
+        rows, *others = (np.concatenate(x) for x in zip(*parts, strict=True))
+        types = _types(features and {n: x.config() for n, x in features.items()}, rows.shape[1])
+        values = columns(types, tf.constant(rows, tf.float64)).numpy()
+        if not len(rows) or np.isinf(values).any():
+            received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
+            raise ValueError(f"`batches` must hold an item, and be finite. Received: {received}")
+        found = Moments.of(compressed(values))
+        vocabularies = {}
+        for texts in others:
+            decoded = np.vectorize(bytes.decode, otypes=[object])(texts)
+            for name, counts in by_feature(decoded, types).items():
+                if isinstance(kind := types[name], Category):
+                    vocabularies[name] = vocabulary(counts, kind)
+        lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])
+        return cls(
+            found.mean.tolist(),
+            told_apart(found.mean, found.variance()).tolist(),
+            within_list,
+            features,
+            vocabularies or None,
+            [name for name, feature in types.items() if lacking & {*feature.columns(name)}],
+        )
+
+    @property
+    def embeddings(self) -> list[list[int]]:
+        """The numbers, integers and size of each embedding: see `Perceptron`."""
+        return self._texts.embeddings
+
+    @property
+    def num_features(self) -> int:
+        """Number of numbers of an item, as they are."""
+        return sum(len(feature.numbers(name)) for name, feature in self._types.items())
 
     @property
     def width(self) -> int:
         """Number of prepared features."""
-        return len(self.mean) * (3 if self.within_list else 1)
+        standing = 2 * len(self._standing) if self._places is not None else 0
+        return len(self.mean) + standing + len(self.missing) + self._texts.width
 
     def build(self, input_shape: Any) -> None:
         """Checks the number of features."""
         shape = features_shape(input_shape)
-        if shape[-1] != len(self.mean):
+        if shape[-1] != self.num_features:
             raise ValueError(
-                f"Features must have shape [batch_size, list_size, {len(self.mean)}]. "
+                f"Features must have shape [batch_size, list_size, {self.num_features}]. "
                 f"Received: {tuple(shape)}"
             )
         self.built = True
 
     def call(self, inputs: Any) -> Any:
         """Returns the prepared features, in a dict with their mask if the inputs are one."""
-        features, mask = features_and_mask(inputs)
+        numbers, mask = features_and_mask(inputs)
         # a logarithm of float32 depends on where in a tensor a number stands, one of float64 hardly
-        x = tf.cast(features, tf.float64)
+        x = columns(self._types, tf.cast(numbers, tf.float64))
+        is_missing = tf.math.is_nan(x)
         x = tf.sign(x) * tf.math.log1p(tf.abs(x)) - tf.constant(self.mean, tf.float64)
         deviation = np.sqrt(np.asarray(self.variance))
         values = tf.cast(tf.math.divide_no_nan(x, deviation), tf.float32)
-        if self._places is not None:
-            values = self._places(values, mask)
-        return {"features": values, "mask": mask} if isinstance(inputs, Mapping) else values
+        values = tf.where(is_missing, tf.zeros_like(values), values)
+        parts = [self._with_standing(values, mask)]
+        if len(self._indicated):
+            indicated = tf.gather(is_missing, self._indicated, axis=-1) & mask[..., tf.newaxis]
+            parts.append(tf.cast(indicated, tf.float32))
+        if self._texts.width:
+            parts.append(self._texts(inputs["texts"]))
+        prepared = tf.concat(parts, axis=-1) if len(parts) > 1 else parts[0]
+        return {"features": prepared, "mask": mask} if isinstance(inputs, Mapping) else prepared
+
+    def _with_standing(self, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        if self._places is None:
+            return values
+        count = len(self._standing)
+        if count == len(self.mean):
+            return self._places(values, mask)
+        among = self._places(tf.gather(values, self._standing, axis=-1), mask)
+        values = tf.where(mask[..., tf.newaxis], values, 0.0)
+        return tf.concat([values, among[..., count:]], axis=-1)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
         """Returns the shape of the prepared features, in a dict if that of the inputs is one."""
@@ -102,51 +221,57 @@ class Preparation(Configurable, keras.layers.Layer):
         return shape
 
 
-def moments(
-    features: npt.ArrayLike, mask: npt.ArrayLike | None = None
-) -> tuple[list[float], list[float]]:
-    """Returns the mean and variance with which `Preparation` standardises features.
+def column_names(features: Mapping[str, Feature]) -> list[str]:
+    """Returns a name for each of `columns`."""
+    return [x for name, feature in features.items() for x in feature.columns(name)]
 
-    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
-    scorers leave the feature out, where float32 can hardly tell its values apart.
+
+def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
+    """Returns what is standardised of the numbers of items.
+
+    A number that is missing becomes the constant that its type has for it, and a timestamp its age
+    in days, or the sines and cosines of the time of its day and of its week.
 
     Args:
-        features: Features of items, `[..., num_features]`.
-        mask: True for an item, False for padding, `[...]`; None if there is no padding.
+        features: Type of each feature.
+        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for a missing one.
 
-    Raises:
-        ValueError: If there is no item, or a feature of one is not finite.
-
-    Example:
-        >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
-        >>> [f"{value:.4f}" for value in (*mean, *variance)]
-        ['0.3466', '1.3863', '0.1201', '0.0000']
+    Returns:
+        As many as there are `column_names`, in their order; NaN where one is missing.
     """
-    values = np.asarray(features, np.float64)
-    rows = (
-        values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
-    )
-    if not rows.size or not np.isfinite(rows).all():
-        raise ValueError(
-            "`features` must hold an item, and be finite. "
-            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
-        )
-    values = compressed(rows)
-    mean = values.mean(axis=0)
-    return mean.tolist(), told_apart(mean, values.var(axis=0)).tolist()
+    widths = [len(feature.numbers(name)) for name, feature in features.items()]
+    found = dict(zip(features, tf.split(numbers, widths, axis=-1), strict=True))
+    parts = []
+    for name, feature in features.items():
+        x = found[name]
+        if isinstance(feature, Timestamp):
+            if feature.since is not None:
+                gap = found[feature.since] - x
+                parts.append(gap[..., :1] + gap[..., 1:] / DAY)
+            if feature.parts:
+                day, second = x[..., :1], x[..., 1:]
+                # 1970-01-01 was a Thursday, and a week begins on Monday
+                of_week = (tf.math.floormod(day + 3.0, 7.0) + second / DAY) / 7.0
+                for turn in (second / DAY, of_week):
+                    parts += [tf.sin(2.0 * np.pi * turn), tf.cos(2.0 * np.pi * turn)]
+        elif not isinstance(getattr(feature, "missing", MEAN), str):
+            constant = tf.constant(feature.missing, x.dtype)  # type: ignore[attr-defined]
+            parts.append(tf.where(tf.math.is_nan(x), constant, x))
+        else:
+            parts.append(x)
+    return tf.concat(parts, axis=-1)
 
 
-def compressed(values: npt.ArrayLike) -> np.ndarray:
-    """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
-    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
+def _config(feature: Any) -> dict[str, Any]:
+    return (feature if isinstance(feature, Feature) else of_config(feature)).config()
 
 
-def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
-
-    To divide by what is left of rounding would make noise of a constant.
-    """
-    return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
+def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]:
+    if features is None:
+        return {"features": Vector(size=count, within_list=True)}
+    types = {name: of_config(config) for name, config in features.items()}
+    check(types)
+    return types
 
 
 def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -167,10 +292,10 @@ def features_shape(input_shape: Any) -> Any:
 
 
 def _features(inputs: Mapping[str, Any]) -> Any:
-    names = [name for name in inputs if name != "mask"]
-    if len(names) != 1 or len(inputs) != 2:
+    names = [name for name in inputs if name not in ("mask", "texts")]
+    if len(names) != 1 or "mask" not in inputs:
         raise ValueError(
-            "Inputs must be the features alone, or a dict of the features and `mask`. "
-            f"Received: {sorted(inputs)}"
+            "Inputs must be the features alone, or a dict of the features, `mask` and, where there "
+            f"are some, `texts`. Received: {sorted(inputs)}"
         )
     return inputs[names[0]]

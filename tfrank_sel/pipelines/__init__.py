@@ -7,9 +7,11 @@ _NEEDED = (
     "jinja2",
     "matplotlib",
     "pyarrow",
+    "pydantic",
     "rich",
     "tensorflow_metadata",
     "tensorflow_serving",
+    "tomlkit",
     "typer",
 )
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

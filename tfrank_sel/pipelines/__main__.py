@@ -3,13 +3,12 @@
 import contextlib
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 # TensorFlow reads it once, when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -17,11 +16,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
+from tfrank_sel.pipelines.configuration.inputs import inputs, proposed
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
-Files = Annotated[list[str] | None, typer.Option(help="Files or globs; may be repeated.")]
+Files: TypeAlias = list[str] | None
 
 
 @app.callback()
@@ -31,127 +33,73 @@ def _commands() -> None:
 
 @app.command(epilog="Options of Beam and of its runner come last, after `--`.")
 def run(
+    context: typer.Context,
     output: Annotated[Path, typer.Option(help="Folder to make; new or empty.")],
     beam_options: Annotated[list[str] | None, typer.Argument(help="Options of Beam.")] = None,
-    train: Files = None,
-    validation: Files = None,
-    test: Files = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="Files or globs that --split divides; may be repeated."),
-    ] = None,
-    split: Annotated[
-        str, typer.Option(help="Shares of train, validation and test, by a hash of the query.")
-    ] = "80,10,10",
-    format: Annotated[
-        str | None,
-        typer.Option(
-            help="letor, elwc, eie, sequence-example, example, parquet or csv; "
-            "by default told by the name of the file."
-        ),
-    ] = None,
-    query: Annotated[str, typer.Option(help="Name of the query's identifier.")] = "query_id",
-    label: Annotated[str, typer.Option(help="Name of the relevance.")] = "relevance",
-    doc_id: Annotated[str, typer.Option(help="Name of the item's identifier.")] = "doc_id",
+    config: flags.Config = None,
+    set: flags.Set = None,
+    module: flags.Module = None,
+    train: Annotated[Files, flags.option("data.train")] = None,
+    validation: Annotated[Files, flags.option("data.validation")] = None,
+    test: Annotated[Files, flags.option("data.test")] = None,
+    data: Annotated[Files, flags.option("data.data")] = None,
+    split: Annotated[str | None, flags.option("data.split")] = None,
+    format: Annotated[str | None, flags.option("data.format")] = None,
+    query: Annotated[str | None, flags.option("data.query")] = None,
+    label: Annotated[str | None, flags.option("data.label")] = None,
+    doc_id: Annotated[str | None, flags.option("data.doc_id")] = None,
+    weight: Annotated[str | None, flags.option("data.weight")] = None,
+    list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
+    propensity: Annotated[str | None, flags.option("data.propensity")] = None,
     features: Annotated[
-        str, typer.Option(help="Names of the features, by commas; by default all numbers.")
-    ] = "",
-    slice_by: Annotated[
-        str, typer.Option(help="Names of what to slice the evaluation by, by commas.")
-    ] = "",
-    adjacent: Annotated[
-        bool, typer.Option(help="Rows of a query stand together; need not be grouped.")
-    ] = False,
-    num_features: Annotated[
-        int | None,
-        typer.Option(min=1, help="Of LETOR files; by default they are read once more for it."),
+        str | None, typer.Option(help="Names of the features, by commas; all numbers if unset.")
     ] = None,
-    allow_bad_lines: Annotated[
-        int, typer.Option(min=0, help="Lines, rows or records that may be left out.")
-    ] = 0,
-    reference: Annotated[
-        Path | None, typer.Option(help="Folder of another run: tell what drifted.")
-    ] = None,
-    runner: Annotated[
-        str, typer.Option(help="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.")
-    ] = "DirectRunner",
-    bless_metric: flags.BlessMetric = "NDCG@10",
-    bless_margin: flags.BlessMargin = 0.02,
-    bless_slice_margin: flags.BlessSliceMargin = 0.1,
-    bless_min_value: flags.BlessMinValue = 0.0,
-    bless_min_queries: flags.BlessMinQueries = 1,
-    model_name: Annotated[str, typer.Option(help="Name to serve the model under.")] = "ranker",
-    version: Annotated[int, typer.Option(min=0, help="Version to serve it under.")] = 1,
+    slice_by: Annotated[str | None, flags.option("data.slice_by")] = None,
+    adjacent: Annotated[bool | None, flags.option("data.adjacent")] = None,
+    num_features: Annotated[int | None, flags.option("data.num_features")] = None,
+    allow_bad_lines: Annotated[int | None, flags.option("data.allow_bad_lines")] = None,
+    reference: Annotated[str | None, flags.option("data.reference")] = None,
+    runner: Annotated[str | None, flags.option("beam.runner")] = None,
+    bless_metric: flags.BlessMetric = None,
+    bless_margin: flags.BlessMargin = None,
+    bless_slice_margin: flags.BlessSliceMargin = None,
+    bless_min_value: flags.BlessMinValue = None,
+    bless_min_queries: flags.BlessMinQueries = None,
+    model_name: Annotated[str | None, flags.option("serving.model_name")] = None,
+    version: Annotated[int | None, flags.option("serving.version")] = None,
     ensemble: Annotated[
-        bool, typer.Option(help="Train with three losses, or with RGCrossLoss alone.")
-    ] = True,
-    epochs: flags.Epochs = 60,
-    patience: flags.Patience = 10,
-    batch_size: flags.BatchSize = 16,
-    learning_rate: Annotated[float, typer.Option(help="Step size of Adam.")] = 1e-3,
-    max_items: Annotated[
-        int, typer.Option(min=0, help="Train on so many items of a longer list; 0 for all.")
-    ] = 0,
-    seed: flags.Seed = 42,
+        bool | None, typer.Option(help="Train with three losses, or with RGCrossLoss alone.")
+    ] = None,
+    epochs: flags.Epochs = None,
+    patience: flags.Patience = None,
+    batch_size: flags.BatchSize = None,
+    learning_rate: Annotated[float | None, flags.option("training.learning_rate")] = None,
+    max_items: Annotated[int | None, flags.option("training.max_items")] = None,
+    seed: flags.Seed = None,
 ) -> None:
     """Trains a ranker, compares it with a baseline, and publishes it for serving.
 
-    Without files, a synthetic set is made. A model that is not blessed is not published: the status
-    is 3 then, and all else is in the output folder.
+    Each option is a key of the configuration, which `config` prints, and replaces the value in the
+    file. Without files, a synthetic set is made. A model that is not blessed is not published: the
+    status is 3 then, and all else is in the output folder.
     """
-    # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
-    with _quiet():
-        from tfrank_sel import losses
-        from tfrank_sel.data import InputError
-        from tfrank_sel.data.formats import Columns
-        from tfrank_sel.pipelines import arguments, console as tables, run as pipeline, runners
-        from tfrank_sel.pipelines.candidates import Candidate, Settings
-        from tfrank_sel.pipelines.evaluation.blessing import Rules
-
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", model_name):
-        raise typer.BadParameter(f"--model-name must be a plain word. Received: {model_name!r}")
-    if not learning_rate > 0.0:
-        raise typer.BadParameter(f"--learning-rate must be positive. Received: {learning_rate}")
     console = Console()
     try:
-        columns = Columns(
-            query,
-            label,
-            doc_id,
-            arguments.names(features),
-            arguments.names(slice_by),
-            num_features,
-        )
-        inputs = arguments.inputs(
-            {"train": train, "validation": validation, "test": test},
-            data,
-            split,
-            format,
-            columns,
-            allow_bad_lines=allow_bad_lines,
-            adjacent=adjacent,
-        )
-        rules = Rules(
-            bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin
-        )
-        settings = Settings(
-            epochs, patience, batch_size, learning_rate, max_items=max_items, seed=seed
-        )
-        options = runners.pipeline_options(runner, beam_options or [])
-    except InputError as error:
-        raise _refused(error) from error
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    candidate = Candidate() if ensemble else Candidate(losses.RGCrossLoss())
-    plan = pipeline.Plan(inputs, rules, reference, options, model_name, version, candidate)
-    try:
+        configuration = load(config, flags.overrides(context.params))
+        found = inputs(configuration)
+        # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
+        with _quiet():
+            from tfrank_sel.pipelines import console as tables, planning, run as pipeline
+
+        plan = planning.plan(configuration, found)
+        settings = planning.settings(configuration)
         result = pipeline.run(plan, output, settings, tables.Progress(console))
-    except InputError as error:
+    except (ConfigurationError, InputError) as error:
         raise _refused(error) from error
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),
-        tables.slices_table(result.evaluation, bless_metric),
+        tables.slices_table(result.evaluation, plan.rules.metric),
         tables.comparison_table(result.evaluation.overall, result.evaluation.against),
     ):
         console.print(table)
@@ -165,7 +113,33 @@ def run(
     print(f"tfrank-sel-serving rank --file {result.one_query}")
 
 
-def _refused(error: Exception | str) -> typer.Exit:
+@app.command("config")
+def print_configuration(
+    context: typer.Context,
+    config: flags.Config = None,
+    set: flags.Set = None,
+    data: Annotated[Files, flags.option("data.data")] = None,
+    format: Annotated[str | None, flags.option("data.format")] = None,
+    query: Annotated[str | None, flags.option("data.query")] = None,
+    label: Annotated[str | None, flags.option("data.label")] = None,
+    doc_id: Annotated[str | None, flags.option("data.doc_id")] = None,
+    weight: Annotated[str | None, flags.option("data.weight")] = None,
+    list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
+    propensity: Annotated[str | None, flags.option("data.propensity")] = None,
+    slice_by: Annotated[str | None, flags.option("data.slice_by")] = None,
+) -> None:
+    """Prints the configuration, with a comment on each key.
+
+    With files, a type is proposed for each column that has no role.
+    """
+    try:
+        configuration, left_out = proposed(load(config, flags.overrides(context.params)))
+    except (ConfigurationError, InputError) as error:
+        raise _refused(error) from error
+    print(text(configuration, left_out), end="")
+
+
+def _refused(error: Exception) -> typer.Exit:
     print(error, file=sys.stderr)
     return typer.Exit(2)
 

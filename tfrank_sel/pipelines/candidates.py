@@ -1,68 +1,44 @@
 """Candidates: what is trained, a loss and a model, and how."""
 
 import dataclasses
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
+import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
+from tfrank_sel.pipelines.settings import Settings as Settings
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings(Checked):
-    """How a model is trained; the same for ours and the baseline.
+def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
+    """Returns a scorer that sees each item beside the others of its list: the default model.
 
     Args:
-        epochs: Largest number of epochs.
-        patience: Epochs without a better validation NDCG@10 before training stops.
-        batch_size: Lists in a batch.
-        learning_rate: Step size of Adam; positive.
-        hidden_units: Widths of the hidden layers.
-        dropout: Share of hidden units dropped, in [0, 1).
-        averaging: Decay of the averaged weights, which the model is measured and served with.
-        max_items: Of a longer list, so many items, chosen at random, are trained and stopped on; 0
-            for all.
-        seed: Seed of weights, shuffling and dropout; at least 0.
-
-    Raises:
-        ValueError: If a number is out of range.
+        preparation: Layer that prepares the features.
+        settings: Widths of the hidden layers, dropout and heads.
     """
-
-    epochs: int = 60
-    patience: int = 10
-    batch_size: int = 16
-    learning_rate: float = 1e-3
-    hidden_units: Sequence[int] = (64, 32)
-    dropout: float = 0.3
-    averaging: float = 0.98
-    max_items: int = 0
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        if not 0.0 <= self.averaging < 1.0 or min(self.seed, self.max_items) < 0:
-            raise ValueError(
-                "`averaging` must be in [0, 1), `seed` and `max_items` at least 0. Received: "
-                f"averaging={self.averaging}, seed={self.seed}, max_items={self.max_items}"
-            )
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, settings.num_heads, preparation.embeddings
+    )
+    return models.Prepared(preparation, network, name="list_scorer")
 
 
-def list_scorer(
-    mean: Sequence[float], variance: Sequence[float], settings: Settings
-) -> keras.Model:
-    """Returns a `models.ListScorer`: the model that is trained by default.
+def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
+    """Returns a scorer that sees each item alone.
 
     Args:
-        mean: Mean of each feature after compression.
-        variance: Variance of each feature after compression.
+        preparation: Layer that prepares the features; what it says of the list is left out.
         settings: Widths of the hidden layers, and dropout.
     """
-    return models.ListScorer(mean, variance, settings.hidden_units, settings.dropout)
+    alone = models.Preparation.from_config({**preparation.get_config(), "within_list": False})
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, embeddings=alone.embeddings
+    )
+    return models.Prepared(alone, network, name="scorer")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +50,13 @@ class Candidate(Checked):
             padding. Or several, of different names: a model is trained with each, from another
             seed, and the candidate is their `models.Ensemble`. By default `SoftmaxLoss`,
             `RGCrossLoss` and `LambdaLoss`.
-        make_model: A function `(mean, variance, settings) -> keras.Model`, which makes the model,
-            not compiled. The first two are those of each feature after compression, as
-            `models.ListScorer` takes them. The model maps features `[batch_size, list_size,
-            num_features]` to scores. If it has the attribute `takes_mask`, it gets a dict of
-            `features` and `mask`, as in `export.export`. If it is a `models.Prepared`, such as
-            `models.ListScorer`, lists are prepared once, and its network alone is trained.
+        make_model: A function `(preparation, settings, **arguments) -> keras.Model`, which makes
+            the model, not compiled. The `models.Preparation` turns features `[batch_size,
+            list_size, num_features]` into what a network takes; the model maps the features to
+            scores. If it has the attribute `takes_mask`, it gets a dict of `features` and `mask`,
+            as in `export.export`. If it is a `models.Prepared`, as `list_scorer` returns, lists are
+            prepared once, and its network alone is trained.
+        arguments: Further arguments of `make_model`, JSON-ready.
 
     Raises:
         ValueError: If there is no loss, or two have the same name.
@@ -97,7 +74,8 @@ class Candidate(Checked):
             losses.LambdaLoss(),
         )
     )
-    make_model: Callable[[Sequence[float], Sequence[float], Settings], keras.Model] = list_scorer
+    make_model: Callable[..., keras.Model] = list_scorer
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [loss.name for loss in self.losses]
@@ -110,6 +88,29 @@ class Candidate(Checked):
     def losses(self) -> Sequence[keras.losses.Loss]:
         """The losses, one or several."""
         return self.loss if isinstance(self.loss, Sequence) else [self.loss]
+
+    def check(self, labels: Sequence[float]) -> None:
+        """Checks that the losses can be computed for labels.
+
+        Args:
+            labels: Labels of items, different ones.
+
+        Raises:
+            ValueError: If a loss refuses them, or is not finite for them and padding.
+        """
+        received = f"Received: labels from {min(labels):g} to {max(labels):g}"
+        y_true = tf.constant([[*labels, math.nan]], tf.float32)
+        for loss in self.losses:
+            try:
+                value = float(loss(y_true, tf.zeros_like(y_true)))
+            except (TypeError, ValueError, tf.errors.OpError) as error:
+                reason = f"{loss.name} must accept the labels of the files. {received}, {error}"
+                raise ValueError(reason) from error
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"{loss.name} must be finite for the labels of the files, where padding is "
+                    f"NaN and all scores are 0. {received}, and a loss of {value}"
+                )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the candidate as JSON-ready values, from which any machine can make it.
@@ -125,6 +126,7 @@ class Candidate(Checked):
                 "losses": [keras.saving.serialize_keras_object(loss) for loss in self.losses],
                 "modules": modules,
                 "make_model": f"{make.__module__}:{make.__qualname__}",
+                "arguments": dict(self.arguments),
             }
             found = self.from_config(config).make_model is make
         except (AttributeError, ImportError, TypeError, ValueError):
@@ -144,5 +146,7 @@ class Candidate(Checked):
             pkgutil.resolve_name(module)  # where a loss is registered
         found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(
-            found if len(found) > 1 else found[0], pkgutil.resolve_name(config["make_model"])
+            found if len(found) > 1 else found[0],
+            pkgutil.resolve_name(config["make_model"]),
+            config["arguments"],
         )

@@ -1,23 +1,144 @@
-"""Options that the commands of the pipelines share."""
+"""Options that the commands of the pipelines share: each is a key of the configuration."""
 
-from typing import Annotated, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-Epochs: TypeAlias = Annotated[int, typer.Option(min=1, help="Maximum number of epochs.")]
-Patience: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Epochs without improvement before training stops.")
+from tfrank_sel.pipelines.configuration import Configuration, Override
+
+
+def option(key: str) -> Any:
+    """Returns the option that replaces a key, with the description and default of that."""
+    section, name = key.split(".")
+    field = Configuration.model_fields[section].annotation.model_fields[name]  # type: ignore[union-attr]
+    default = field.default
+    shown = ",".join(map(str, default)) if isinstance(default, list) else default
+    return typer.Option(help=field.description, show_default=str(shown) if shown else False)
+
+
+Config: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Configuration to read, a TOML file.")
 ]
-BatchSize: TypeAlias = Annotated[int, typer.Option(min=1, help="Lists in a batch.")]
-Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-BlessMetric: TypeAlias = Annotated[str, typer.Option(help="The metric that decides.")]
-BlessMargin: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="Maximum allowed drop below the baseline.")
+Set: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Replace a key of the configuration; may be repeated."
+    ),
 ]
-BlessSliceMargin: TypeAlias = Annotated[
-    float, typer.Option(min=0.0, help="The same on a slice of 30 queries or more.")
+Module: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="Python file of yours to import first; may be repeated."),
 ]
-BlessMinValue: TypeAlias = Annotated[float, typer.Option(help="Minimum value of the metric.")]
-BlessMinQueries: TypeAlias = Annotated[
-    int, typer.Option(min=1, help="Minimum number of queries to evaluate on.")
-]
+Epochs: TypeAlias = Annotated[int | None, option("training.epochs")]
+Patience: TypeAlias = Annotated[int | None, option("training.patience")]
+BatchSize: TypeAlias = Annotated[int | None, option("training.batch_size")]
+Seed: TypeAlias = Annotated[int | None, option("training.seed")]
+BlessMetric: TypeAlias = Annotated[str | None, option("blessing.metric")]
+BlessMargin: TypeAlias = Annotated[float | None, option("blessing.margin")]
+BlessSliceMargin: TypeAlias = Annotated[float | None, option("blessing.slice_margin")]
+BlessMinValue: TypeAlias = Annotated[float | None, option("blessing.min_value")]
+BlessMinQueries: TypeAlias = Annotated[int | None, option("blessing.min_queries")]
+
+
+def overrides(options: Mapping[str, Any]) -> list[Override]:
+    """Returns what the options of a command replace in the configuration.
+
+    Args:
+        options: The value of each option, by the name of its parameter; None or empty where it was
+            not given.
+
+    Raises:
+        ConfigurationError: If an item of `--set` is malformed.
+
+    Example:
+        >>> [(x.key, x.value) for x in overrides({"split": "8,1,1", "epochs": None})]
+        [('data.split', [8.0, 1.0, 1.0])]
+    """
+    given = {x: value for x, value in options.items() if value not in (None, [], ())}
+    found = [
+        Override(key, _READ.get(name, _as_it_is)(given[name]), f"--{name.replace('_', '-')}")
+        for name, key in _KEYS.items()
+        if name in given
+    ]
+    return [*found, *map(Override.parse, given.get("set", ()))]
+
+
+def names(text: str) -> list[str]:
+    """Returns the names that commas divide.
+
+    Example:
+        >>> names("price, clicks")
+        ['price', 'clicks']
+    """
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[float] | str:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        return text
+
+
+def _features(text: str) -> dict[str, Any]:
+    return {name: {"type": "number", "missing": "refuse"} for name in names(text)}
+
+
+def _losses(is_ensemble: bool) -> list[dict[str, str]]:
+    default: list[dict[str, str]] = Configuration().training.loss
+    return default if is_ensemble else [{"class": "RGCrossLoss"}]
+
+
+def _as_it_is(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "split": _numbers,
+    "features": _features,
+    "slice_by": names,
+    "ensemble": _losses,
+}
+
+_KEYS = {
+    "module": "modules",
+    **{
+        name: f"data.{name}"
+        for name in (
+            "train",
+            "validation",
+            "test",
+            "data",
+            "split",
+            "format",
+            "query",
+            "label",
+            "doc_id",
+            "weight",
+            "list_weight",
+            "propensity",
+            "slice_by",
+            "adjacent",
+            "num_features",
+            "allow_bad_lines",
+            "reference",
+        )
+    },
+    "features": "features",
+    "ensemble": "training.loss",
+    **{
+        name: f"training.{name}"
+        for name in ("epochs", "patience", "batch_size", "learning_rate", "max_items", "seed")
+    },
+    "bless_metric": "blessing.metric",
+    "bless_margin": "blessing.margin",
+    "bless_slice_margin": "blessing.slice_margin",
+    "bless_min_value": "blessing.min_value",
+    "bless_min_queries": "blessing.min_queries",
+    "model_name": "serving.model_name",
+    "version": "serving.version",
+    "runner": "beam.runner",
+    "beam_options": "beam.options",
+    "beam_option": "beam.options",
+}

@@ -7,9 +7,11 @@ from pathlib import Path
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tfrank_sel import data
+from tfrank_sel import data, models
 from tfrank_sel.data import batching, letor, synthetic
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Category
+from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis import drift, schema, statistics
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion import ingest, stored
@@ -85,15 +87,15 @@ def ingested(
         step.tell(f"{len(layout.names)} features")
         for line in ingest.summary(ingested.report):
             step.tell(line)
+    spec = inputs.spec(layout)
     splits = {}
     with progress.step("statistics") as step:
-        for split in sorted(ingested.shards, key=SPLITS.index):
-            step.doing(split)
-            path = folder / "statistics" / f"{split}.json"
-            shards = ingested.shards[split]
-            spec = data.FeatureSpec(len(layout.names))
-            found = statistics.summarise(shards, spec, path, options=options)
-            splits[split] = Split(shards, found)
+        named = {split: ingested.shards[split] for split in SPLITS if split in ingested.shards}
+        summaries = statistics.summarise(
+            named, spec, folder / "statistics", features=layout.features, options=options
+        )
+        for split, found in summaries.items():
+            splits[split] = Split(named[split], found)
             files = [source.path for source in inputs.sources if source.split in (None, split)]
             _check_comparable(found, ", ".join(files))
             step.tell(f"{split}: {_described(found)}")
@@ -140,35 +142,66 @@ def examine(
         options: Of the Beam pipelines.
 
     Raises:
-        tfrank_sel.data.InputError: If `reference` is not the folder of a run with these features.
+        tfrank_sel.data.InputError: If `reference` is not the folder of a run.
     """
     known = splits["train"].statistics
     with progress.step("schema") as step:
         path = folder / "schema.pbtxt"
-        inferred = schema.infer(known, spec, layout.names, path)
+        inferred = schema.infer(known, spec, path)
         step.tell(f"inferred from train: {path.name}")
     with progress.step("validation") as step:
-        for split in ("validation", "test"):
-            step.doing(split)
-            shards, found = splits[split].shards, splits[split].statistics
-            outside = schema.validate(shards, inferred, spec, folder, options=options)
-            skewed = drift.anomalies(known, found, layout.names)
-            _tell(split, outside + skewed, folder, step)
+        held = {split: splits[split].shards for split in ("validation", "test")}
+        outside = schema.validate(
+            held, inferred, spec, folder, features=layout.features, options=options
+        )
+        for split in held:
+            skewed = drift.anomalies(known, splits[split].statistics)
+            _tell(split, outside[split] + skewed, folder, step)
         if reference is not None:
-            before = _reference(reference, layout)
-            drifted = drift.anomalies(before, known, layout.names, of="the reference")
+            drifted = drift.anomalies(_reference(reference), known, of="the reference")
             _tell("train", drifted, folder, step)
 
 
-def _reference(run: Path, layout: Layout) -> statistics.Statistics:
+def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
+    """Returns the preparation of features for a network, from the statistics of training.
+
+    Args:
+        split: The training split.
+        layout: What a list holds.
+        within_list: As in `models.Preparation`.
+
+    Raises:
+        tfrank_sel.data.InputError: If a vocabulary would be empty.
+    """
+    found = split.statistics
+    vocabularies = {}
+    for name, feature in layout.features.items():
+        if isinstance(feature, Category):
+            vocabularies[name] = summary.vocabulary(found.texts[name], feature)
+            if not vocabularies[name]:
+                wanted = f"expected a value of {name!r} that occurs {feature.min_count} times"
+                most = max(found.texts[name].values(), default=0)
+                raise data.InputError("the training split", f"{wanted}. Received: at most {most}")
+    missing = dict(zip(found.names, found.features["missing"], strict=True))
+    return models.Preparation(
+        found.features["compressed_mean"],
+        found.features["compressed_variance"],
+        within_list,
+        layout.features,
+        vocabularies,
+        [
+            name
+            for name, feature in layout.features.items()
+            if any(missing[column] for column in feature.columns(name))
+        ],
+    )
+
+
+def _reference(run: Path) -> statistics.Statistics:
     path = run / "statistics" / "train.json"
     if not path.is_file():
         raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
-    found = statistics.Statistics.load(path)
-    if len(found.histograms) != len(layout.names):
-        wanted = f"expected a run with {len(layout.names)} features"
-        raise data.InputError(str(run), f"{wanted}. Received: {len(found.histograms)}")
-    return found
+    return statistics.Statistics.load(path)
 
 
 def _tell(split: str, anomalies: list[schema.Anomaly], folder: Path, step: Step) -> None:

@@ -1,7 +1,7 @@
 """Publication: a model exported, tried as a server would, and put where one finds it."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,8 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data, export
-from tfrank_sel.data import elwc
+from tfrank_sel.data import elwc, packed, typed, writing
+from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
@@ -18,26 +19,39 @@ from tfrank_sel.pipelines.ingestion import stored
 TOLERANCE = 1e-5
 
 
-def first_lists(shards: Sequence[str], spec: data.FeatureSpec, count: int) -> list[bytes]:
+def first_lists(
+    shards: Sequence[str],
+    spec: data.FeatureSpec,
+    count: int,
+    features: Mapping[str, Feature] | None = None,
+) -> list[bytes]:
     """Returns the first lists of TFRecord files as a server is sent them.
 
     Args:
         shards: TFRecord files of the packed layout.
         spec: Names of the parts and number of features.
         count: How many lists.
+        features: Type of each feature, if the server takes them by name.
 
     Returns:
         Serialized `ExampleListWithContext`.
     """
+    found = itertools.islice(stored.lists(shards, spec), count)
+    if features is None:
+        return [
+            elwc.serialize(
+                one.features,
+                spec,
+                labels=one.labels,
+                doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
+                query_id=one.query_id.encode(),
+            )
+            for one in found
+        ]
+    named = typed.list_features(features, spec.doc_id)
     return [
-        elwc.serialize(
-            found.features,
-            spec,
-            labels=found.labels,
-            doc_ids=[doc_id.encode() for doc_id in found.doc_ids],
-            query_id=found.query_id.encode(),
-        )
-        for found in itertools.islice(stored.lists(shards, spec), count)
+        writing.serialize_elwc({**typed.values(one, features), spec.doc_id: one.doc_ids}, named)
+        for one in found
     ]
 
 
@@ -48,6 +62,7 @@ def infra_validate(
     shards: Sequence[str],
     *,
     lists: int,
+    features: Mapping[str, Feature] | None = None,
 ) -> float:
     """Loads a SavedModel and runs the signatures that score lists on real ones.
 
@@ -57,6 +72,7 @@ def infra_validate(
         spec: Names of the parts and number of features.
         shards: TFRecord files of the packed layout; the first lists are taken.
         lists: How many lists to try.
+        features: Type of each feature, if the server takes them by name.
 
     Returns:
         The largest difference found between the scores of a signature and of the model.
@@ -65,16 +81,18 @@ def infra_validate(
         ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for
             scores beyond 1), or `rank_top_k` is not in the order of the scores.
     """
-    examples = tf.constant(first_lists(shards, spec, lists))
-    parsed = elwc.parse(examples, spec)
+    examples = tf.constant(first_lists(shards, spec, lists, features))
+    records = [record.numpy() for record in tf.data.TFRecordDataset(shards).take(lists)]
+    parsed = packed.parse(tf.constant(records), spec)
     mask = parsed["mask"].numpy()
     expected = model(stored.inputs(parsed, spec)).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
+    dense = export.dense_inputs(
+        examples, spec if features is None else features, doc_id=spec.doc_id
+    )
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
-        "predict": signatures["predict"](features=parsed[spec.features], mask=parsed["mask"])[
-            "scores"
-        ].numpy(),
+        "predict": signatures["predict"](**dense)["scores"].numpy(),
         "tensorflow/serving/predict": signatures["tensorflow/serving/predict"](inputs=examples)[
             "outputs"
         ].numpy(),

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tfrank_sel import data, metrics, models
 from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
@@ -91,7 +92,8 @@ class PreparedLists:
     """Lists to train on, prepared once for all models that take them alike.
 
     Args:
-        train: Batches of inputs, `features` and `mask` by name, and labels; to learn from.
+        train: Batches of inputs, `features`, `mask` and, if there are any, `texts` by name, of
+            labels and, if there are any, of weights; to learn from.
         validation: Batches that decide when to stop.
         settings: How many items of a list to choose.
         folder: Where to keep them; removed on `__exit__`.
@@ -104,7 +106,7 @@ class PreparedLists:
         settings: Settings,
         folder: Path,
     ) -> None:
-        choose = functools.partial(_chosen, max_items=settings.max_items, seed=settings.seed)
+        choose = functools.partial(_chosen, settings=settings)
         self._train, self._validation = (
             found.enumerate().map(choose) if settings.max_items else found
             for found in (train, validation)
@@ -117,6 +119,12 @@ class PreparedLists:
 
     def __exit__(self, *error: object) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def shapes(self) -> Any:
+        """Shapes of the inputs of a model, by name."""
+        inputs, *_ = self._train.element_spec
+        return {name: (None, None, *x.shape[2:]) for name, x in inputs.items()}
 
     def of(self, model: keras.Model) -> tuple[Cache, Cache]:
         """Returns the lists of both splits as the network of a model takes them."""
@@ -134,22 +142,26 @@ class PreparedLists:
         return caches
 
 
-def _chosen(number: tf.Tensor, batch: Any, max_items: int, seed: int) -> Any:
-    """Chooses items of longer lists at random."""
-    kept = truncation.shuffled(batch[0]["mask"], tf.stack([number, seed]))[:, :max_items]
+def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
+    """Truncates longer lists to the items that the settings name."""
+    inputs, labels, *_ = batch
+    size = tf.minimum(settings.max_items, tf.shape(labels)[1])
+    if settings.truncation == "random":
+        kept = truncation.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
+    else:
+        kept = {"head": truncation.head, "top": truncation.top}[settings.truncation](labels, size)
     return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 
 def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
     if preparation is None:
         return batches
-    return batches.map(lambda inputs, labels: (preparation(inputs), labels))
+    return batches.map(lambda inputs, *others: (preparation(inputs), *others))
 
 
 def train(
     candidate: Candidate,
-    mean: Sequence[float],
-    variance: Sequence[float],
+    preparation: models.Preparation,
     lists: PreparedLists,
     settings: Settings,
     logs: str | os.PathLike[str],
@@ -160,8 +172,7 @@ def train(
 
     Args:
         candidate: What to train.
-        mean: Mean of each feature after compression.
-        variance: Variance of each feature after compression.
+        preparation: Layer that prepares the features; its models share it.
         lists: What to learn from, and what decides when to stop.
         settings: How to train.
         logs: Folder of TensorBoard logs; each loss gets one in it.
@@ -172,7 +183,6 @@ def train(
     Returns:
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
     """
-    shapes = {data.FeatureSpec.features: (None, None, len(mean)), "mask": (None, None)}
     members, fits = [], []
     for number, loss in enumerate(candidate.losses):
         known = next((one for one in before if _has(one.candidate, candidate, number)), None)
@@ -181,21 +191,22 @@ def train(
             fits.append(known.fits[number])
             continue
         keras.utils.set_random_seed(settings.seed + number)
-        model = candidate.make_model(mean, variance, settings)
+        model = candidate.make_model(preparation, settings, **candidate.arguments)
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
-            model.build(shapes)
+            model.build(lists.shapes)
         log = os.path.join(logs, loss.name)
         fits.append(_fit(model, loss, *lists.of(model), settings, log, on_epoch))
         members.append(model)
     model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
-        model.build(shapes)
+        model.build(lists.shapes)
     return Trained(candidate, model, members, fits)
 
 
 def _has(one: Candidate, other: Candidate, number: int) -> bool:
     """Whether two candidates train the same model with the same loss in a place."""
-    if one.make_model is not other.make_model or number >= len(one.losses):
+    same_model = one.make_model is other.make_model and one.arguments == other.arguments
+    if not same_model or number >= len(one.losses):
         return False
     a, b = one.losses[number], other.losses[number]
     return type(a) is type(b) and a.get_config() == b.get_config()
@@ -229,26 +240,16 @@ def _fit(
 ) -> Fit:
     """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
     _, trained = _parts(model)
+    size = settings.batch_size
+    batches, measured = _batches(trained, learned, held_out, settings)
+    steps = int(batches.cardinality())
     trained.compile(
-        optimizer=keras.optimizers.Adam(
-            settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
-        ),
+        optimizer=classes.optimizer(settings, settings.epochs * steps),
         loss=loss,
         steps_per_execution=STEPS_AT_A_TIME,
         # the loss compiles itself; to compile the step, too, for each shape, takes longer on a CPU
         # than it saves in tens of thousands of steps
         jit_compile=False,
-    )
-    size = settings.batch_size
-    sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
-    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
-    edges = batching.bucket_edges(sizes, buckets, min_lists=size)
-    batches, measured = (
-        found if getattr(trained, "takes_mask", False) else found.map(_without_mask)
-        for found in (
-            learned.batches(size, edges, seed=settings.seed),
-            held_out.batches(size, edges),
-        )
     )
     watch = _Stopwatch(on_epoch)
     stopping = keras.callbacks.EarlyStopping(
@@ -257,7 +258,7 @@ def _fit(
     history = trained.fit(
         batches.repeat(),  # without an end, as to begin takes as long as some steps
         epochs=settings.epochs,
-        steps_per_epoch=int(batches.cardinality()),
+        steps_per_epoch=steps,
         callbacks=[
             keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
             _Validation(measured, loss),
@@ -280,8 +281,24 @@ def _fit(
     )
 
 
-def _without_mask(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> Any:
-    return inputs[data.FeatureSpec.features], labels
+def _batches(
+    model: keras.Model, learned: Cache, held_out: Cache, settings: Settings
+) -> Sequence[tf.data.Dataset]:
+    """Batches to learn from and to measure on, as a model takes them."""
+    sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
+    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
+    edges = batching.bucket_edges(sizes, buckets, min_lists=settings.batch_size)
+    return [
+        found if getattr(model, "takes_mask", False) else found.map(_without_mask)
+        for found in (
+            learned.batches(settings.batch_size, edges, seed=settings.seed),
+            held_out.batches(settings.batch_size, edges),
+        )
+    ]
+
+
+def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
+    return inputs[data.FeatureSpec.features], *others
 
 
 def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -305,11 +322,11 @@ class _Validation(keras.callbacks.Callback):
             self._measure_batch(*next(self._batches))
 
     @tf.autograph.experimental.do_not_convert
-    def _measure_batch(self, inputs: Any, labels: tf.Tensor) -> None:
+    def _measure_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> None:
         scores = self.model(inputs, training=False)
         # a list without items, which fills up a batch, adds 0 to its mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
-        loss = self._loss(labels, scores) / tf.reduce_mean(is_list)
+        loss = self._loss(labels, scores, weights) / tf.reduce_mean(is_list)
         self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
         for metric in self._metrics.values():
             metric.update_state(labels, scores)

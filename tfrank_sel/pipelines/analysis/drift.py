@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,17 @@ class Thresholds(Checked):
         label_shares: Largest difference of the share of a label (L-infinity).
         label_divergence: Jensen-Shannon divergence of the labels, in bits.
         list_sizes: Largest gap of the cumulative shares of list sizes (Kolmogorov-Smirnov).
-        features: The same for a feature.
+        features: The same for a feature that is a number.
+        texts: Largest difference of the share of a value (L-infinity) of a feature of texts.
+        missing: Largest difference of the share of missing values of a feature.
     """
 
     label_shares: Bound = 0.1
     label_divergence: Bound = 0.1
     list_sizes: Bound = 0.2
     features: Bound = 0.2
+    texts: Bound = 0.1
+    missing: Bound = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,13 +41,17 @@ class Distances:
         label_shares: Of the labels.
         label_divergence: Of the labels.
         list_sizes: Of the list sizes.
-        features: Of each feature.
+        features: Of each feature that is a number and that both splits have, by name.
+        texts: The same for features of texts.
+        missing: The same for all features.
     """
 
     label_shares: float
     label_divergence: float
     list_sizes: float
-    features: list[float]
+    features: Mapping[str, float]
+    texts: Mapping[str, float]
+    missing: Mapping[str, float]
 
 
 def distances(reference: Statistics, found: Statistics) -> Distances:
@@ -58,19 +66,25 @@ def distances(reference: Statistics, found: Statistics) -> Distances:
     """
     old, new = _shares(reference.labels, found.labels)
     middle = 0.5 * (old + new)
-    histograms = zip(reference.histograms, found.histograms, strict=True)
+    histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, found)))
+    texts = _both(reference.texts, found.texts)
+    lacking = _both(*(_missing(x) for x in (reference, found)))
     return Distances(
         label_shares=float(np.abs(old - new).max()),
         label_divergence=0.5 * (_relative_entropy(old, middle) + _relative_entropy(new, middle)),
         list_sizes=_largest_gap(reference.list_sizes, found.list_sizes),
-        features=[_largest_gap(*pair) for pair in histograms],
+        features={name: _largest_gap(*pair) for name, pair in histograms.items() if all(pair)},
+        texts={name: _largest_difference(*pair) for name, pair in texts.items()},
+        missing={
+            name: abs(old / reference.items - new / found.items)
+            for name, (old, new) in lacking.items()
+        },
     )
 
 
 def anomalies(
     reference: Statistics,
     found: Statistics,
-    names: Sequence[str],
     *,
     of: str = "training",
     label: str = "relevance",
@@ -80,12 +94,12 @@ def anomalies(
 
     A distance is an anomaly if it is above its threshold and above what chance makes of two samples
     of as many lists once in a hundred times (Kolmogorov and Smirnov's bound); so is a feature that
-    is 0 throughout, and was not.
+    is 0 throughout, and was not, and one that only one of both has. Features are known by their
+    names, in whatever order.
 
     Args:
         reference: Statistics of the split to compare with.
         found: Statistics of the split.
-        names: Names of the features.
         of: What the reference is called.
         label: Name of the label.
         thresholds: The largest distances that are no anomaly.
@@ -104,8 +118,15 @@ def anomalies(
         ("list_size", cumulative, measured.list_sizes, max(thresholds.list_sizes, chance),
          found.lists),
         *(
-            (name, cumulative, distance, max(thresholds.features, chance), found.items)
-            for name, distance in zip(names, measured.features, strict=True)
+            (name, rule, distance, max(bound, chance), found.items)
+            for rule, distances, bound in (
+                (cumulative, measured.features, thresholds.features),
+                (f"shares of values within {{}} of those of {of}", measured.texts,
+                 thresholds.texts),
+                (f"a share of missing values within {{}} of that of {of}", measured.missing,
+                 thresholds.missing),
+            )
+            for name, distance in distances.items()
         ),
     ]  # fmt: skip
     drifted = [
@@ -113,13 +134,28 @@ def anomalies(
         for name, rule, distance, bound, count in checks
         if distance > bound
     ]
-    zeros = zip(names, reference.features["zeros"], found.features["zeros"], strict=True)
-    missing = [
+    zeros = _both(
+        *(dict(zip(x.names, x.features["zeros"], strict=True)) for x in (reference, found))
+    )
+    zero = [
         Anomaly(name, f"not 0 throughout, as in {of}", found.items)
-        for name, before, now in zeros
+        for name, (before, now) in zeros.items()
         if before < reference.items and now == found.items
     ]
-    return drifted + missing
+    old, new = ({*x.names, *x.texts} for x in (reference, found))
+    unknown = [Anomaly(name, f"a feature that {of} has", found.items) for name in sorted(new - old)]
+    absent = [Anomaly(name, f"there, as in {of}", found.items) for name in sorted(old - new)]
+    return drifted + zero + unknown + absent
+
+
+def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (value, other[name]) for name, value in one.items() if name in other}
+
+
+def _missing(found: Statistics) -> dict[str, float]:
+    """How many values of each feature are missing."""
+    texts = {name: counts.get("", 0) for name, counts in found.texts.items()}
+    return {**dict(zip(found.names, found.features["missing"], strict=True)), **texts}
 
 
 def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:
@@ -128,6 +164,15 @@ def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarra
     counts = [np.array([part.get(value, 0) for value in values]) for part in (one, other)]
     old, new = (count / count.sum() for count in counts)
     return old, new
+
+
+def _largest_difference(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """Of the shares of values, among those that are told and not missing."""
+    totals = [max(sum(x.values()) - x.get("", 0), 1) for x in (one, other)]
+    values = {*one, *other} - {""}
+    return max(
+        (abs(one.get(x, 0) / totals[0] - other.get(x, 0) / totals[1]) for x in values), default=0.0
+    )
 
 
 def _largest_gap(one: Mapping[Any, int], other: Mapping[Any, int]) -> float:

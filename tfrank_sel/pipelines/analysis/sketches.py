@@ -30,13 +30,13 @@ def counts(rows: np.ndarray) -> np.ndarray:
     """Counts the values of each column by bin.
 
     Args:
-        rows: Values, `[rows, columns]`, finite.
+        rows: Values, `[rows, columns]`, finite; NaN is not counted.
 
     Returns:
         The counts, `[columns, NUM_BINS]`.
     """
     found = bins(rows) + NUM_BINS * np.arange(rows.shape[1])
-    counted = np.bincount(found.ravel(), minlength=NUM_BINS * rows.shape[1])
+    counted = np.bincount(found[~np.isnan(rows)], minlength=NUM_BINS * rows.shape[1])
     return counted.reshape(rows.shape[1], NUM_BINS)
 
 
@@ -44,11 +44,11 @@ def quantiles(counted: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Returns quantiles of each column: the middle of the bin that they lie in.
 
     Args:
-        counted: Counts by bin, `[columns, NUM_BINS]`, none of them of no value at all.
+        counted: Counts by bin, `[columns, NUM_BINS]`.
         shares: Shares of the values that lie below, in [0, 1].
 
     Returns:
-        The quantiles, `[columns, shares]`.
+        The quantiles, `[columns, shares]`; 0 for a column of no value.
 
     Example:
         >>> quantiles(counts(np.arange(1.0, 101.0)[:, None]), np.array([0.5])).tolist()
@@ -57,7 +57,8 @@ def quantiles(counted: np.ndarray, shares: np.ndarray) -> np.ndarray:
     upto = counted.cumsum(axis=1)
     ranks = np.maximum(np.ceil(np.asarray(shares) * upto[:, -1:]), 1)
     places = [np.searchsorted(row, rank) for row, rank in zip(upto, ranks, strict=True)]
-    return middles()[np.array(places)]
+    is_any = upto[:, -1:] > 0
+    return np.where(is_any, middles()[np.where(is_any, np.array(places), 0)], 0.0)
 
 
 def middles() -> np.ndarray:

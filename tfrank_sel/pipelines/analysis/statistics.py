@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
-from tfrank_sel.models import preparation
+from tfrank_sel.features import Category, Feature, Vector
+from tfrank_sel.models import preparation, summary
+from tfrank_sel.models.summary import Moments, compressed, told_apart
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import bands, sketches
 from tfrank_sel.pipelines.ingestion import stored
 
+SHOWN = 1000  # values of a hashed feature that are told
+KEPT = 500_000  # values of a feature of texts that are counted; of more, the most frequent so far
 SHARES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 
 
@@ -30,19 +34,24 @@ class Statistics:
     Args:
         lists: Number of lists.
         items: Number of items.
+        names: Names of the features that are numbers, of which `features` and `histograms` tell:
+            see `Feature.columns`.
         comparable_lists: Number of lists with two different labels: those that can teach.
         labels: Number of items of each label; the names are those of the numbers (`"2"`).
         list_sizes: Number of lists of each size.
         features: For each measure, its value for each feature: `min`, `mean`, `max`, `std`,
-            `zeros` (a count), the percentiles `p01`, `p25`, `p50`, `p75` and `p99` to 12.5 %, and
-            `compressed_mean` and `compressed_variance`, those of `sign(x) * log(1 + abs(x))`.
+            `zeros` and `missing` (counts), the percentiles `p01`, `p25`, `p50`, `p75` and `p99` to
+            12.5 %, `compressed_mean` and `compressed_variance`: of `sign(x) * log(1 + abs(x))`.
         histograms: For each feature, its number of items by bin of `sketches`.
         by_label: For each label, the mean of each feature over the items that have it.
         by_list_size: For each band of list sizes, the number of items of each label.
+        texts: For each feature of texts, how often its most frequent values occur; an empty text is
+            an item without any.
     """
 
     lists: int
     items: int
+    names: list[str]
     comparable_lists: int
     labels: dict[str, int]
     list_sizes: dict[int, int]
@@ -50,6 +59,7 @@ class Statistics:
     histograms: list[dict[int, int]]
     by_label: dict[str, list[float]]
     by_list_size: dict[str, dict[str, int]]
+    texts: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> "Statistics":
@@ -65,58 +75,41 @@ class Statistics:
 
 
 def summarise(
-    shards: Sequence[str],
+    shards: Mapping[str, Sequence[str]],
     spec: data.FeatureSpec,
-    path: Path,
+    folder: Path,
     *,
+    features: Mapping[str, Feature] | None = None,
     options: PipelineOptions | None = None,
-) -> Statistics:
-    """Computes the statistics of a split and writes them as JSON.
+) -> dict[str, Statistics]:
+    """Computes the statistics of splits and writes them as JSON.
 
     Args:
-        shards: TFRecord files of the packed layout.
+        shards: TFRecord files of the packed layout, of each split.
         spec: Names of the parts and number of features.
-        path: JSON file to write.
+        folder: Folder for a file `SPLIT.json` of each split.
+        features: Type of each feature; by default all are numbers.
         options: Of the Beam pipeline.
 
     Returns:
-        The statistics.
+        The statistics of each split.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        found = Path(scratch) / "statistics"
+    features = features or {spec.features: Vector(size=spec.num_features)}
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
         with beam.Pipeline(options=options) as pipeline:
-            summary = pipeline | stored.Read(shards) | beam.CombineGlobally(_Summary(spec))
-            artefacts.tell(summary | beam.Map(dataclasses.asdict), found)
-        [values] = artefacts.told(found)
-    artefacts.write_json(path, values)
-    return Statistics.of(values)
-
-
-@dataclasses.dataclass
-class _Moments:
-    """Count, mean and sum of squared deviations of each feature, merged without cancellation."""
-
-    count: int
-    mean: np.ndarray
-    squares: np.ndarray
-
-    @classmethod
-    def of(cls, rows: np.ndarray) -> "_Moments":
-        mean = rows.mean(axis=0) if len(rows) else np.zeros(rows.shape[1])
-        return cls(len(rows), mean, np.square(rows - mean).sum(axis=0))
-
-    def merged(self, other: "_Moments") -> "_Moments":
-        count = self.count + other.count
-        if count == 0:
-            return self
-        gap = other.mean - self.mean
-        mean = self.mean + gap * (other.count / count)
-        squares = self.squares + other.squares + gap**2 * (self.count * other.count / count)
-        return _Moments(count, mean, squares)
-
-    def variance(self) -> np.ndarray:
-        return self.squares / max(self.count, 1)
+            for split, files in shards.items():
+                summary = (
+                    pipeline
+                    | f"Read {split}" >> stored.Read(files)
+                    | f"Summarise {split}" >> beam.CombineGlobally(_Summary(spec, features))
+                    | f"As JSON {split}" >> beam.Map(dataclasses.asdict)
+                )
+                artefacts.tell(summary, Path(scratch) / split)
+        found = {split: next(artefacts.told(Path(scratch) / split)) for split in shards}
+    for split, values in found.items():
+        artefacts.write_json(folder / f"{split}.json", values)
+    return {split: Statistics.of(values) for split, values in found.items()}
 
 
 @dataclasses.dataclass
@@ -128,28 +121,38 @@ class _Totals:
     low: np.ndarray
     high: np.ndarray
     zeros: np.ndarray
+    missing: np.ndarray
     counts: np.ndarray
-    plain: _Moments
-    compressed: _Moments
-    by_label: dict[str, _Moments]
+    plain: Moments
+    compressed: Moments
+    labels: collections.Counter[str]
+    by_label: dict[str, Moments]
     by_list_size: dict[str, collections.Counter[str]]
+    texts: dict[str, collections.Counter[str]]
 
 
 class _Summary(beam.CombineFn):
     """Batches of serialized lists to `Statistics`."""
 
-    def __init__(self, spec: data.FeatureSpec) -> None:
-        self.spec = spec
+    def __init__(self, spec: data.FeatureSpec, features: Mapping[str, Feature]) -> None:
+        self.spec, self.features = spec, features
+        self.names = preparation.column_names(features)
 
     def create_accumulator(self) -> _Totals:
-        return self._totals(np.zeros([0, 0]), np.zeros([0, self.spec.num_features]))
+        return self._totals(np.zeros([0, 0]), np.zeros([0, len(self.names)]), {})
 
     def add_input(self, accumulator: _Totals, serialized: list[bytes]) -> _Totals:
         parsed = packed.parse(tf.constant(serialized), self.spec)
         mask = parsed["mask"].numpy()
         labels = np.where(mask, parsed[self.spec.label].numpy(), np.nan)
-        rows = parsed[self.spec.features].numpy()[mask].astype(np.float64)
-        return _merged(accumulator, self._totals(labels, rows))
+        numbers = tf.constant(parsed[self.spec.features].numpy()[mask], tf.float64)
+        rows = preparation.columns(self.features, numbers).numpy()
+        texts = {}
+        if self.spec.num_texts:
+            octets = parsed[self.spec.texts].numpy()[mask]
+            decoded = np.vectorize(bytes.decode, otypes=[object])(octets)
+            texts = summary.by_feature(decoded, self.features)
+        return _merged(accumulator, self._totals(labels, rows, texts))
 
     def merge_accumulators(self, accumulators: Iterable[_Totals]) -> _Totals:
         merged = self.create_accumulator()
@@ -160,21 +163,25 @@ class _Summary(beam.CombineFn):
     def extract_output(self, totals: _Totals) -> Statistics:
         of_labels = sorted(totals.by_label.items(), key=lambda entry: float(entry[0]))
         percentiles = sketches.quantiles(totals.counts, np.array(list(SHARES.values())))
+        # a feature without any value has no least one
+        low, high = (np.where(np.isfinite(x), x, 0.0) for x in (totals.low, totals.high))
         measures = {
-            "min": totals.low,
+            "min": low,
             "mean": totals.plain.mean,
-            "max": totals.high,
+            "max": high,
             "std": np.sqrt(totals.plain.variance()),
             "zeros": totals.zeros,
-            **dict(zip(SHARES, np.clip(percentiles.T, totals.low, totals.high), strict=True)),
+            "missing": totals.missing,
+            **dict(zip(SHARES, np.clip(percentiles.T, low, high), strict=True)),
             "compressed_mean": totals.compressed.mean,
             "compressed_variance": _told_apart(totals),
         }
         return Statistics(
             lists=sum(totals.list_sizes.values()),
-            items=totals.plain.count,
+            items=sum(totals.labels.values()),
+            names=self.names,
             comparable_lists=totals.comparable_lists,
-            labels={label: moments.count for label, moments in of_labels},
+            labels={label: totals.labels[label] for label, _ in of_labels},
             list_sizes=dict(sorted(totals.list_sizes.items())),
             features={name: values.tolist() for name, values in measures.items()},
             histograms=[
@@ -182,9 +189,23 @@ class _Summary(beam.CombineFn):
             ],
             by_label={label: moments.mean.tolist() for label, moments in of_labels},
             by_list_size={band: dict(found) for band, found in totals.by_list_size.items()},
+            texts={
+                name: dict(found.most_common(1 + self._kept(name)))
+                for name, found in totals.texts.items()
+            },
         )
 
-    def _totals(self, labels: np.ndarray, rows: np.ndarray) -> _Totals:
+    def _kept(self, name: str) -> int:
+        """How many values of a feature of texts are told."""
+        feature = self.features[name]
+        return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
+
+    def _totals(
+        self,
+        labels: np.ndarray,
+        rows: np.ndarray,
+        texts: Mapping[str, collections.Counter[str]],
+    ) -> _Totals:
         is_item = ~np.isnan(labels)
         differs = is_item & (labels != labels[:, :1])
         of_item = labels[is_item]
@@ -201,14 +222,19 @@ class _Summary(beam.CombineFn):
         return _Totals(
             comparable_lists=int(differs.any(axis=1).sum()) if labels.size else 0,
             list_sizes=collections.Counter(sizes.tolist()),
-            low=rows.min(axis=0, initial=np.inf),
-            high=rows.max(axis=0, initial=-np.inf),
+            low=np.fmin.reduce(rows, axis=0, initial=np.inf),
+            high=np.fmax.reduce(rows, axis=0, initial=-np.inf),
             zeros=(rows == 0.0).sum(axis=0),
+            missing=np.isnan(rows).sum(axis=0),
             counts=sketches.counts(rows),
-            plain=_Moments.of(rows),
-            compressed=_Moments.of(preparation.compressed(rows)),
-            by_label={name: _Moments.of(rows[of_item == x]) for name, x in names.items()},
+            plain=Moments.of(rows),
+            compressed=Moments.of(compressed(rows)),
+            labels=collections.Counter(
+                {name: int(np.sum(of_item == x)) for name, x in names.items()}
+            ),
+            by_label={name: Moments.of(rows[of_item == x]) for name, x in names.items()},
             by_list_size=of_band,
+            texts=dict(texts),
         )
 
 
@@ -219,21 +245,33 @@ def _merged(one: _Totals, other: _Totals) -> _Totals:
     by_list_size = dict(one.by_list_size)
     for band, counts in other.by_list_size.items():
         by_list_size[band] = by_list_size.get(band, collections.Counter()) + counts
+    texts = one.texts  # in place: it may be large, and Beam allows it
+    for name, found in other.texts.items():
+        texts.setdefault(name, collections.Counter()).update(found)
+        texts[name] = _few(texts[name])
     return _Totals(
         one.comparable_lists + other.comparable_lists,
         one.list_sizes + other.list_sizes,
         np.minimum(one.low, other.low),
         np.maximum(one.high, other.high),
         one.zeros + other.zeros,
+        one.missing + other.missing,
         one.counts + other.counts,
         one.plain.merged(other.plain),
         one.compressed.merged(other.compressed),
+        one.labels + other.labels,
         by_label,
         by_list_size,
+        texts,
     )
+
+
+def _few(found: collections.Counter[str]) -> collections.Counter[str]:
+    """Drops the rarest values where there are too many to keep."""
+    return collections.Counter(dict(found.most_common(KEPT))) if len(found) > 2 * KEPT else found
 
 
 def _told_apart(totals: _Totals) -> np.ndarray:
     """Variances as a model divides by them, 0 of a constant, too."""
-    variance = preparation.told_apart(totals.compressed.mean, totals.compressed.variance())
+    variance = told_apart(totals.compressed.mean, totals.compressed.variance())
     return np.where(totals.low == totals.high, 0.0, variance)

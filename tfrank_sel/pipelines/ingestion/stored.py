@@ -47,6 +47,8 @@ def serialize(found: Found, spec: data.FeatureSpec) -> bytes:
         labels=one.labels,
         doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
         query_id=one.query_id.encode(),
+        texts=one.texts if spec.num_texts else None,
+        weights=one.weights if spec.weight else None,
     )
     if not found.context:
         return record
@@ -82,16 +84,19 @@ def context(
 
 
 def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
-    """Returns what a scorer of lists takes of parsed records: features and mask."""
+    """Returns what a scorer of lists takes of parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
 
 def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
     """Returns the kinds of `inputs`, by name."""
-    return {
+    found = {
         spec.features: tf.TensorSpec([None, None, spec.num_features], tf.float32),
         "mask": tf.TensorSpec([None, None], tf.bool),
     }
+    if spec.num_texts:
+        found[spec.texts] = tf.TensorSpec([None, None, spec.num_texts], tf.string)
+    return found
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
@@ -108,9 +113,26 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
         parsed = {name: x.numpy() for name, x in packed.parse(serialized, spec).items()}
         queries = context(serialized, spec, {})[spec.query_id]
         for i, size in enumerate(parsed["mask"].sum(axis=1)):
+            texts = None
+            if spec.num_texts:
+                octets = parsed[spec.texts][i, :size]
+                texts = np.array([[x.decode() for x in row] for row in octets], np.object_)
             yield data.ItemList(
                 queries[i].decode(),
                 parsed[spec.label][i, :size],
                 parsed[spec.features][i, :size],
                 tuple(doc_id.decode() for doc_id in parsed[spec.doc_id][i, :size]),
+                texts,
+                parsed[spec.weight][i, :size] if spec.weight else None,
             )
+
+
+def batch_of(one: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
+    """Returns one list as a scorer of lists takes it."""
+    found = {
+        spec.features: tf.constant(one.features[None]),
+        "mask": tf.fill([1, len(one.labels)], True),
+    }
+    if spec.num_texts:
+        found[spec.texts] = tf.constant([one.texts.tolist()])  # type: ignore[union-attr]
+    return found

@@ -1,17 +1,16 @@
 """The report of a run: one page that holds all it shows, for reading offline."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import markupsafe
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import data, losses, metrics
-from tfrank_sel.models import preparation
+from tfrank_sel.models.summary import compressed
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
@@ -30,7 +29,6 @@ BARS = 24
 def write(
     folder: Path,
     spec: data.FeatureSpec,
-    names: Sequence[str],
     splits: Mapping[str, Split],
     trained: Mapping[str, Trained],
     *,
@@ -41,7 +39,6 @@ def write(
     Args:
         folder: Folder of the run, where these three are read.
         spec: Names of the parts and number of features.
-        names: Names of the features.
         splits: The splits.
         trained: The models, `ours` and, if there is one, `baseline`.
         seed: Seed of the intervals.
@@ -76,7 +73,8 @@ def write(
         blessing=json.loads((folder / "blessing.json").read_text()),
         anomalies=_anomalies(folder),
         splits=statistics,
-        features=list(_features(names, training)),
+        features=list(_features(training)),
+        texts=list(_texts(training)),
         samples=list(_samples(models, spec, test)),
         figures={
             name: markupsafe.Markup(svg)
@@ -115,24 +113,35 @@ def _anomalies(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["distance"] or 0.0, one["count"]), reverse=True)
 
 
-def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any]]:
-    """A row of the table for each feature."""
+def _texts(found: Statistics) -> Iterator[dict[str, Any]]:
+    """A row of the table for each feature of texts."""
+    for name, counts in found.texts.items():
+        often = [(value, count) for value, count in counts.items() if value]
+        yield {
+            "name": name,
+            "missing": counts.get("", 0) / found.items,
+            "values": len(often),
+            "often": [(value, count / found.items) for value, count in often[:5]],
+        }
+
+
+def _features(found: Statistics) -> Iterator[dict[str, Any]]:
+    """A row of the table for each feature that is a number."""
     measures = found.features
-    for i, name in enumerate(names):
+    for i, name in enumerate(found.names):
         low, high = measures["p01"][i], measures["p99"][i]
         yield {
             "name": name,
             "bars": _bars(found.histograms[i], low, high),
             "zeros": measures["zeros"][i] / found.items,
+            "missing": measures["missing"][i] / found.items,
             **{key: measures[key][i] for key in ("min", "p50", "mean", "max", "std")},
         }
 
 
 def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
     """A path of bars from one percentile to the other, in a box of 24 by 10."""
-    places, *ends = (
-        preparation.compressed(x) for x in (sketches.middles()[list(histogram)], low, high)
-    )
+    places, *ends = (compressed(x) for x in (sketches.middles()[list(histogram)], low, high))
     low, high = (float(end) for end in ends)
     edges = (low, high) if high > low else (low - 0.5, low + 0.5)
     counts, _ = np.histogram(places, BARS, edges, weights=list(histogram.values()))
@@ -148,10 +157,7 @@ def _samples(
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue
-        inputs = {
-            spec.features: tf.constant(one.features[None]),
-            "mask": tf.fill([1, len(one.labels)], True),
-        }
+        inputs = stored.batch_of(one, spec)
         scores = {name: model(inputs).numpy()[0] for name, model in models.items()}
         ranks = {
             name: np.argsort(np.argsort(-score, kind="stable")) + 1

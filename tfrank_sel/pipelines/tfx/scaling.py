@@ -18,7 +18,7 @@ from tfx.v1.dsl.components import (
     component,
 )
 
-from tfrank_sel.models import preparation
+from tfrank_sel.models.summary import compressed, told_apart
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
 
 
@@ -70,7 +70,7 @@ def _totals(serialized: list[bytes], layout: Layout, split: str) -> Totals:
     if split != "train":
         return _sum([], len(layout.features))._replace(lists=counted)
     rows = features[~np.isnan(labels)].astype(np.float64)
-    values = preparation.compressed(rows)
+    values = compressed(rows)
     moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
     return Totals(moments, counted)
 
@@ -103,6 +103,6 @@ def described(totals: Totals, names: list[str]) -> str:
     found = {
         "features": names,
         "mean": mean.tolist(),
-        "variance": preparation.told_apart(mean, variance).tolist(),
+        "variance": told_apart(mean, variance).tolist(),
     }
     return json.dumps(found)

@@ -1,0 +1,110 @@
+"""Features with a type each, as examples hold them by name."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.data.lists import ItemList
+from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.features import REFUSE, Feature, Set, Timestamp, Vector
+
+MISSING = tf.int64.min  # an integer that is missing
+DAY = 86_400  # seconds
+
+
+def dtype(feature: Feature) -> tf.DType:
+    """Returns the type of the values of a feature: float32, int64 or string."""
+    if isinstance(feature, Timestamp):
+        return tf.int64
+    return tf.as_dtype(getattr(feature, "dtype", "float32"))
+
+
+def list_features(features: Mapping[str, Feature], doc_id: str | None = None) -> ListFeatures:
+    """Returns how examples hold features: a number, a Boolean and a vector as floats, a timestamp
+    as an integer of seconds, all else as strings or integers.
+
+    Args:
+        features: Type of each feature. One that may not be missing has no default.
+        doc_id: Name of an item's identifier, if it is to be read, too.
+    """
+    kinds = {name: _kind(feature) for name, feature in features.items()}
+    of_query = [name for name, feature in features.items() if feature.of == "query"]
+    items = {name: kind for name, kind in kinds.items() if name not in of_query}
+    if doc_id is not None:
+        items[doc_id] = tf.io.FixedLenFeature([], tf.string, "")
+    return ListFeatures(items, {name: kinds[name] for name in of_query})
+
+
+def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
+    """Returns the features of a list by name, as `tfrank_sel.data.writing` takes them.
+
+    Args:
+        one: The list.
+        features: Type of each feature, in the order of its numbers and texts.
+
+    Example:
+        >>> from tfrank_sel.features import Category, Number
+        >>> numbers, texts = np.array([[1.5], [np.nan]], "f"), np.array([["a"], [""]], object)
+        >>> one = ItemList("q", np.zeros(2), numbers, ("x", "y"), texts)
+        >>> values(one, {"price": Number(), "brand": Category()})
+        {'price': [1.5, None], 'brand': ['a', None]}
+    """
+    found: dict[str, Any] = {}
+    place = text = 0
+    for name, feature in features.items():
+        width, count = len(feature.numbers(name)), len(feature.texts(name))
+        if width:
+            column = one.features[:, place : place + width]
+            found[name] = [_number(row, feature) for row in column]
+        else:
+            assert one.texts is not None
+            rows = one.texts[:, text : text + count].tolist()
+            found[name] = [_text(row, feature) for row in rows]
+        if feature.of == "query":
+            found[name] = found[name][0]
+        place, text = place + width, text + count
+    return found
+
+
+def text(one: ItemList, features: Mapping[str, Feature]) -> str:
+    """Returns a list as JSON lines: a line of features by name, and `doc_id`, for each item."""
+    named = values(one, features)
+    columns = {
+        name: [x] * len(one.doc_ids) if features[name].of == "query" else x
+        for name, x in named.items()
+    }
+    items = zip(*columns.values(), one.doc_ids, strict=True)
+    rows = (dict(zip([*columns, "doc_id"], item, strict=True)) for item in items)
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _kind(feature: Feature) -> Any:
+    kind = dtype(feature)
+    if isinstance(feature, Set):
+        return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
+    shape = [feature.size] if isinstance(feature, Vector) else []
+    if getattr(feature, "missing", None) == REFUSE:
+        return tf.io.FixedLenFeature(shape, kind)
+    missing = {tf.float32: float("nan"), tf.int64: MISSING, tf.string: ""}[kind]
+    return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
+
+
+def _number(row: np.ndarray, feature: Feature) -> Any:
+    if np.isnan(row).all():
+        return None
+    if isinstance(feature, Timestamp):
+        day, second = row.tolist()
+        return int(day) * DAY + int(second)
+    return row.tolist() if isinstance(feature, Vector) else float(row[0])
+
+
+def _text(row: list[str], feature: Feature) -> Any:
+    present: list[Any] = [text for text in row if text]
+    if dtype(feature) == tf.int64:
+        present = [int(text) for text in present]
+    if isinstance(feature, Set):
+        return present
+    return present[0] if present else None

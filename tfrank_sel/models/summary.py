@@ -1,0 +1,136 @@
+"""What a preparation has to know of data: moments of numbers, and vocabularies of texts."""
+
+import collections
+import dataclasses
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tfrank_sel.features import Category, Feature
+
+
+def moments(
+    features: npt.ArrayLike, mask: npt.ArrayLike | None = None
+) -> tuple[list[float], list[float]]:
+    """Returns the mean and variance with which `Preparation` standardises features.
+
+    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
+    scorers leave the feature out, where float32 can hardly tell its values apart.
+
+    Args:
+        features: Features of items, `[..., num_features]`.
+        mask: True for an item, False for padding, `[...]`; None if there is no padding.
+
+    Raises:
+        ValueError: If there is no item, or a feature of one is not finite.
+
+    Example:
+        >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
+        >>> [f"{value:.4f}" for value in (*mean, *variance)]
+        ['0.3466', '1.3863', '0.1201', '0.0000']
+    """
+    values = np.asarray(features, np.float64)
+    rows = (
+        values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
+    )
+    if not rows.size or not np.isfinite(rows).all():
+        raise ValueError(
+            "`features` must hold an item, and be finite. "
+            f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
+        )
+    found = Moments.of(compressed(rows))
+    return found.mean.tolist(), told_apart(found.mean, found.variance()).tolist()
+
+
+@dataclasses.dataclass
+class Moments:
+    """Moments of columns, merged without cancellation; NaN counts for nothing.
+
+    Args:
+        count: Number of values of each column.
+        mean: Their mean; 0 if there is none.
+        squares: Sum of their squared deviations from it.
+    """
+
+    count: np.ndarray
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray) -> Self:
+        """Returns the moments of each column of rows."""
+        is_there = ~np.isnan(rows)
+        count = is_there.sum(axis=0)
+        mean = np.sum(rows, axis=0, where=is_there) / np.maximum(count, 1)
+        return cls(count, mean, np.sum(np.square(rows - mean), axis=0, where=is_there))
+
+    def merged(self, other: "Moments") -> "Moments":
+        """Returns the moments of the values of both."""
+        count = self.count + other.count
+        share = other.count / np.maximum(count, 1)
+        gap = other.mean - self.mean
+        squares = self.squares + other.squares + gap**2 * self.count * share
+        return Moments(count, self.mean + gap * share, squares)
+
+    def variance(self) -> np.ndarray:
+        """Returns the variance of each column; 0 if it has no value."""
+        found: np.ndarray = self.squares / np.maximum(self.count, 1)
+        return found
+
+
+def compressed(values: npt.ArrayLike) -> np.ndarray:
+    """Compresses features to `sign(x) * log(1 + abs(x))`, outside of a model."""
+    return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
+
+
+def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
+
+    To divide by what is left of rounding would make noise of a constant.
+    """
+    return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
+
+
+def by_feature(
+    texts: np.ndarray, features: Mapping[str, Feature]
+) -> dict[str, collections.Counter[str]]:
+    """Counts the values of each feature of texts.
+
+    Args:
+        texts: The texts of items, `[items, num_texts]`.
+        features: Type of each feature.
+
+    Returns:
+        How often each value occurs; an empty text is an item without any.
+    """
+    found, start = {}, 0
+    for name, feature in features.items():
+        width = len(feature.texts(name))
+        if width:
+            of_feature = texts[:, start : start + width]
+            counts = collections.Counter(of_feature.ravel().tolist())
+            counts[""] = int(np.sum(np.all(of_feature == "", axis=1)))
+            found[name] = +counts
+        start += width
+    return found
+
+
+def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:
+    """Returns the values of a feature that get an integer of their own, most frequent first.
+
+    Args:
+        counts: How often each value occurs.
+        feature: How often it must, and how many values there are at most.
+
+    Example:
+        >>> vocabulary({"a": 2, "b": 5, "c": 1, "": 9}, Category(min_count=2))
+        ['b', 'a']
+    """
+    often = [
+        (-count, value)
+        for value, count in counts.items()
+        if count >= feature.min_count and value and not {"\n", "\r"} & {*value}
+    ]
+    return [value for _, value in sorted(often)[: feature.max_size]]

@@ -1,0 +1,100 @@
+"""Features of texts as integers, by vocabularies and hashes."""
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+
+from tfrank_sel.features import Category, Feature, Hash
+
+
+class Texts(tf.Module):
+    """Texts to one-hot numbers and to integers: see `Preparation`.
+
+    Args:
+        features: Type of each feature, by name.
+        vocabularies: The values of each `Category` and `Set`.
+
+    Raises:
+        ValueError: If a vocabulary is missing, empty, or has a value that is empty or has a line
+            break.
+    """
+
+    def __init__(
+        self, features: Mapping[str, Feature], vocabularies: Mapping[str, Sequence[str]]
+    ) -> None:
+        super().__init__()
+        self._types = {
+            name: kind for name, kind in features.items() if isinstance(kind, (Category, Hash))
+        }
+        # a table reads a file, so that an export has it among its assets
+        self._folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._tables = {
+            name: self._table(name, vocabularies.get(name, ()))
+            for name, kind in self._types.items()
+            if isinstance(kind, Category)
+        }
+        self._sizes = {
+            name: kind.ids(len(vocabularies.get(name, ()))) for name, kind in self._types.items()
+        }
+
+    @property
+    def embeddings(self) -> list[list[int]]:
+        """How many integers an item has, how many there are, and the size, of each embedding."""
+        return [
+            [len(kind.texts(name)), self._sizes[name], kind.dimension]
+            for name, kind in self._types.items()
+            if kind.encoding == "embedding"
+        ]
+
+    @property
+    def width(self) -> int:
+        """Number of numbers that become of the texts of an item."""
+        hot = (self._sizes[n] for n, kind in self._types.items() if kind.encoding == "one_hot")
+        return sum(hot) + sum(count for count, _, _ in self.embeddings)
+
+    def __call__(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns one-hot features, and then integers, all float32."""
+        widths = [len(kind.texts(name)) for name, kind in self._types.items()]
+        hot, ids = [], []
+        parts = tf.split(texts, widths, axis=-1)
+        for (name, kind), part in zip(self._types.items(), parts, strict=True):
+            found = self._ids(name, part)
+            if kind.encoding == "embedding":
+                ids.append(tf.cast(found, tf.float32))
+            else:
+                # 0 stands for a missing value, which is hot too, but not beside others of a set
+                each = tf.one_hot(found, self._sizes[name])
+                each = tf.reduce_max(each, axis=-2)
+                is_none = tf.reduce_all(found == 0, axis=-1, keepdims=True)
+                first = tf.cast(is_none, tf.float32)
+                hot.append(tf.concat([first, each[..., 1:]], axis=-1))
+        return tf.concat([*hot, *ids], axis=-1)
+
+    def _ids(self, name: str, texts: tf.Tensor) -> tf.Tensor:
+        kind = self._types[name]
+        if isinstance(kind, Category):
+            others = kind.out_of_vocabulary
+            place = self._tables[name].lookup(texts)
+            known = place + 1 + others
+            unknown = 1 + tf.strings.to_hash_bucket_fast(texts, others)
+            found = tf.where(place < 0, unknown, known)
+        else:
+            found = 1 + tf.strings.to_hash_bucket_fast(texts, kind.buckets)
+        return tf.where(texts == "", tf.zeros_like(found), found)
+
+    def _table(self, name: str, values: Sequence[str]) -> tf.lookup.StaticHashTable:
+        if not values or any(not value or "\n" in value or "\r" in value for value in values):
+            wanted = f"the vocabulary of {name!r} must have values, none empty or with a line break"
+            raise ValueError(f"{wanted}. Received: {list(values)[:10]}")
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
+        path.write_text("".join(f"{value}\n" for value in values))
+        whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+        source = tf.lookup.TextFileInitializer(str(path), tf.string, whole, tf.int64, number)
+        return tf.lookup.StaticHashTable(source, default_value=-1)

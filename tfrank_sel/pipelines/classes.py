@@ -1,0 +1,147 @@
+"""Objects from the names of their classes: losses, links, optimizers, schedules, models."""
+
+import inspect
+import pkgutil
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import keras
+
+from tfrank_sel import links, losses
+from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.settings import Settings
+
+Names: TypeAlias = Mapping[str, Callable[..., Any]]
+
+
+def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.Loss:
+    """Makes the loss that a table names.
+
+    Args:
+        table: `class`, the name of a loss of `tfrank_sel.losses` or `module:function`, and its
+            arguments. An argument may be such a table, of a link too, or a list of them.
+        key: The key of the table, for errors.
+
+    Raises:
+        ConfigurationError: If there is no such class, it refuses an argument, or it is no loss.
+
+    Example:
+        >>> made = loss({"class": "SelectiveSoftmaxLoss",
+        ...     "scaling": {"class": "Exp", "scale": 1.5}, "label_map": {"class": "gain"}})
+        >>> made.scaling.scale
+        1.5
+    """
+    found = _made(table, key, _ours(), keras.losses.Loss)
+    if getattr(found, "label_map", found) is None:
+        raise ConfigurationError(
+            key,
+            f"must say by `label_map` which score stands for a grade: {table['class']} takes "
+            'scores as labels. Accepted: a link, such as {class = "gain"} or, if the labels '
+            'are scores, {class = "Identity"}. Received: no `label_map`',
+        )
+    return found
+
+
+def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
+    """Makes the optimizer that settings name, which averages weights.
+
+    Args:
+        settings: Optimizer, learning rate, schedule and averaging.
+        steps: Number of steps of a training that is not stopped early.
+
+    Raises:
+        ConfigurationError: If there is no such class, or it refuses an argument.
+
+    Example:
+        >>> made = optimizer(Settings(schedule={"class": "CosineDecay"}), 100)
+        >>> type(made).__name__, type(made._learning_rate).__name__
+        ('Adam', 'CosineDecay')
+    """
+    kind = keras.optimizers.schedules.LearningRateSchedule
+    rate: Any = settings.learning_rate
+    if settings.schedule is not None:
+        known = _classes(keras.optimizers.schedules, kind)
+        defaults = {"initial_learning_rate": rate, "decay_steps": steps}
+        rate = _made(settings.schedule, "training.schedule", known, kind, defaults)
+    kind = keras.optimizers.Optimizer
+    averaging = {"learning_rate": rate, "use_ema": True, "ema_momentum": settings.averaging}
+    known = _classes(keras.optimizers, kind)
+    return _made(settings.optimizer, "training.optimizer", known, kind, averaging)
+
+
+def imported(name: str, key: str) -> Callable[..., Any]:
+    """Imports the function `module:function`.
+
+    Raises:
+        ConfigurationError: If there is none.
+    """
+    try:
+        found = pkgutil.resolve_name(name)
+    except (AttributeError, ImportError, ValueError) as error:
+        wanted = "must name a function that can be imported, as `module:function`"
+        raise ConfigurationError(key, f"{wanted}. Received: {name!r}, {error}") from error
+    if not callable(found):
+        raise ConfigurationError(key, f"must name a function. Received: {name!r}, {found!r}")
+    return found  # type: ignore[no-any-return]
+
+
+def _made(
+    table: Mapping[str, Any],
+    key: str,
+    known: Names,
+    kind: type,
+    defaults: Mapping[str, Any] | None = None,
+) -> Any:
+    """Makes the object of a table; it takes those defaults that its signature has."""
+    name = table.get("class")
+    if not isinstance(name, str):
+        raise ConfigurationError(key, f"must have a `class`, a string. Received: {dict(table)}")
+    make = imported(name, key) if ":" in name else known.get(name)
+    if make is None:
+        of_kind = sorted(x for x, found in known.items() if _makes(found, kind))
+        raise ConfigurationError(f"{key}.class", f"must be one of {choices(name, of_kind)}")
+    arguments = {x: _argument(y, f"{key}.{x}", known) for x, y in table.items() if x != "class"}
+    parameters = inspect.signature(make).parameters
+    taken = {x: y for x, y in (defaults or {}).items() if x in parameters}
+    try:
+        found = make(**{**taken, **arguments})
+    except (TypeError, ValueError) as error:
+        accepted = ", ".join(x for x in parameters if x not in ("args", "kwargs"))
+        reason = f"{name} cannot be made: {error}. Its arguments are: {accepted}"
+        raise ConfigurationError(f"{key}:", reason) from error
+    if not isinstance(found, kind):
+        wanted = f"must be an object of {kind.__name__}"
+        raise ConfigurationError(key, f"{wanted}. Received: {type(found).__name__} of {name!r}")
+    return found
+
+
+def _argument(value: Any, key: str, known: Names) -> Any:
+    """Makes what an argument names: a table with a `class`, or `module:function`."""
+    if isinstance(value, Mapping) and "class" in value:
+        return _made(value, key, known, object)
+    if isinstance(value, list):
+        return [_argument(item, f"{key}[{number}]", known) for number, item in enumerate(value)]
+    if isinstance(value, str) and ":" in value:
+        return imported(value, key)
+    return value
+
+
+def _ours() -> Names:
+    """The public classes and functions that losses are made of, by name."""
+    folders = (losses.lambdas, losses.margin, losses.targets, links.labels, links, losses)
+    return {
+        name: found
+        for folder in folders
+        for name, found in vars(folder).items()
+        if not name.startswith("_")
+        and getattr(found, "__module__", "").startswith("tfrank_sel")
+        and not inspect.isabstract(found)
+    }
+
+
+def _classes(module: Any, kind: type) -> Names:
+    return {x: y for x, y in vars(module).items() if _makes(y, kind) and y is not kind}
+
+
+def _makes(made_by: Any, kind: type) -> bool:
+    return inspect.isclass(made_by) and issubclass(made_by, kind)

@@ -1,0 +1,10 @@
+"""The configuration of a run: one TOML file, read into typed settings.
+
+Nothing here needs TensorFlow, so that errors are told at once.
+"""
+
+from tfrank_sel.pipelines.configuration.errors import ConfigurationError
+from tfrank_sel.pipelines.configuration.files import Override, load, text
+from tfrank_sel.pipelines.configuration.sections import Configuration
+
+__all__ = ["Configuration", "ConfigurationError", "Override", "load", "text"]

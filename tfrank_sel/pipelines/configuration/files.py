@@ -1,0 +1,223 @@
+"""Files of configurations: read with overrides, and written with comments."""
+
+import dataclasses
+import inspect
+import os
+import re
+import textwrap
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pydantic
+import tomlkit
+from tomlkit.items import Item
+
+from tfrank_sel.pipelines.configuration import sections
+from tfrank_sel.pipelines.configuration.errors import ConfigurationError
+from tfrank_sel.pipelines.configuration.sections import Configuration
+
+WIDTH = 88  # of a line, from which on a list stands on several
+
+
+@dataclasses.dataclass(frozen=True)
+class Override:
+    """A value that replaces that of the file.
+
+    Args:
+        key: The key, such as `training.epochs`, as TOML writes it.
+        value: The value.
+        origin: The option that it comes from, for errors.
+    """
+
+    key: str
+    value: Any
+    origin: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Override":
+        """Reads `key=value`, as `--set` has it: the value is TOML, or else a string.
+
+        Raises:
+            ConfigurationError: If there is no key.
+
+        Example:
+            >>> Override.parse("training.loss.class=LambdaLoss").value
+            'LambdaLoss'
+        """
+        key, found, value = text.partition("=")
+        try:
+            parsed = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed = value.strip()
+        override = cls(key.strip(), parsed, f"--set {text}")
+        if not found or not override.path:
+            raise ConfigurationError("", f"expected key=value. Received: {text!r}", "--set")
+        return override
+
+    @property
+    def path(self) -> list[str]:
+        """The parts of the key; none if it is malformed."""
+        try:
+            found = tomllib.loads(f"{self.key} = 0")
+        except tomllib.TOMLDecodeError:
+            return []
+        path: list[str] = []
+        while isinstance(found, dict):
+            [(part, found)] = found.items()  # type: ignore[assignment]
+            path.append(part)
+        return path
+
+
+def load(
+    path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
+) -> Configuration:
+    """Reads a configuration.
+
+    Args:
+        path: A TOML file; None for the defaults alone.
+        overrides: Values that replace those of the file. One for the `class` of a table beneath a
+            section replaces the whole table, and one for a key of a list replaces the list.
+
+    Raises:
+        ConfigurationError: If the file cannot be read, or a key or value is not allowed: one line
+            for each.
+
+    Example:
+        >>> found = load(overrides=[Override.parse("training.loss.class=LambdaLoss")])
+        >>> found.training.loss
+        [{'class': 'LambdaLoss'}]
+    """
+    values: dict[str, Any] = Configuration().model_dump(by_alias=True, exclude_none=True)
+    for section, value in ({} if path is None else _read(path)).items():
+        tables = isinstance(values.get(section), dict) and isinstance(value, dict)
+        values[section] = {**values[section], **value} if tables else value
+    origins: dict[str, str] = {}
+    for override in overrides:
+        _set(values, override.path, override.value)
+        origins[".".join(override.path)] = override.origin
+    return _checked(values, "" if path is None else os.fspath(path), origins)
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    place = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
+    except OSError as error:
+        raise ConfigurationError(
+            "", f"expected a file. Received: {error.strerror}", place
+        ) from error
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    *tables, name = path
+    for depth, part in enumerate(tables):
+        is_new_class = name == "class" and 0 < depth == len(tables) - 1
+        if is_new_class or not isinstance(values.get(part), dict):
+            values[part] = {}
+        values = values[part]
+    values[name] = value
+
+
+def _checked(values: Mapping[str, Any], file: str, origins: Mapping[str, str]) -> Configuration:
+    try:
+        return Configuration.model_validate(values).come_from(file, origins)
+    except pydantic.ValidationError as error:
+        first, *others = (_error(x, file, origins) for x in error.errors(include_url=False))
+        first.more = others
+        raise first from error
+
+
+def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationError:
+    """Says in our words what pydantic found."""
+    *parents, last = found["loc"] or [""]
+    key = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in found["loc"])[1:]
+    if found["type"] == "extra_forbidden":
+        section: Any = Configuration
+        for name in parents:
+            section = section.model_fields[name].annotation
+        told = [x for x in origins if f"{x}.".startswith(f"{key}.")]
+        key, reason = ".".join(parents) or "the file", sections.no_key(str(last), section)
+        return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
+    if found["type"] == "value_error":
+        reason = str(found["ctx"]["error"])
+    else:
+        reason = re.sub("^(Input|List|String) should ", "must ", found["msg"])
+    if "Received: " not in reason:
+        reason += f". Received: {found['input']!r}"
+    # an error of a whole section names the keys that it is about
+    told = [x for x in origins if x.startswith(key) and x.rpartition(".")[2] in reason]
+    return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
+
+
+def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:
+    """Returns a configuration as TOML, with a comment on each key.
+
+    Args:
+        configuration: The configuration.
+        left_out: Columns that are no features, with the reason, for comments.
+
+    Example:
+        >>> print(text(load()).splitlines()[1])
+        modules = []
+    """
+    document = tomlkit.document()
+    _write(document, configuration)
+    for name, field in Configuration.model_fields.items():
+        section = getattr(configuration, name)
+        if not isinstance(section, sections.Section | dict):
+            continue
+        table = tomlkit.table()
+        _comment(table, field.description or inspect.getdoc(type(section)) or "")
+        if isinstance(section, dict):
+            for feature, value in section.items():
+                table[feature] = _item(value)
+            for column, reason in (left_out or {}).items():
+                _comment(table, f"{column} is left out: {reason}")
+        else:
+            table.add(tomlkit.nl())
+            _write(table, section)
+        document.add(tomlkit.nl())
+        document[name] = table
+    return tomlkit.dumps(document)
+
+
+def _write(table: Any, section: sections.Section) -> None:
+    """Writes the keys of a section that hold no section; one without a value, as a comment."""
+    values = section.model_dump(by_alias=True)
+    for name, field in type(section).model_fields.items():
+        key = field.alias or name
+        value = values.pop(key)
+        if isinstance(getattr(section, name), sections.Section) or name == "features":
+            continue  # a table of its own
+        _comment(table, field.description or "")
+        if value is None:
+            example = tomlkit.dumps({key: _item((field.examples or [""])[0])})
+            table.add(tomlkit.comment(example.strip()))
+        else:
+            table[key] = _item(value)
+    for key, value in (section.model_extra or {}).items():
+        table[key] = _item(value)
+
+
+def _comment(table: Any, text: str) -> None:
+    for line in textwrap.wrap(text, WIDTH):
+        table.add(tomlkit.comment(line))
+
+
+def _item(value: Any) -> Item:
+    """Returns a value as TOML has it within a line, or a long list on several."""
+    if isinstance(value, Mapping):
+        table = tomlkit.inline_table()
+        for key, inner in value.items():
+            table[key] = _item(inner)
+        return table
+    if isinstance(value, list):
+        array = tomlkit.array()
+        for inner in value:
+            array.append(_item(inner))
+        return array.multiline(len(array.as_string()) > WIDTH)
+    return tomlkit.item(value)

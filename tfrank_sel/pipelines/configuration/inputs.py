@@ -1,0 +1,125 @@
+"""Inputs of a configuration, checked before anything is read."""
+
+import dataclasses
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tfrank_sel import features as feature_types
+from tfrank_sel.data.formats import FORMATS, Columns, TableReader
+from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.features import Feature
+from tfrank_sel.pipelines.configuration.errors import choices
+from tfrank_sel.pipelines.configuration.sections import Configuration
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
+
+
+def inputs(configuration: Configuration) -> Inputs | None:
+    """Returns what to read, or None if no file is named.
+
+    Args:
+        configuration: The configuration; its sections `data` and `features` say it.
+
+    Raises:
+        ConfigurationError: If there is no such format, a file is missing, or the first file to
+            train on, if it is a table, lacks a column.
+        tfrank_sel.data.InputError: If the files are not of one format, one cannot be read, or a
+            column cannot be of its type.
+    """
+    data = configuration.data
+    if data.format is not None and data.format not in FORMATS:
+        reason = f"must be one of {choices(data.format, FORMATS)}"
+        raise configuration.error("data.format", reason)
+    if data.data:
+        sources = _sources(data.data, None)
+    else:
+        sources = [x for name in SPLITS for x in _sources(getattr(data, name), name)]
+    if not sources:
+        return None
+    shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
+    found = Inputs(
+        sources,
+        columns(configuration),
+        shares,
+        data.allow_bad_lines,
+        data.adjacent,
+        data.format,
+    )
+    _check_columns(found, configuration)
+    return found
+
+
+def columns(configuration: Configuration) -> Columns:
+    """Returns the names of the parts of a list.
+
+    Raises:
+        ConfigurationError: If a feature refers to another that is not there.
+    """
+    data = configuration.data
+    types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
+    try:
+        return Columns(
+            data.query,
+            data.label,
+            data.doc_id,
+            types or (),
+            tuple(data.slice_by),
+            data.num_features,
+            data.weight,
+            data.list_weight,
+            data.propensity,
+        )
+    except ValueError as error:  # a feature that refers to no other
+        raise configuration.error("features:", str(error)) from error
+
+
+def _sources(patterns: Iterable[str], split: str | None) -> list[Source]:
+    found = expand(patterns, split)
+    for source in found:
+        if "://" not in source.path and not os.path.exists(source.path):
+            raise InputError(source.path, "expected a file. Received: no such file")
+    return found
+
+
+def _check_columns(found: Inputs, configuration: Configuration) -> None:
+    """Raises an error if the first table lacks a column, or one cannot be of its type."""
+    reader, first = found.reader, found.sources[0].path
+    if not isinstance(reader, TableReader):
+        return
+    with readable(first):
+        names = reader.schema(first).names
+    keys = {**configuration.data.roles, **{f"features.{x}": x for x in configuration.features}}
+    for key, name in keys.items():
+        if name in found.columns.required and name not in names:
+            reason = f"must be a column of {first}: {choices(name, names)}"
+            raise configuration.error(key, reason)
+    reader.layout([first])
+
+
+def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+    """Returns a configuration with a type for each feature that the first file proposes.
+
+    Args:
+        configuration: The configuration; its own types stay.
+
+    Returns:
+        The configuration; and the columns that are left out, with the reason.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+    """
+    found = inputs(configuration)
+    if found is None:
+        return configuration, {}
+    types, left_out = found.reader.propose(found.sources[0].path)
+    features = {name: _brief(feature) for name, feature in types.items()}
+    features.update(configuration.features)
+    return configuration.model_copy(update={"features": features}), left_out
+
+
+def _brief(feature: Feature) -> str | dict[str, Any]:
+    """Returns the config of a feature without the options that have their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(feature)}
+    config = {x: y for x, y in feature.config().items() if x == "type" or y != defaults[x]}
+    return config if len(config) > 1 else feature.type

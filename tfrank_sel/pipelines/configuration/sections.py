@@ -1,0 +1,361 @@
+"""Sections of the configuration of a run: keys, types, ranges, defaults and descriptions."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    model_validator,
+)
+
+from tfrank_sel import features as feature_types
+from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.settings import Settings
+
+FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
+SPLITS = ("train", "validation", "test")
+MODELS = ("ListScorer", "Scorer")
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
+
+
+def _class(value: Any) -> dict[str, Any]:
+    table = {"class": value} if isinstance(value, str) else value
+    if not isinstance(table, dict) or not isinstance(table.get("class"), str):
+        raise ValueError(
+            'must be the name of a class, or a table such as {class = "Name", argument = 1}. '
+            f"Received: {value!r}"
+        )
+    return table
+
+
+def _baseline(value: Any) -> dict[str, Any] | Literal[False]:
+    return False if value is False else _class(value)
+
+
+def _model(value: str) -> str:
+    if value not in MODELS and not FUNCTION.fullmatch(value):
+        raise ValueError(f"must be module:function, or one of {choices(value, MODELS)}")
+    return value
+
+
+def _classes(value: Any) -> list[dict[str, Any]]:
+    if value == []:
+        raise ValueError("must be a loss, or a list of at least one. Received: []")
+    return [_class(x) for x in (value if isinstance(value, list) else [value])]
+
+
+def _feature(value: Any) -> Any:
+    try:
+        feature_types.of_config(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"must be a type of feature: {error}") from error
+    return value
+
+
+# a list, or its only item
+Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
+# a class and its arguments
+Table = Annotated[dict[str, Any], PlainValidator(_class)]
+Tables = Annotated[list[dict[str, Any]], PlainValidator(_classes)]
+FeatureType = Annotated[str | dict[str, Any], PlainValidator(_feature)]
+Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Base of all sections: strict types, known keys alone."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True
+    )
+
+
+class Data(Section):
+    """Files, and what their columns are. Without files, a synthetic set is made."""
+
+    train: Names = Field([], description="Files or globs to train on.")
+    validation: Names = Field([], description="Files or globs that decide when to stop.")
+    test: Names = Field([], description="Files or globs to evaluate on.")
+    data: Names = Field(
+        [], description="Files or globs that `split` divides, in place of the three above."
+    )
+    split: list[Share] = Field(
+        [80.0, 10.0, 10.0],
+        min_length=3,
+        max_length=3,
+        description="Shares of train, validation and test, by a hash of the query.",
+    )
+    format: str | None = Field(
+        None, examples=["parquet"], description="Format of the files; told by their names if unset."
+    )
+    query: str = Field("query_id", description="Name of the query's identifier.")
+    label: str = Field("relevance", description="Name of the relevance.")
+    doc_id: str = Field("doc_id", description="Name of the item's identifier.")
+    weight: str | None = Field(
+        None, examples=["weight"], description="Name of the weight of an item."
+    )
+    list_weight: str | None = Field(
+        None, examples=["list_weight"], description="Name of the weight of a list."
+    )
+    propensity: str | None = Field(
+        None,
+        examples=["propensity"],
+        description="Name of the probability that the item was examined.",
+    )
+    slice_by: Names = Field([], description="Names of what to slice the evaluation by.")
+    adjacent: bool = Field(
+        False, description="Whether the rows of a query stand together and need no grouping."
+    )
+    num_features: int | None = Field(
+        None,
+        ge=1,
+        examples=[136],
+        description="Number of features of LETOR files; inferred by an extra pass if unset.",
+    )
+    allow_bad_lines: int = Field(
+        0, ge=0, description="Maximum number of lines, rows or records to leave out."
+    )
+    reference: str | None = Field(
+        None, examples=["runs/1"], description="Folder of an earlier run to report drift from."
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        given = [x for x in SPLITS if getattr(self, x)]
+        if self.data and given:
+            raise ValueError(
+                "must name either `data`, or `train`, `validation` and `test`. "
+                f"Received: data, {', '.join(given)}"
+            )
+        if given and len(given) < 3:
+            raise ValueError(
+                "must name all of `train`, `validation` and `test`. "
+                f"Received: {', '.join(given)} alone"
+            )
+        return self
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of each role, by its key."""
+        named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
+        found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
+        return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+
+
+class Model(Section):
+    """The model. A function of yours is called with the preparation of the features and the
+    settings; all other keys of this section are its further arguments."""
+
+    model_config = ConfigDict(extra="allow")  # of a function of the user
+
+    class_: Annotated[str, AfterValidator(_model)] = Field(
+        "ListScorer",
+        alias="class",
+        description='"ListScorer", "Scorer", or a function of yours as "module:function".',
+    )
+    hidden_units: list[Annotated[int, Field(ge=1)]] = Field(
+        list(Settings.hidden_units), description="Widths of the hidden layers."
+    )
+    dropout: float = Field(
+        Settings.dropout, ge=0.0, lt=1.0, description="Share of hidden units dropped in training."
+    )
+    num_heads: int = Field(
+        Settings.num_heads,
+        ge=0,
+        description="Heads of the attention among the items of a list; 0 for no attention.",
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Further arguments of a function."""
+        return self.model_extra or {}
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if FUNCTION.fullmatch(self.class_):
+            return self
+        if self.arguments:
+            raise ValueError(no_key(next(iter(self.arguments)), type(self)))
+        if self.class_ == "Scorer" and self.num_heads:
+            raise ValueError(
+                f"`num_heads` must be 0 for Scorer, which sees items alone. "
+                f"Received: {self.num_heads}"
+            )
+        if self.num_heads and (not self.hidden_units or self.hidden_units[-1] % self.num_heads):
+            raise ValueError(
+                "`num_heads` must divide the last of `hidden_units` or be 0. "
+                f"Received: hidden_units={self.hidden_units}, num_heads={self.num_heads}"
+            )
+        return self
+
+
+class Training(Section):
+    """Losses, optimizer, and when to stop."""
+
+    loss: Tables = Field(
+        [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
+        description='A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
+    )
+    epochs: int = Field(Settings.epochs, ge=1, description="Maximum number of epochs.")
+    patience: int = Field(
+        Settings.patience, ge=1, description="Epochs without improvement before training stops."
+    )
+    batch_size: int = Field(Settings.batch_size, ge=1, description="Lists in a batch.")
+    optimizer: Table = Field(
+        {"class": "Adam"}, description="Optimizer of Keras, and its arguments."
+    )
+    learning_rate: float = Field(
+        Settings.learning_rate, gt=0.0, description="Step size of the optimizer."
+    )
+    schedule: Table | None = Field(
+        None,
+        examples=[{"class": "CosineDecay"}],
+        description="Schedule of Keras that changes the learning rate; constant if unset.",
+    )
+    averaging: float = Field(
+        Settings.averaging, ge=0.0, lt=1.0, description="Decay of the averaged weights."
+    )
+    max_items: int = Field(
+        Settings.max_items, ge=0, description="Train on so many items of a longer list; 0 for all."
+    )
+    truncation: Literal["random", "head", "top"] = Field(
+        "random", description='Items that `max_items` keeps: "random", "head" or "top" (labels).'
+    )
+    seed: int = Field(Settings.seed, ge=0, description="Seed of everything random.")
+
+
+class Evaluation(Section):
+    """What the model is compared with."""
+
+    baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = Field(
+        {"class": "SoftmaxLoss"},
+        description="Loss of the baseline; false compares with a random order.",
+    )
+
+
+class Blessing(Section):
+    """Rules that a model must meet to be published."""
+
+    metric: Literal["NDCG@1", "NDCG@5", "NDCG@10", "MRR"] = Field(
+        "NDCG@10", description="Metric that decides."
+    )
+    margin: float = Field(
+        0.02, ge=0.0, allow_inf_nan=True, description="Maximum allowed drop below the baseline."
+    )
+    slice_margin: float = Field(
+        0.1, ge=0.0, allow_inf_nan=True, description="The same on a slice of enough queries."
+    )
+    min_slice_queries: int = Field(
+        30, ge=1, description="Minimum number of queries of a slice that decides."
+    )
+    min_value: float = Field(0.0, description="Minimum value of the metric.")
+    min_queries: int = Field(1, ge=1, description="Minimum number of queries to evaluate on.")
+
+
+class Serving(Section):
+    """The published model."""
+
+    model_name: str = Field(
+        "ranker",
+        pattern=r"^[A-Za-z0-9][\w.-]*$",
+        description="Name to serve the model under; letters, digits and `._-`.",
+    )
+    version: int = Field(1, ge=0, description="Version to serve the model under.")
+
+
+class Beam(Section):
+    """Where the steps of data and evaluation run."""
+
+    runner: str = Field(
+        "DirectRunner",
+        description="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.",
+    )
+    options: Names = Field([], description="Options of Beam and of its runner.")
+
+
+class Configuration(Section):
+    """Everything that a run depends on: see `load`."""
+
+    _place: str = PrivateAttr("")  # the file
+    _origins: dict[str, str] = PrivateAttr(default_factory=dict)  # the options of keys
+
+    modules: Names = Field(
+        [], description="Python files of yours to import first, each under its own name."
+    )
+    data: Data = Data()
+    features: dict[str, FeatureType] = Field(
+        {}, description="Type of each feature, by name; if none is named, those that files propose."
+    )
+    model: Model = Model()
+    training: Training = Training()
+    evaluation: Evaluation = Evaluation()
+    blessing: Blessing = Blessing()
+    serving: Serving = Serving()
+    beam: Beam = Beam()
+
+    def come_from(self, place: str, origins: Mapping[str, str]) -> Self:
+        """Remembers the file, and the option that a key comes from, for `place`."""
+        self._place, self._origins = place, dict(origins)
+        return self
+
+    def absolute(self) -> Self:
+        """Returns the same configuration for any working directory: with absolute paths."""
+        files = {x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")}
+        reference = self.data.reference and _absolute(self.data.reference)
+        data = self.data.model_copy(update={**files, "reference": reference})
+        modules = list(map(_absolute, self.modules))
+        return self.model_copy(update={"data": data, "modules": modules})
+
+    def error(self, key: str, reason: str) -> ConfigurationError:
+        """Returns the error of a key, with the file or option that its value comes from."""
+        return ConfigurationError(key, reason, place(key, self._place, self._origins))
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        used: dict[str, str] = {}
+        of_features = {f"features.{name}": name for name in self.features}
+        for key, column in (*self.data.roles.items(), *of_features.items()):
+            first = used.setdefault(column, key)
+            if first != key:
+                is_leak = first == "data.label" and key in of_features
+                leak = ": the label as a feature tells the model the answer" if is_leak else ""
+                raise ValueError(
+                    f"{first} and {key} must name different columns. "
+                    f"Received: {column!r} for both{leak}"
+                )
+        return self
+
+
+def keys(section: type[BaseModel]) -> list[str]:
+    """Returns the keys of a section as files have them."""
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def no_key(name: str, section: type[BaseModel]) -> str:
+    """Says that a section has no such key, and which it has, the nearest first."""
+    return f"has no such key. Accepted: {choices(name, keys(section))}"
+
+
+def place(key: str, file: str, origins: Mapping[str, str]) -> str:
+    """Returns the file or option that the value of a key comes from.
+
+    Args:
+        key: The key.
+        file: The file of all that has no option.
+        origins: The options, by their keys.
+    """
+    above = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
+    if above:
+        return origins[max(above, key=len)]
+    beneath = (origins[x] for x in origins if x.startswith(f"{key}."))
+    return next(beneath, file)

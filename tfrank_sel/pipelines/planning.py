@@ -1,0 +1,135 @@
+"""The candidate, the baseline, the settings and the rules that a configuration describes."""
+
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel.pipelines import candidates, classes, runners
+from tfrank_sel.pipelines.candidates import Candidate
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
+from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.ingestion.inputs import Inputs
+from tfrank_sel.pipelines.run import Plan
+from tfrank_sel.pipelines.settings import Settings
+
+
+def plan(configuration: Configuration, inputs: Inputs | None) -> Plan:
+    """Returns what a run does.
+
+    Args:
+        configuration: The configuration.
+        inputs: What to read: see `configuration.inputs`.
+
+    Raises:
+        ConfigurationError: If a class, a function or an option that it names cannot be used.
+    """
+    data, beam, serving = configuration.data, configuration.beam, configuration.serving
+    try:
+        options = runners.pipeline_options(beam.runner, beam.options)
+    except ValueError as error:
+        raise configuration.error("beam:", str(error)) from error
+    return Plan(
+        inputs,
+        rules(configuration),
+        data.reference and Path(data.reference),
+        options,
+        serving.model_name,
+        serving.version,
+        candidate(configuration),
+        baseline(configuration),
+        text(configuration.absolute()),
+    )
+
+
+def candidate(configuration: Configuration) -> Candidate:
+    """Returns what to train; the modules of the user are imported first.
+
+    Raises:
+        ConfigurationError: If a loss, the model or the optimizer cannot be made.
+    """
+    _import(configuration)
+    try:
+        classes.optimizer(settings(configuration), steps=1)
+    except ConfigurationError as error:
+        raise configuration.error(error.key, error.reason) from error
+    return _candidate(configuration, configuration.training.loss, "training.loss")
+
+
+def baseline(configuration: Configuration) -> Candidate | None:
+    """Returns what to train for comparison, or None to compare with a random order.
+
+    Raises:
+        ConfigurationError: If its loss cannot be made.
+    """
+    table = configuration.evaluation.baseline
+    return None if table is False else _candidate(configuration, [table], "evaluation.baseline")
+
+
+def settings(configuration: Configuration) -> Settings:
+    """Returns how to train."""
+    model, training = configuration.model, configuration.training
+    return Settings(
+        hidden_units=model.hidden_units,
+        dropout=model.dropout,
+        num_heads=model.num_heads,
+        **training.model_dump(exclude={"loss"}),
+    )
+
+
+def rules(configuration: Configuration) -> Rules:
+    """Returns what a model must be to be published."""
+    return Rules(**configuration.blessing.model_dump())
+
+
+def _candidate(
+    configuration: Configuration, tables: Sequence[Mapping[str, Any]], key: str
+) -> Candidate:
+    keys = [key] if len(tables) == 1 else [f"{key}[{number}]" for number in range(len(tables))]
+    model = configuration.model
+    make_model = {"ListScorer": candidates.list_scorer, "Scorer": candidates.scorer}.get(
+        model.class_
+    )
+    try:
+        if make_model is None:
+            make_model = classes.imported(model.class_, "model.class")
+            _check_signature(make_model, model.arguments, model.class_)
+        found = [classes.loss(table, x) for table, x in zip(tables, keys, strict=True)]
+        try:
+            return Candidate(found if len(found) > 1 else found[0], make_model, model.arguments)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{key}:", f"{error}") from error
+    except ConfigurationError as error:
+        raise configuration.error(error.key, error.reason) from error
+
+
+def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -> None:
+    try:
+        inspect.signature(make_model).bind(None, None, **arguments)
+    except TypeError as error:
+        wanted = ", ".join(["preparation", "settings", *arguments])
+        reason = f"must name a function of ({wanted}). Received: {name!r}, {error}"
+        raise ConfigurationError("model.class", reason) from error
+
+
+def _import(configuration: Configuration) -> None:
+    """Imports the files of the user, each under its own name."""
+    for file in configuration.modules:
+        name = Path(file).stem
+        known = sys.modules.get(name)
+        if known is not None and getattr(known, "__file__", None) == os.path.abspath(file):
+            continue
+        spec = importlib.util.spec_from_file_location(name, os.path.abspath(file))
+        if known is not None or spec is None or spec.loader is None:
+            wanted = "must be Python files, of names that no other module has"
+            raise configuration.error("modules", f"{wanted}. Received: {file!r}")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # whatever the file raises
+            del sys.modules[name]
+            reason = f"must be files that can be imported. Received: {file!r}, {error!r}"
+            raise configuration.error("modules", reason) from error
