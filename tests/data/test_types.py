@@ -353,3 +353,27 @@ def test_what_an_item_of_a_record_lacks_is_missing_if_it_has_a_type(tmp_path):
     types["x"] = Number(missing=REFUSE)
     with pytest.raises(InputError, match=r"record 1: 'x' must be .* Received: nan in item 2$"):
         list(data.read(tmp_path / "a.tfrecord", features=types))
+
+
+@pytest.mark.parametrize("format", ["elwc", "example"])
+def test_a_feature_of_records_may_be_what_is_kept_of_the_query(tmp_path, format):
+    write_records(tmp_path)
+    path = str(tmp_path / f"{format}.tfrecord")
+    name = "brand" if format == "example" else "locale"
+    columns = Columns(features=TYPES, context=(name,))
+    reader = data.formats.reader([path], columns, format)
+    layout = reader.layout([path])
+    [found] = reader.lists(data.formats.Part(path), layout)
+    assert layout.context == {name: False}
+    assert found.context == {name: {"brand": "acme", "locale": "de"}[name]}
+    same([found.item_list])
+
+
+def test_a_number_that_a_query_lacks_is_not_a_number(tmp_path):
+    queries = [sets.example(query_id="a", age=7), sets.example(query_id="b")]
+    item = sets.example(relevance=1.0, x=1.0)
+    sets.write(tmp_path / "a.tfrecord", [sets.elwc([item], query) for query in queries])
+    path = str(tmp_path / "a.tfrecord")
+    reader = data.formats.reader([path], Columns(context=("age",)))
+    found = list(reader.lists(data.formats.Part(path), reader.layout([path])))
+    np.testing.assert_array_equal([one.context["age"] for one in found], [7.0, math.nan])
