@@ -81,6 +81,17 @@ def test_what_is_written_reads_as_the_same(tmp_path):
     assert load(path).model_dump() == configuration.model_dump()
 
 
+def test_the_example_of_the_guide_is_a_configuration(tmp_path):
+    guide = pathlib.Path(__file__).parents[2] / "docs" / "pipelines.md"
+    path = tmp_path / "run.toml"
+    path.write_text(guide.read_text().partition("```toml\n")[2].partition("```")[0])
+    found = load(path)
+    assert columns(found).types["age"] == Number(missing=0.0)
+    for table in found.training.loss[:-1]:  # the last is of a file of the user
+        assert classes.loss(table).name
+    assert type(classes.optimizer(planning.settings(found), 10)) is keras.optimizers.AdamW
+
+
 def test_set_replaces_what_the_file_says(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text(
