@@ -108,6 +108,7 @@ def clicks(rows: int, seed: int) -> pa.Table:
 
 
 def main() -> None:
+    """Writes the log and its configuration."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", default=".", type=pathlib.Path)
     parser.add_argument("--rows", type=int, default=20_000)

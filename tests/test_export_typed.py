@@ -209,7 +209,7 @@ def test_integers_are_served_as_the_texts_that_they_were_trained_as(tmp_path):
     layer = models.Preparation(
         [0.0], [1.0], features=kinds, vocabularies={"shop": ["7", "-3"], "of": ["5"]}
     )
-    model = models.Prepared(layer, models.Perceptron([4], embeddings=layer.embeddings))
+    model = built(trial.network(layer), 1, 3)
     export.export(model, kinds, tmp_path / "model")
     signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
     values = {"x": [0.0] * 4, "shop": [7, -3, None, 9], "of": [[5, 6], [], [5], None]}
