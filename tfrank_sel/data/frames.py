@@ -73,14 +73,19 @@ def lists(
         propensity=propensity,
     )
     with tables.readable("frame"):
-        table = _arrow_table(frame)
+        table = arrow_table(frame)
         layout = tables.layout("frame", table.schema, columns)
         place = ("frame", np.arange(table.num_rows))
         found = tables.of_table(place, table, columns, layout)
     yield from strict(rows.grouped(rows.checked([found]), layout))
 
 
-def _arrow_table(frame: Any) -> Any:
+def arrow_table(frame: Any) -> Any:
+    """Returns a frame, as `lists` takes it, as an Arrow table.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+    """
     pa = arrow()
     if isinstance(frame, pa.Table):
         return frame
