@@ -4,7 +4,6 @@ import datetime
 import decimal
 import json
 
-import keras
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,49 +11,14 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
-from tfrank_sel import export, models
+from tests.serving import named
+from tests.serving.named import ITEM, QUERY, TYPES
 from tfrank_sel.data import InputError, frames
-from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 from tfrank_sel.serving import manifest
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
-from tfrank_sel.serving.deployment.model_config import ModelConfig
-from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.status import Code, ServingError
 
-TYPES = {
-    "price": Number(),
-    "stock": Number(missing="refuse"),
-    "is_new": Bool(),
-    "brand": Category(min_count=1),
-    "year": Category(min_count=1, dtype="int64"),
-    "tags": Set(min_count=1, max_values=3),
-    "seller": Hash(buckets=7, dtype="int64"),
-    "embedding": Vector(size=2),
-    "published_at": Timestamp(since="shown_at", parts=True),
-    "shown_at": Timestamp(of="query"),
-    "country": Category(min_count=1, of="query"),
-    "age": Number(of="query"),
-}
-VOCABULARIES = {
-    "brand": ["acme", "bolt"],
-    "year": ["2024", "2025"],
-    "tags": ["red", "wide"],
-    "country": ["de"],
-}
-ITEM = {
-    "price": 2.5,
-    "stock": 3,
-    "is_new": True,
-    "brand": "acme",
-    "year": 2025,
-    "tags": ["wide", "red"],
-    "seller": 2**62 + 1,
-    "embedding": [0.25, -3.0],
-    "published_at": datetime.datetime(2026, 1, 1, 13, 30, tzinfo=datetime.UTC),
-}
-QUERY = {"shown_at": datetime.datetime(2026, 2, 1), "country": "de", "age": 33}
 # a value of each type that the model tells from ITEM's, and None
 OTHERS = {
     "price": 99.0,
@@ -66,18 +30,6 @@ OTHERS = {
     "embedding": [7.0, 1.0],
     "published_at": datetime.datetime(2025, 12, 1),
 }
-
-
-def trained(types, vocabularies, names):
-    keras.utils.set_random_seed(5)
-    columns = [x for name, feature in types.items() for x in feature.columns(name)]
-    ones = [1.0] * len(columns)
-    preparation = models.Preparation(
-        [0.1] * len(columns), ones, features=types, vocabularies=vocabularies, missing=names
-    )
-    return models.Prepared(
-        preparation, models.Perceptron([16], embeddings=preparation.embeddings)
-    )
 
 
 def scores_of(model, rows, query=QUERY):
@@ -92,42 +44,20 @@ def scores_of(model, rows, query=QUERY):
 
 
 @pytest.fixture(scope="module")
-def model():
-    model = trained(TYPES, VOCABULARIES, ["price", "is_new", "embedding", "published_at", "age"])
-    scores_of(model, [ITEM])
-    return model
-
-
-@pytest.fixture(scope="module")
-def saved(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("named")
-    export.export(model, TYPES, folder / "saved_model")
-    export.publish(folder / "saved_model", folder / "ranker", 1)
-    packed = keras.Sequential(
-        [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
-    )
-    export.export(packed, FeatureSpec(num_features=3), folder / "packed_model")
-    export.publish(folder / "packed_model", folder / "packed", 1)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def endpoint(saved):
-    served = [ModelConfig(name, saved / name) for name in ("ranker", "packed")]
-    with Endpoint(served) as endpoint:
-        yield endpoint
+def scored():
+    return named.model()
 
 
 @pytest.fixture(scope="module", params=["grpc", "rest"])
-def address(endpoint, request):
+def address(named_endpoint, request):
     if request.param == "grpc":
-        return f"127.0.0.1:{endpoint.grpc_port}"
-    return f"http://127.0.0.1:{endpoint.rest_port}"
+        return f"127.0.0.1:{named_endpoint.grpc_port}"
+    return f"http://127.0.0.1:{named_endpoint.rest_port}"
 
 
 @pytest.fixture(scope="module")
-def ranker(address, saved):
-    with Ranker(address, manifest=saved / "saved_model") as ranker:
+def ranker(address, named_model):
+    with Ranker(address, manifest=named_model / "saved_model") as ranker:
         yield ranker
 
 
@@ -135,13 +65,13 @@ def in_order(ranked):
     return [item.score for item in sorted(ranked, key=lambda item: int(item.doc_id))]
 
 
-def test_a_request_scores_as_the_model_does_each_value_and_each_missing_one(model, ranker):
+def test_a_request_scores_as_the_model_does_each_value_and_each_missing_one(scored, ranker):
     rows = [ITEM]
     for name, other in OTHERS.items():
         without = {key: value for key, value in ITEM.items() if key != name}
         rows += [{**ITEM, name: other}, {**ITEM, name: None}, without]
     rows += [{**ITEM, "brand": "unseen"}, {**ITEM, "tags": []}, {**ITEM, "price": np.nan}]
-    expected = scores_of(model, rows)
+    expected = scores_of(scored, rows)
 
     ranked = ranker.rank(rows, query=QUERY)
 
@@ -158,10 +88,10 @@ def test_a_request_scores_as_the_model_does_each_value_and_each_missing_one(mode
 
 
 @pytest.mark.parametrize("name", QUERY)
-def test_a_feature_of_the_query_may_be_missing(model, ranker, name):
+def test_a_feature_of_the_query_may_be_missing(scored, ranker, name):
     without = {key: value for key, value in QUERY.items() if key != name}
-    expected = scores_of(model, [ITEM], without)
-    assert expected != scores_of(model, [ITEM])
+    expected = scores_of(scored, [ITEM], without)
+    assert expected != scores_of(scored, [ITEM])
     for query in (without, {**QUERY, name: None}):
         [item] = ranker.rank([ITEM], query=query)
         np.testing.assert_allclose(item.score, expected[0], rtol=0, atol=1e-6)
@@ -179,8 +109,7 @@ def test_values_of_numpy_and_other_types_are_what_python_s_are(ranker):
         "embedding": np.array([0.25, -3.0]),
         "published_at": "2026-01-01T13:30:00Z",
     }
-    seconds = {**QUERY, "shown_at": int(datetime.datetime(2026, 2, 1, 0, 0).timestamp())}
-    seconds["shown_at"] = 1769904000
+    seconds = {**QUERY, "shown_at": 1769904000}
     assert ranker.rank([like], query=seconds) == ranker.rank([ITEM], query=QUERY)
 
 
@@ -197,15 +126,15 @@ def test_frames_and_columns_are_what_dicts_are(ranker):
     assert ranker.rank(pd.DataFrame(with_query)) == expected
 
 
-def test_what_a_model_takes_is_told_by_its_signature(model, address):
+def test_what_a_model_takes_is_told_by_its_signature(scored, address):
     plain = {"published_at": 1767274200, "is_new": 1.0}
     query = {**QUERY, "shown_at": 1769904000}
     with Ranker(address) as ranker:
         [item] = ranker.rank([{**ITEM, **plain}], ["a"], query=query)
-        np.testing.assert_allclose(item.score, scores_of(model, [ITEM]), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(item.score, scores_of(scored, [ITEM]), rtol=0, atol=1e-6)
         with pytest.raises(InputError, match="Did you mean 'brand'"):
             ranker.rank([{"brant": "acme"}])
-        with pytest.raises(ServingError, match="INVALID_ARGUMENT: .*stock"):
+        with pytest.raises(ServingError, match=r"INVALID_ARGUMENT: .*stock"):
             ranker.rank([{"price": 1.0}])
         assert ranker.rank([]) == []
 
@@ -237,3 +166,140 @@ REFUSED = [
 def test_what_does_not_fit_is_refused(ranker, change, query, message):
     with pytest.raises(InputError, match=message):
         ranker.rank([ITEM, {**ITEM, **change}], query=query)
+
+
+def test_times_of_several_types_are_refused_not_mistaken(ranker):
+    other = {**ITEM, "published_at": 1767274200}  # Arrow would take it for microseconds
+    with pytest.raises(InputError, match=r"'published_at' must be .*alike. Received: 17672"):
+        ranker.rank([ITEM, other], query=QUERY)
+
+
+@pytest.mark.parametrize(
+    ("items", "error", "message"),
+    [
+        ([{"doc_id": "a"}], InputError, "expected features: price, stock.* Received: none"),
+        ([{}], InputError, "expected features: price, stock.* Received: none"),
+        ([ITEM, 3], InputError, "item 1: expected a dict of features. Received: 3"),
+        ({"price": 1.0}, InputError, "expected in 'price' a value for each item. Received: 1.0"),
+        ({"price": [1.0], "stock": [1, 2]}, InputError, "expected columns of one length"),
+        ({"price": []}, InputError, "expected at least one item. Received: none"),
+        (pl.DataFrame({"age": [1, 2], "stock": [1, 1]}), InputError, "'age' is of the query"),
+        (np.ones([2, 3]), ServingError, "Model ranker takes named features: price, stock"),
+        ([[1.0, 2.0]], ServingError, "Model ranker takes named features: price, stock"),
+    ],
+)
+def test_items_of_another_form_are_refused(ranker, items, error, message):
+    with pytest.raises(error, match=message):
+        ranker.rank(items)
+
+
+def test_identifiers_are_one_for_each_item(ranker):
+    assert [x.doc_id for x in ranker.rank([ITEM, ITEM], [7, "b"])] == ["7", "b"]
+    with pytest.raises(ValueError, match=r"`doc_ids` must be one for each of 1 items. Received: 2"):
+        ranker.rank([ITEM], ["a", "b"])
+
+
+def test_a_packed_model_refuses_named_features(address):
+    with Ranker(address, "packed") as ranker:
+        for asked in ({"items": [{"price": 1.0}]}, {"items": np.ones([1, 3]), "query": {"x": 1}}):
+            with pytest.raises(ServingError, match=r"packed .*\[list_size, 3\]. .*named") as error:
+                ranker.rank(**asked)
+            assert error.value.code is Code.FAILED_PRECONDITION
+        assert [x.doc_id for x in ranker.rank(np.ones([2, 3]))] == ["0", "1"]
+
+
+def test_a_manifest_must_be_the_model_s(address, named_model, tmp_path):
+    told = json.loads((named_model / "saved_model" / manifest.PATH).read_text())
+    del told["features"]["types"]["price"]
+    (tmp_path / "manifest.json").write_text(json.dumps(told))
+    with (
+        Ranker(address, manifest=tmp_path / "manifest.json") as ranker,
+        pytest.raises(ValueError, match=r"must be of the model, .* price, .* Received: age, brand"),
+    ):
+        ranker.rank([ITEM])
+    (tmp_path / "manifest.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"manifest with `features`. Received: no such key"):
+        Ranker(address, manifest=tmp_path / "manifest.json")
+    with pytest.raises(FileNotFoundError):
+        Ranker(address, manifest=tmp_path / "none")
+
+
+# as texts, which CSV has alone
+WRITTEN = {
+    "doc_id": ["x", "y"],
+    "price": ["2.5", ""],
+    "stock": ["3", "4"],
+    "is_new": ["true", "false"],
+    "brand": ["acme", ""],
+    "tags": ["wide|red", ""],
+    "embedding": ["0.25 -3", ""],
+    "published_at": ["2026-01-01T13:30:00Z", ""],
+    "country": ["de", "de"],
+}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.json", "a.jsonl", "--items"])
+def test_the_command_line_ranks_files_and_json(tmp_path, named_endpoint, named_model, ranker, name):
+    file, frame = tmp_path / name, pd.DataFrame(WRITTEN)
+    records = frame.to_dict("records")
+    match name.partition(".")[2]:
+        case "parquet":
+            frame.to_parquet(file)
+        case "json":
+            file.write_text(json.dumps(records))
+        case "jsonl":
+            file.write_text("\n".join(map(json.dumps, records)))
+        case _:
+            frame.to_csv(file, index=False)
+    what = ["--items", json.dumps(records)] if name == "--items" else ["--file", str(file)]
+    where = [
+        "--address",
+        f"127.0.0.1:{named_endpoint.grpc_port}",
+        "--manifest",
+        str(named_model / "saved_model"),
+    ]
+    of_query = {"shown_at": "2026-02-01", "age": 33}
+
+    result = CliRunner().invoke(app, ["rank", *what, *where, "--query", json.dumps(of_query)])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = [line.split()[3::2] for line in result.stdout.splitlines() if line.startswith("│")]
+    expected = ranker.rank(frame, query=of_query)
+    assert shown == [[x.doc_id, f"{x.score:.6g}"] for x in expected]
+    of_dict = {key: value for key, value in ITEM.items() if key not in ("year", "seller")}
+    [one] = ranker.rank([of_dict], query=QUERY)
+    assert {x.doc_id: x.score for x in expected}["x"] == pytest.approx(one.score, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "Expected one of --file and --items. Received: both or none"),
+        (["--items", "[{]"], "--items must be JSON: .*Received: [{]"),
+        (["--items", "[]", "--query", "x"], "--query must be JSON: .*Received: x"),
+        (["--items", '[{"stock": 1, "pric": 2}]'], "Did you mean 'price'? Received: 'pric'"),
+        (["--items", '[{"stock": 1, "price": "x"}]'], "item 0: 'price' must be a finite number"),
+        (["--items", "{}"], "expected at least one item. Received: none"),
+        (["--file", "ragged.csv"], "ragged.csv, row 2: a row must have 2 values. Received: 1"),
+        (["--file", "bad.json"], "bad.json: expected JSON objects. Received: "),
+        (["--file", "bad.parquet"], "bad.parquet: expected a readable table. Received: "),
+        (["--file", "letor.txt"], "Model ranker takes named features: age, brand"),
+        (["--items", '[{"price": 1}]', "--model-name", "packed"], "takes packed features"),
+        (["--items", "[]", "--manifest", "none.json"], "none.json"),
+    ],
+)
+def test_what_the_command_line_refuses_is_one_line_and_status_2(
+    tmp_path, monkeypatch, named_endpoint, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ragged.csv").write_text("price,stock\n1,2\n3\n")
+    (tmp_path / "letor.txt").write_text("1 qid:7 1:1\n")
+    for name in ("bad.json", "bad.parquet"):
+        (tmp_path / name).write_text("nothing")
+    address = ["--address", f"127.0.0.1:{named_endpoint.grpc_port}"]
+
+    result = CliRunner().invoke(app, ["rank", *address, *arguments])
+
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    for part in message.split(".*"):
+        assert part in result.stderr

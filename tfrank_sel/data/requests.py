@@ -15,6 +15,8 @@ from tfrank_sel.data.formats import rows, tables, values
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.features import Feature
 
+_JSON = (".json", ".jsonl")
+SUFFIXES = (*_JSON, *formats.FORMATS["parquet"].suffixes, *formats.FORMATS["csv"].suffixes)
 # A table to train on has these columns, too; no feature is called so.
 _QUERY, _LABEL = "\0query", "\0label"
 
@@ -46,8 +48,9 @@ def item_list(
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If there is no item, a name is unknown, no feature is named, a value is not of the type of its
-            feature, or one is missing that must not be: the message names the item, from 0.
+        InputError: If there is no item, a name is unknown, no feature is named, a value is not of
+            the type of its feature, or one is missing that must not be: the message names the item,
+            counted from 0.
         ValueError: If `doc_ids` are not one for each item.
 
     Example:
@@ -79,7 +82,7 @@ def item_list(
         if len(doc_ids) != size:
             wanted = f"`doc_ids` must be one for each of {size} items"
             raise ValueError(f"{wanted}. Received: {len(doc_ids)}")
-        table[doc_id] = values.arrow().array(list(doc_ids))
+        table[doc_id] = values.arrow().array([str(x) for x in doc_ids])
     return _list(table, size, features, doc_id)
 
 
@@ -87,7 +90,8 @@ def read(path: str | os.PathLike[str]) -> Any:
     """Reads the items of one list from a file: Parquet, CSV, or JSON with an object for each item.
 
     Args:
-        path: The file; `.json` and `.jsonl` hold an array of objects, or an object on each line.
+        path: The file, whose name ends with one of `SUFFIXES`; `.json` and `.jsonl` hold an array
+            of objects, or an object on each line.
 
     Returns:
         The items, as `item_list` takes them.
@@ -97,11 +101,11 @@ def read(path: str | os.PathLike[str]) -> Any:
         InputError: If the file cannot be read, or has another format.
     """
     path = os.fspath(path)
-    if path.endswith((".json", ".jsonl")):
+    if path.endswith(_JSON):
         return _objects(path)
     reader = formats.reader([path])
     if not isinstance(reader, formats.TableReader):
-        wanted = "expected a file of named features: .parquet, .csv, .csv.gz, .json or .jsonl"
+        wanted = f"expected a file that ends with one of {', '.join(SUFFIXES)}"
         raise InputError(path, f"{wanted}. Received: {reader.name}")
     with tables.readable(path):
         batches = []

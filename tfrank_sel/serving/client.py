@@ -142,9 +142,7 @@ class Ranker(Checked):
             for rank, doc_id, score in zip(ranks[mask], ids[mask], scores[mask], strict=True)
         ]
 
-    def _packed(
-        self, items: Any, doc_ids: Sequence[str] | None, query: None
-    ) -> tuple[bytes, int]:
+    def _packed(self, items: Any, doc_ids: Sequence[str] | None, query: None) -> tuple[bytes, int]:
         self.num_features()  # or else the model takes named ones
         spec = FeatureSpec(**{**self._manifest, "num_features": np.shape(items)[-1]})
         names = range(len(items)) if doc_ids is None else doc_ids
@@ -168,6 +166,7 @@ class Ranker(Checked):
     def _refused(self, reason: str) -> ServingError:
         message = f"Model {self._transport.model_name} {reason}"
         return self._transport.error(Code.FAILED_PRECONDITION, message)
+
     def close(self) -> None:
         """Closes the connection."""
         self._transport.close()

@@ -32,6 +32,11 @@ class Takes:
     mask: str = "mask"
     doc_id: str = "doc_id"
 
+    def config(self) -> dict[str, Any]:
+        """Returns it as JSON-ready values."""
+        types = {name: feature.config() for name, feature in self.features.items()}
+        return {**vars(self), "features": types}
+
 
 def read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Reads what a manifest tells of the features.
@@ -65,13 +70,14 @@ def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> 
     Raises:
         ValueError: If they are not of the same model.
     """
-    inputs = {name: x for name, x in predict.inputs.items() if x.dtype != types_pb2.DT_BOOL}
-    mask = next((name for name in predict.inputs if name not in inputs), "mask")
+    declared = sorted(predict.inputs.items())
+    inputs = {name: x for name, x in declared if x.dtype != types_pb2.DT_BOOL}
+    mask = next((name for name, _ in declared if name not in inputs), "mask")
     doc_id = manifest.get("doc_id", "doc_id")
     if "types" in manifest:
         features = {name: of_config(config) for name, config in manifest["types"].items()}
         if inputs and inputs.keys() != features.keys():
-            wanted = f"The manifest must be of the model, which takes {', '.join(sorted(inputs))}"
+            wanted = f"The manifest must be of the model, which takes {', '.join(inputs)}"
             raise ValueError(f"{wanted}. Received: {', '.join(sorted(features))}")
         return Takes(None, features, mask, doc_id)
     shapes = {name: [x.size for x in info.tensor_shape.dim] for name, info in inputs.items()}
