@@ -4,7 +4,6 @@ pip install 'tfrank_sel[pipelines]'
 python pipelines/run.py
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -26,9 +25,11 @@ SETTINGS = Settings(epochs=20, hidden_units=(64, 32), dropout=0.3)
 RULES = Rules(metric="NDCG@10", margin=0.02)  # the largest drop below the baseline
 
 
-def model(mean: Sequence[float], variance: Sequence[float], settings: Settings) -> keras.Model:
-    """Makes the model, from the mean and variance of the compressed features."""
-    return models.ListScorer(mean, variance, settings.hidden_units, settings.dropout)
+def model(preparation: models.Preparation, settings: Settings) -> keras.Model:
+    """Makes the model, from the layer that prepares the features."""
+    units, embeddings = settings.hidden_units, preparation.embeddings
+    network = models.Perceptron(units, settings.dropout, embeddings=embeddings)
+    return models.Prepared(preparation, network)
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ def train(folds: Sequence[dict[str, Lists]]) -> Scores:
             quiet = Progress(rich.console.Console(quiet=True))
             layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
             spec = data.FeatureSpec(len(layout.names))
-            known = splits["train"].statistics.features
+            prepared = preparation.prepared(splits["train"], layout, within_list=True)
             with training.PreparedLists(
                 splits["train"].batches(spec),
                 splits["validation"].batches(spec),
@@ -40,8 +40,7 @@ def train(folds: Sequence[dict[str, Lists]]) -> Scores:
                 for seed in SEEDS:
                     trained = training.train(
                         Candidate(),
-                        known["compressed_mean"],
-                        known["compressed_variance"],
+                        prepared,
                         lists,
                         Settings(seed=seed),
                         folder / "logs",

@@ -35,11 +35,12 @@ import rich.console
 import rich.progress
 
 from tfrank_sel import data, export
-from tfrank_sel.data.formats import Columns, Layout
-from tfrank_sel.pipelines import arguments, artefacts, console, run as pipeline
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.pipelines import artefacts, console, run as pipeline
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion.inputs import expand
 
 T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result
@@ -53,17 +54,8 @@ _VOLATILE = re.compile(
 
 
 def _inputs(folder: Path) -> ingest.Inputs:
-    found = arguments.inputs(
-        {},
-        [str(folder / "lists.txt")],
-        "60,20,20",
-        None,
-        Columns(),
-        allow_bad_lines=0,
-        adjacent=False,
-    )
-    assert found is not None
-    return found
+    shares = {"train": 0.6, "validation": 0.2, "test": 0.2}
+    return ingest.Inputs(expand([str(folder / "lists.txt")]), shares=shares)
 
 
 def _ingest(folder: Path, output: Path) -> None:

@@ -60,10 +60,10 @@ def network(
     labels = rng.integers(0, 5, [lists, list_size]).astype(np.float32)
     inputs = {"features": features, "mask": np.ones(labels.shape, bool)}
     batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(SETTINGS.batch_size)
-    known = models.moments(features)
+    preparation = models.Preparation(*models.moments(features), within_list=True)
     prepared = training.PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
     trained = training.train(
-        ONE_LOSS, *known, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
+        ONE_LOSS, preparation, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
     )
     return trained.model.network, prepared.of(trained.model)[0]
 

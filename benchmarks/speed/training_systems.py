@@ -125,8 +125,9 @@ def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     moments, lists = prepared(splits, folder)
     splits.clear()  # training reads files
     watch = Watch()
+    preparation = models.Preparation(*moments, within_list=True)
     trained = training.train(
-        ONE_LOSS, *moments, lists, to_the_end(epochs), folder / "logs", on_epoch=watch
+        ONE_LOSS, preparation, lists, to_the_end(epochs), folder / "logs", on_epoch=watch
     )
     history = trained.fits[0].history["val_ndcg"]
     return watch.fitted(count, int(np.argmax(history)), max(history))

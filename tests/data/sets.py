@@ -1,9 +1,11 @@
 """The same lists in every format of files."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import tensorflow as tf
-from pyarrow import csv, parquet
+from pyarrow import csv, feather, parquet
 
 from tfrank_sel.data import letor, synthetic, wire
 from tfrank_sel.data.formats import Columns
@@ -43,12 +45,23 @@ def table(lists):
 
 
 def write_tables(folder, lists):
-    """Two Parquet files, one of several row groups, and a CSV file; rows in a random order."""
+    """Two Parquet files, one of several row groups, and a file of each other format of tables.
+
+    Rows stand in a random order.
+    """
     rows = table(lists)
     rows = rows.take(np.random.default_rng(0).permutation(len(rows)))
     parquet.write_table(rows.slice(0, 300), folder / "a.parquet", row_group_size=70)
     parquet.write_table(rows.slice(300), folder / "b.parquet")
     csv.write_csv(rows, folder / "all.csv")
+    csv.write_csv(rows, folder / "all.tsv", csv.WriteOptions(delimiter="\t"))
+    feather.write_feather(rows, folder / "all.arrow", compression="uncompressed", chunksize=100)
+    write_jsonl(folder / "all.jsonl", rows.to_pylist())
+
+
+def write_jsonl(path, objects):
+    """Writes a JSON object in each line."""
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects))
 
 
 def example(**features):

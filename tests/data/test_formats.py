@@ -1,5 +1,6 @@
 """Files of every format, read by the one reader that each has."""
 
+import decimal
 import subprocess
 import sys
 
@@ -7,12 +8,15 @@ import numpy as np
 import pandas
 import pyarrow
 import pytest
-from pyarrow import csv, parquet
+from pyarrow import csv, feather, parquet
 
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, formats, frames, letor
-from tfrank_sel.data.formats import Part
+from tfrank_sel.data.formats import Columns, Part
+from tfrank_sel.features import Bool, Category, Number, Set, Timestamp, Vector
+
+NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 COLUMNS = {
     "query_id": ["b", "a", "b", "a", "c"],
@@ -115,10 +119,12 @@ def folder(tmp_path_factory, lists):
 
 @pytest.mark.parametrize("format", formats.FORMATS)
 def test_lists_of_every_format_are_read_whole(folder, lists, format):
-    paths = {"letor": ["all.txt"], "parquet": ["a.parquet", "b.parquet"], "csv": ["all.csv"]}
-    names = paths.get(format, [f"{format}.tfrecord"])
-    of_tables = [f"x{i}" for i in range(6)]
-    features = {"letor": [], "parquet": of_tables, "csv": of_tables}.get(format, list("exyz"))
+    paths = {"letor": ["all.txt"], "parquet": ["a.parquet", "b.parquet"]}
+    is_table = issubclass(formats.FORMATS[format], formats.TableReader)
+    names = paths.get(format, [f"all.{format}" if is_table else f"{format}.tfrecord"])
+    features = (
+        [f"x{i}" for i in range(6)] if is_table else [] if format == "letor" else list("exyz")
+    )
     found = data.read([folder / name for name in names], format=format, features=features)
     by_query = {one.query_id: one for one in found}
     assert len(by_query) == len(lists)
@@ -170,3 +176,164 @@ except ImportError as error:
     assert done.stdout.strip() == "Tables need pyarrow: pip install 'tfrank_sel[frames]'", (
         done.stderr
     )
+
+
+def test_a_folder_of_parquet_is_read_with_the_columns_that_its_folders_name(tmp_path):
+    table = pyarrow.table(COLUMNS)
+    for name, rows in (("day=1/country=A%20B", [0, 1, 2]), ("day=2/country=" + NOTHING, [3, 4])):
+        (tmp_path / name).mkdir(parents=True)
+        parquet.write_table(table.take(rows), tmp_path / name / "part.parq", row_group_size=1)
+    (tmp_path / "_temporary").mkdir()
+    (tmp_path / "_temporary" / "x.parquet").write_text("no table")
+    types = {"price": Number(), "day": Number(), "country": Category()}
+    found = {one.query_id: one for one in data.read(tmp_path, features=types)}
+    assert found["b"].features.tolist() == [[0.5, 1.0], [2.5, 1.0]]
+    assert found["a"].features.tolist() == [[1.5, 1.0], [3.5, 2.0]]
+    assert found["a"].texts.tolist() == [["A B"], [""]]
+    assert next(data.read(tmp_path)).features.tolist() == [[0.5, 10.0, 1.0], [2.5, 12.0, 1.0]]
+    reader = formats.reader([str(tmp_path)])
+    assert reader.parts(str(tmp_path)) == [Part(str(tmp_path), i, i + 1) for i in range(2)]
+    layout = reader.layout([str(tmp_path)])
+    rows = [x for part in reader.parts(str(tmp_path)) for x in reader.rows(part, layout)]
+    assert [len(x.labels) for x in rows] == [3, 2]
+    with pytest.raises(InputError, match=r"day=1/.*/part\.parq, row 1: 'title' must be"):
+        list(data.read(tmp_path, label="title", features=["price"]))
+
+
+def test_a_folder_without_parquet_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"expected Parquet files in the folder\. Received: none"):
+        next(data.read(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.PARQUET", "parquet"),
+        ("a.csv.zst", "csv"),
+        ("a.tsv.bz2", "tsv"),
+        ("a.ndjson.gz", "jsonl"),
+        ("set1.train.txt", "letor"),
+        ("a.b/part-00000", "letor"),
+        ("part-00000.gz", "letor"),
+        ("a.svmlight.gz", "letor"),
+        ("a.tfrecord.gz", "elwc"),
+    ],
+)
+def test_the_end_of_a_name_tells_the_format(name, format):
+    assert formats.reader([name]).name == format
+
+
+def test_an_unknown_end_of_a_name_is_refused_with_those_that_are_known():
+    with pytest.raises(InputError) as error:
+        formats.reader(["a.xlsx"])
+    told = str(error.value)
+    assert told.startswith(
+        "a.xlsx: expected a name that tells the format, or `format` (letor: .txt"
+    )
+    assert "csv: .csv .csv.gz .csv.bz2 .csv.zst;" in told
+    assert told.endswith("Received: '.xlsx'")
+
+
+PROPOSED = {
+    "price": ([1.0, 2.0, None, 4.0], Number()),
+    "stock": ([1, 2, 2, 1], Number()),
+    "cost": ([decimal.Decimal("1.5"), None, None, None], Number()),
+    "is_new": ([True, None, False, True], Bool()),
+    "brand": (["a", "b", "a", None], Category()),
+    "shop": (pyarrow.array([7, 8, 7, 7]).dictionary_encode(), Category(dtype="int64")),
+    "tags": ([["a"], ["b", "c"], [], None], Set()),
+    "embedding": ([[1.0, 2.0], [3.0, 4.0], None, [1.0, 1.0]], Vector(size=2)),
+    "at": (np.array([1, 2, 3, 4], "M8[s]"), Timestamp(parts=True)),
+    "born": (np.array([1, 2, 3, 4], "M8[D]"), Timestamp(parts=True)),
+    "title": (["a", "b", "c", "d"], "its texts almost all differ: 4 in 4 rows"),
+    "page": ([1, 1, 1, 1], "it has one value in the first 4 rows"),
+    "empty": ([None] * 4, "it has no value"),
+    "history": ([[1], [1, 2], [], None], "its lists have 0 to 2 numbers"),
+    "raw": ([b"a", b"b", b"a", b"b"], "it is of type binary"),
+    "box": ([{"a": 1}] * 4, "it is of type struct<a: int64>"),
+    "boxes": ([[{"a": 1}]] * 4, "it is of lists of type struct<a: int64>"),
+    "__index_level_0__": ([0, 1, 2, 3], "it is the index of a pandas frame"),
+    "": ([0, 1, 2, 3], "it is the index of a pandas frame"),
+}
+
+
+def test_a_type_is_proposed_for_each_column_or_a_reason_against_it(tmp_path):
+    roles = {"q": ["a", "b", "b", "c"], "relevance": [1] * 4, "w": [1.0, 2.0, 1.0, 3.0]}
+    table = pyarrow.table(roles | {name: column for name, (column, _) in PROPOSED.items()})
+    path = str(tmp_path / "a.feather")
+    feather.write_feather(table, path, compression="zstd")
+    features, left_out = formats.reader([path], Columns(query="q", weight="w")).propose(path)
+    assert features == {x: y for x, (_, y) in PROPOSED.items() if not isinstance(y, str)}
+    assert left_out == {x: y for x, (_, y) in PROPOSED.items() if isinstance(y, str)}
+    assert sum(len(one.labels) for one in data.read(path, query="q", features=features)) == 4
+
+
+def test_types_are_proposed_for_text(tmp_path):
+    (tmp_path / "a.csv").write_text(
+        ",query_id,relevance,price,brand,is_new,at\n"
+        "0,a,1,1.5,x,true,2024-01-01\n1,a,0,,y,false,2024-01-02\n2,b,1,2,x,true,2024-01-03\n"
+    )
+    found = zip([1.5, "free", 2], "xyx", strict=True)
+    rows = [{"query_id": "a", "relevance": 1, "price": x, "brand": y} for x, y in found]
+    sets.write_jsonl(tmp_path / "a.jsonl", rows)
+    types = {"price": Number(), "brand": Category()}
+    in_csv = types | {"is_new": Bool(), "at": Timestamp(parts=True)}
+    for name, expected in (("a.csv", in_csv), ("a.jsonl", types)):
+        path = str(tmp_path / name)
+        features, left_out = formats.reader([path]).propose(path)
+        assert features == expected
+        assert list(left_out) == ([""] if name == "a.csv" else [])
+
+
+def test_types_are_proposed_for_records(folder):
+    path = str(folder / "elwc.tfrecord")
+    features, left_out = formats.reader([path]).propose(path)
+    vector = {"e": Vector(size=3), "x": Number(), "y": Number(), "z": Number()}
+    assert features == {"device": Category(of="query"), "age": Number(of="query"), **vector}
+    assert left_out == {}
+    assert formats.reader(["all.txt"]).propose(str(folder / "all.txt"))[1] == {}
+
+
+def test_tables_are_read_without_tensorflow(files, tmp_path):
+    sets.write_jsonl(tmp_path / "a.jsonl", pyarrow.table(COLUMNS).to_pylist())
+    code = f"""
+import sys, time
+from tfrank_sel import data
+from tfrank_sel.data import formats, frames
+columns = formats.Columns()
+for path in {[*map(str, files), str(tmp_path / "a.jsonl")]}:
+    reader = formats.reader([path], columns)
+    assert reader.layout([path]).names == ["price", "stock"]
+    assert list(reader.propose(path)[0]) == ["price", "stock"]
+    assert len(list(data.read(path))) == 3
+    try:
+        next(data.read(path, label="clicks"))
+    except data.InputError as error:
+        assert "expected a column 'clicks'" in str(error)
+assert "tensorflow" not in sys.modules
+assert time.process_time() < 2.0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_integers_that_identify_are_read_to_the_last_digit(tmp_path):
+    items = [sets.example(relevance=1.0, x=1.0, doc_id=12345678901 + i) for i in range(2)]
+    sets.write(tmp_path / "a.tfrecord", [sets.elwc(items, sets.example(query_id=2**60 + 1))])
+    [only] = data.read(tmp_path / "a.tfrecord")
+    assert only.query_id == str(2**60 + 1)
+    assert only.doc_ids == ("12345678901", "12345678902")
+
+
+def test_an_identifier_may_be_any_text(tmp_path):
+    for name, delimiter in (("a.csv", ","), ("a.tsv", "\t")):
+        lines = ("query_id,relevance,x", "NA,1,2.5", "null,0,3")
+        (tmp_path / name).write_text("\n".join(lines).replace(",", delimiter))
+        assert [one.query_id for one in data.read(tmp_path / name)] == ["NA", "null"]
+
+
+def test_what_belongs_to_the_query_is_that_of_its_first_row():
+    frame = {"query_id": list("abab"), "relevance": [1] * 4, "x": [1, 2, 3, 4], "y": [5, 6, 7, 8]}
+    types = {"x": Number(of="query"), "y": Number()}
+    found = {one.query_id: one.features.tolist() for one in frames.lists(frame, features=types)}
+    assert found == {"a": [[1.0, 5.0], [1.0, 7.0]], "b": [[2.0, 6.0], [2.0, 8.0]]}

@@ -9,6 +9,7 @@ import pytest
 from tests.references import metrics as references
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import letor, synthetic
+from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.evaluation import curves
@@ -19,6 +20,7 @@ from tfrank_sel.pipelines.training import Fit, Trained
 
 SPEC = data.FeatureSpec(num_features=4)
 NAMES = ["first", "<b>second</b>", "third & last", "0"]
+FEATURES = {name: Number() for name in NAMES}
 COMPARED = {"baseline": 0.5, "ours": 0.75, "low": 0.125, "high": 0.375, "queries": 9}
 HISTORY = {
     name: [3.0, 2.0, 2.5] for name in ("loss", "val_loss", "ndcg", "val_ndcg", "mrr", "val_mrr")
@@ -46,7 +48,9 @@ def scorers():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory, shards, scorers):
     folder = tmp_path_factory.mktemp("run")
-    split = Split(shards, statistics.summarise({"test": shards}, SPEC, folder)["test"])
+    split = Split(
+        shards, statistics.summarise({"test": shards}, SPEC, folder, features=FEATURES)["test"]
+    )
     candidates = {
         "baseline": Candidate(losses.SoftmaxLoss()),
         "ours": Candidate(losses.RGCrossLoss()),
@@ -80,7 +84,7 @@ def page(tmp_path_factory, shards, scorers):
     (folder / "anomalies").mkdir()
     schema.write(found, folder / "anomalies" / "test.json")
     splits = dict.fromkeys(("train", "validation", "test"), split)
-    return report.write(folder, SPEC, NAMES, splits, trained, seed=1)
+    return report.write(folder, SPEC, splits, trained, seed=1)
 
 
 def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers):

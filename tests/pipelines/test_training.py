@@ -36,7 +36,9 @@ def preparation():
 def trained(folder, candidate, settings, before=()):
     with PreparedLists(dataset(), dataset(), settings, folder / "prepared") as lists:
         told = []
-        found = train(candidate, preparation(), lists, settings, folder / "logs", told.append, before)
+        found = train(
+            candidate, preparation(), lists, settings, folder / "logs", told.append, before
+        )
     assert not (folder / "prepared").exists()
     assert len(told) == sum(fit.epochs for fit in found.fits) - sum(
         fit.epochs for one in before for fit in one.fits

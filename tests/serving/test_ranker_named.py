@@ -149,7 +149,7 @@ REFUSED = [
     ({"price": [1.0]}, {}, r"item 1: 'price' must be of type number.* Received: \[1.0\]"),
     ({"price": np.inf}, {}, "item 1: 'price' must be a finite number. Received: inf"),
     ({"price": 10**400}, {}, "item 1: 'price' must be of type number.*Received: 10000"),
-    ({"is_new": 2}, {}, "item 1: 'is_new' must be .*bool.* Received: 2"),
+    ({"is_new": 2}, {}, "item 1: 'is_new' must be true or false. Received: '2'"),
     ({"brand": ["acme"]}, {}, "item 1: 'brand' must be of type category.* Received: "),
     ({"brand": object()}, {}, "item 1: 'brand' must be of type category.* Received: <object"),
     ({"year": 2025.5}, {}, "item 1: 'year' must be an integer. Received: 2025.5"),
@@ -170,7 +170,9 @@ def test_what_does_not_fit_is_refused(ranker, change, query, message):
 
 def test_times_of_several_types_are_refused_not_mistaken(ranker):
     other = {**ITEM, "published_at": 1767274200}  # Arrow would take it for microseconds
-    with pytest.raises(InputError, match=r"'published_at' must be .*alike. Received: 17672"):
+    with pytest.raises(
+        InputError, match=r"'published_at' must be times of one type.* Received: 17672"
+    ):
         ranker.rank([ITEM, other], query=QUERY)
 
 
@@ -238,15 +240,13 @@ WRITTEN = {
 }
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.json", "a.jsonl", "--items"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet", "a.jsonl", "--items"])
 def test_the_command_line_ranks_files_and_json(tmp_path, named_endpoint, named_model, ranker, name):
     file, frame = tmp_path / name, pd.DataFrame(WRITTEN)
     records = frame.to_dict("records")
     match name.partition(".")[2]:
         case "parquet":
             frame.to_parquet(file)
-        case "json":
-            file.write_text(json.dumps(records))
         case "jsonl":
             file.write_text("\n".join(map(json.dumps, records)))
         case _:
@@ -281,7 +281,9 @@ def test_the_command_line_ranks_files_and_json(tmp_path, named_endpoint, named_m
         (["--items", '[{"stock": 1, "price": "x"}]'], "item 0: 'price' must be a finite number"),
         (["--items", "{}"], "expected at least one item. Received: none"),
         (["--file", "ragged.csv"], "ragged.csv, row 2: a row must have 2 values. Received: 1"),
-        (["--file", "bad.json"], "bad.json: expected JSON objects. Received: "),
+        (["--file", "bad.jsonl"], "bad.jsonl, row 1: a row must be a JSON object. Received: "),
+        (["--file", "bad.json"], "bad.json: expected a name that tells the format"),
+        (["--file", "bad.tfrecord"], "bad.tfrecord: expected a file of a table. Received: elwc"),
         (["--file", "bad.parquet"], "bad.parquet: expected a readable table. Received: "),
         (["--file", "letor.txt"], "Model ranker takes named features: age, brand"),
         (["--items", '[{"price": 1}]', "--model-name", "packed"], "takes packed features"),
@@ -294,7 +296,7 @@ def test_what_the_command_line_refuses_is_one_line_and_status_2(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ragged.csv").write_text("price,stock\n1,2\n3\n")
     (tmp_path / "letor.txt").write_text("1 qid:7 1:1\n")
-    for name in ("bad.json", "bad.parquet"):
+    for name in ("bad.jsonl", "bad.parquet", "bad.json", "bad.tfrecord"):
         (tmp_path / name).write_text("nothing")
     address = ["--address", f"127.0.0.1:{named_endpoint.grpc_port}"]
 

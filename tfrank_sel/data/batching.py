@@ -94,9 +94,13 @@ def batches(
         ...     sorted(features.shape.as_list() for features, labels in dataset)
         [[1, 5, 1], [2, 3, 1]]
     """
+    count = None
     if isinstance(bucket_edges, int):
-        bucket_edges = _edges(list_sizes(files, spec, parse=parse), bucket_edges, batch_size)
-    _check(batch_size, bucket_edges)
+        sizes = _sizes(files, spec, parse)
+        bucket_edges = _edges({n: x for n, x in sizes.items() if n}, bucket_edges, batch_size)
+        if not repeat and shard == (0, 1):
+            count = num_batches(sizes, batch_size=batch_size, bucket_edges=bucket_edges)
+    check(batch_size, bucket_edges)
     assembler = Assembler(spec, parse, tuple(bucket_edges), inputs, truncation, shuffle_items)
     dataset = _records(files, shard)
     if shuffle_buffer:
@@ -118,6 +122,8 @@ def batches(
         seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
         dataset = tf.data.Dataset.zip((dataset, seeds)).map(lambda lists, x: (*lists, x))
     dataset = dataset.map(assembler.dense, tf.data.AUTOTUNE)
+    if count is not None:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
     return dataset.prefetch(tf.data.AUTOTUNE)
 
 
@@ -134,10 +140,7 @@ def list_sizes(
     Raises:
         ValueError: If there is no file, or only some are compressed.
     """
-    assembler = Assembler(spec, parse)
-    found: collections.Counter[int] = collections.Counter()
-    for sizes in _records(files, (0, 1)).batch(64).map(assembler.sizes, tf.data.AUTOTUNE):
-        found.update(sizes.numpy().tolist())
+    found = _sizes(files, spec, parse)
     del found[0]
     return found
 
@@ -243,11 +246,22 @@ def _records(files: Files, shard: tuple[int, int]) -> tf.data.Dataset:
     return dataset
 
 
+def _sizes(
+    files: Files, spec: FeatureSpec | ListFeatures, parse: Parse
+) -> collections.Counter[int]:
+    assembler = Assembler(spec, parse)
+    found: collections.Counter[int] = collections.Counter()
+    for sizes in _records(files, (0, 1)).batch(64).map(assembler.sizes, tf.data.AUTOTUNE):
+        found.update(sizes.numpy().tolist())
+    return found
+
+
 def _edges(sizes: Mapping[int, int], max_buckets: int, min_lists: int) -> tuple[int, ...]:
     return bucket_edges(sizes, max_buckets, min_lists=min_lists)
 
 
-def _check(batch_size: int, edges: Sequence[int]) -> None:
+def check(batch_size: int, edges: Sequence[int]) -> None:
+    """Raises a `ValueError` if a size or an edge is not positive, or the edges do not increase."""
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
     if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):

@@ -1,15 +1,18 @@
 """Lists from tables in memory: pandas, polars and Arrow frames, and arrays by name."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.columns import Columns
-from tfrank_sel.data.formats.values import arrow
-from tfrank_sel.data.lists import ItemList, strict
+from tfrank_sel.data.formats.values import array, arrow
+from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.features import Feature
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def lists(
@@ -73,15 +76,94 @@ def lists(
         propensity=propensity,
     )
     with tables.readable("frame"):
-        table = arrow_table(frame)
+        table = arrow_table(frame, array if columns.types is not None else arrow().array)
         layout = tables.layout("frame", table.schema, columns)
         place = ("frame", np.arange(table.num_rows))
         found = tables.of_table(place, table, columns, layout)
     yield from strict(rows.grouped(rows.checked([found]), layout))
 
 
-def arrow_table(frame: Any) -> Any:
+def dataset(
+    frame: Any,
+    *,
+    query: str = Columns.query,
+    label: str = Columns.label,
+    doc_id: str = Columns.doc_id,
+    features: Sequence[str] | Mapping[str, Feature] = (),
+    weight: str | None = None,
+    list_weight: str | None = None,
+    propensity: str | None = None,
+    batch_size: int = 32,
+    bucket_edges: Sequence[int] | int = 4,
+    shuffle: bool = True,
+    seed: int | None = None,
+) -> "tf.data.Dataset":
+    """Makes of a table what `fit` takes, all of it in memory.
+
+    Args:
+        frame: As in `lists`, as all up to `propensity`.
+        query: Column of the query's identifier.
+        label: Column of the relevance.
+        doc_id: Column of the item's identifier.
+        features: Columns of the features, or a type for each.
+        weight: Column of a weight of the item.
+        list_weight: Column of a weight of the list.
+        propensity: Column of the probability that the item was examined.
+        batch_size: Number of lists in a batch.
+        bucket_edges: As in `tfrank_sel.data.batches`.
+        shuffle: Whether to shuffle the lists, in each pass in another order.
+        seed: Seed of the shuffling.
+
+    Returns:
+        Batches of inputs, labels and, if a column of weights is named, weights. The inputs are a
+        dict of `features` `[batch_size, list_size, num_features]`, `mask`, and, if there are
+        features of texts, `texts` `[batch_size, list_size, num_texts]`: what `models.Preparation`
+        takes. Labels are NaN at padding, and weights 0.
+
+    Raises:
+        ImportError: As `lists`, as all others.
+        InputError: If the table holds no row, or as `lists`.
+        ValueError: If `batch_size` is not positive, or a list is longer than the last edge.
+
+    Example:
+        >>> frame = {"q": ["a", "b", "a"], "y": [1, 0, 2], "x": [0.5, 1.5, 2.5]}
+        >>> batches = dataset(frame, query="q", label="y", batch_size=2, shuffle=False)
+        >>> for inputs, labels in batches:
+        ...     print(labels.numpy().tolist(), inputs["mask"].numpy().tolist())
+        [[0.0]] [[True]]
+        [[1.0, 2.0]] [[True, True]]
+    """
+    found = list(
+        lists(
+            frame,
+            query=query,
+            label=label,
+            doc_id=doc_id,
+            features=features,
+            weight=weight,
+            list_weight=list_weight,
+            propensity=propensity,
+        )
+    )
+    if not found:
+        raise InputError("frame", "expected a row. Received: none")
+    from tfrank_sel.data import in_memory  # by TensorFlow, which the rest does not need
+
+    return in_memory.batches(
+        found,
+        batch_size=batch_size,
+        bucket_edges=bucket_edges,
+        shuffle=shuffle,
+        seed=seed,
+    )
+
+
+def arrow_table(frame: Any, column: Callable[[Any], Any] = array) -> Any:
     """Returns a frame, as `lists` takes it, as an Arrow table.
+
+    Args:
+        frame: The frame.
+        column: Makes an Arrow array of what has no type of its own.
 
     Raises:
         ImportError: If pyarrow is not installed.
@@ -89,8 +171,11 @@ def arrow_table(frame: Any) -> Any:
     pa = arrow()
     if isinstance(frame, pa.Table):
         return frame
-    if isinstance(frame, Mapping):
-        return pa.table(dict(frame))
     if hasattr(frame, "to_arrow"):
         return frame.to_arrow()
-    return pa.Table.from_pandas(frame, preserve_index=False)
+    if not isinstance(frame, Mapping):
+        try:
+            return pa.Table.from_pandas(frame, preserve_index=False)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a column is of several types
+            frame = {name: frame[name] for name in frame.columns}
+    return pa.table({name: column(found) for name, found in frame.items()})

@@ -2,10 +2,8 @@
 
 import datetime
 import difflib
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +13,9 @@ from tfrank_sel.data.formats import rows, tables, values
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.features import Feature
 
-_JSON = (".json", ".jsonl")
-SUFFIXES = (*_JSON, *formats.FORMATS["parquet"].suffixes, *formats.FORMATS["csv"].suffixes)
 # A table to train on has these columns, too; no feature is called so.
 _QUERY, _LABEL = "\0query", "\0label"
+_NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among them
 
 
 def item_list(
@@ -87,43 +84,31 @@ def item_list(
 
 
 def read(path: str | os.PathLike[str]) -> Any:
-    """Reads the items of one list from a file: Parquet, CSV, or JSON with an object for each item.
+    """Reads the items of one list from a file of a table: Parquet, Arrow, CSV, TSV or JSON lines.
 
     Args:
-        path: The file, whose name ends with one of `SUFFIXES`; `.json` and `.jsonl` hold an array
-            of objects, or an object on each line.
+        path: The file.
 
     Returns:
         The items, as `item_list` takes them.
 
     Raises:
-        ImportError: If pyarrow is not installed, and the file is not JSON.
-        InputError: If the file cannot be read, or has another format.
+        ImportError: If pyarrow is not installed.
+        InputError: If the file cannot be read, or holds no table.
     """
     path = os.fspath(path)
-    if path.endswith(_JSON):
-        return _objects(path)
     reader = formats.reader([path])
     if not isinstance(reader, formats.TableReader):
-        wanted = f"expected a file that ends with one of {', '.join(SUFFIXES)}"
-        raise InputError(path, f"{wanted}. Received: {reader.name}")
+        raise InputError(path, f"expected a file of a table. Received: {reader.name}")
+    pa = values.arrow()
     with tables.readable(path):
-        batches = []
-        for found in reader.tables(formats.Part(path), reader.schema(path).names):
-            if isinstance(found, Rejected):
-                raise found.error()
-            batches.append(found[1])
-        return values.arrow().Table.from_batches(batches) if batches else []
-
-
-def _objects(path: str) -> Any:
-    try:
-        text = Path(path).read_text()
-        if text.lstrip().startswith("["):
-            return json.loads(text)
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise InputError(path, f"expected JSON objects. Received: {error}") from error
+        schema = reader.schema(path)
+        found = []
+        for one in reader.tables(formats.Part(path), schema.names):
+            if isinstance(one, Rejected):
+                raise one.error()
+            found.append(pa.table(one[1]) if isinstance(one[1], pa.RecordBatch) else one[1])
+        return pa.concat_tables(found, promote_options="permissive") if found else []
 
 
 def _columns(items: Any) -> tuple[dict[str, Any], int]:
@@ -162,22 +147,19 @@ def _check_names(names: Iterable[str], known: Sequence[str], where: str) -> None
 def _array(name: str, column: Any, feature: Feature | None) -> Any:
     """Returns a column as an Arrow array; `feature` is None for the items' identifiers."""
     pa = values.arrow()
-    wrong = (pa.ArrowException, TypeError, ValueError, OverflowError)
-    wanted = f"{name!r} must be of type {feature.type if feature else 'text'}"
-    try:
-        array = _converted(column)
-    except wrong:
-        for position, value in enumerate(column):
-            try:
-                _converted(column[: position + 1])
-            except wrong as error:
-                reason = f"{wanted}, and the values of all items alike. Received: {value!r}"
-                raise InputError(f"request, item {position}", reason) from error
-        raise
-    if feature is not None and not values.accepts(array.type, feature):
-        shown = array.to_pylist()
-        place = next(i for i, value in enumerate(shown) if value is not None)
-        raise InputError(f"request, item {place}", f"{wanted}. Received: {shown[place]!r}")
+    array = column
+    if not isinstance(column, pa.ChunkedArray):
+        try:
+            array = pa.array(column, from_pandas=True)
+        except _NOT_ARROW:
+            for position, value in enumerate(column):
+                _check_type(name, _alone(value), feature, position, value)
+            array = values.array(column)  # of several types
+        if pa.types.is_temporal(array.type):
+            _check_times(name, column, array)
+    first = pa.compute.index(array.is_valid(), True).as_py()
+    if first >= 0:
+        _check_type(name, array, feature, first, column[first])
     if feature is not None and feature.of == "query":
         different = {repr(value) for value in array.to_pylist()}
         if len(different) > 1:
@@ -186,18 +168,29 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
     return array
 
 
-def _converted(column: Any) -> Any:
-    pa = values.arrow()
-    if isinstance(column, pa.ChunkedArray):
-        return column
-    array = pa.array(column, from_pandas=True)
-    if pa.types.is_temporal(array.type):
-        # Arrow also takes for a time whatever follows one: integers, and cuts a time to a date.
-        present = zip(column, array.is_valid().to_pylist(), strict=True)
-        kinds = {isinstance(x, datetime.datetime) or type(x) for x, is_there in present if is_there}
-        if len(kinds) > 1:
-            raise TypeError("times must be of one type")
-    return array
+def _alone(value: Any) -> Any:
+    """Returns a value as an Arrow array; None if it cannot be one."""
+    try:
+        return values.arrow().array([value], from_pandas=True)
+    except _NOT_ARROW:
+        return None
+
+
+def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
+    if array is None or (feature is not None and not values.accepts(array.type, feature)):
+        wanted = f"{name!r} must be of type {feature.type if feature else 'text'}"
+        raise InputError(f"request, item {position}", f"{wanted}. Received: {value!r}")
+
+
+def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
+    """Refuses what Arrow takes for a time after one: integers; and times that it cuts to dates."""
+    present = np.flatnonzero(array.is_valid()).tolist()
+    kinds = [isinstance(column[i], datetime.datetime) or type(column[i]) for i in present]
+    for position, kind in zip(present, kinds, strict=True):
+        if kind != kinds[0]:
+            reason = f"{name!r} must be times of one type in all items"
+            place = f"request, item {position}"
+            raise InputError(place, f"{reason}. Received: {column[position]!r}")
 
 
 def _list(
@@ -211,4 +204,14 @@ def _list(
     )
     found = tables.of_table(("request", np.arange(size)), whole, columns, layout)
     [one] = strict(rows.grouped(rows.checked([found], "item"), layout))
+    _check_integers(one, layout)
     return one
+
+
+def _check_integers(one: ItemList, layout: formats.Layout) -> None:
+    for column, text in enumerate(layout.texts):
+        if text in layout.integers and one.texts is not None:
+            for item, value in enumerate(one.texts[:, column]):
+                if len(value) > 18 and abs(int(value)) >= 2**63:
+                    wanted = f"{layout.integers[text]!r} must be an integer of 64 bits"
+                    raise InputError(f"request, item {item}", f"{wanted}. Received: {value}")

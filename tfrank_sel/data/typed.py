@@ -1,5 +1,6 @@
 """Features with a type each, as examples hold them by name."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,6 +67,18 @@ def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
             found[name] = found[name][0]
         place, text = place + width, text + count
     return found
+
+
+def text(one: ItemList, features: Mapping[str, Feature]) -> str:
+    """Returns a list as JSON lines: a line of features by name, and `doc_id`, for each item."""
+    named = values(one, features)
+    columns = {
+        name: [x] * len(one.doc_ids) if features[name].of == "query" else x
+        for name, x in named.items()
+    }
+    items = zip(*columns.values(), one.doc_ids, strict=True)
+    rows = (dict(zip([*columns, "doc_id"], item, strict=True)) for item in items)
+    return "".join(json.dumps(row) + "\n" for row in rows)
 
 
 def _kind(feature: Feature) -> Any:

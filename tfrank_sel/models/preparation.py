@@ -1,13 +1,14 @@
 """What a scorer needs of features, and what does not depend on its weights."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.features import MEAN, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.features import MEAN, Category, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.models.summary import Moments, by_feature, compressed, told_apart, vocabulary
 from tfrank_sel.models.texts import Texts
 from tfrank_sel.models.within_list import WithinList
 from tfrank_sel.serialization import Configurable, register
@@ -104,6 +105,58 @@ class Preparation(Configurable, keras.layers.Layer):
         self._indicated = np.array(firsts, int)
         self._places = WithinList() if within_list and len(self._standing) else None
         self._texts = Texts(self._types, self.vocabularies or {})
+
+    @classmethod
+    def of(
+        cls,
+        batches: Iterable[tuple[Any, ...]],
+        features: Mapping[str, Feature] | None = None,
+        within_list: bool = True,
+    ) -> Self:
+        """Returns the preparation whose moments and vocabularies are those of a dataset.
+
+        Args:
+            batches: Inputs as this layer takes them, with their mask, and anything that follows
+                them, such as `tfrank_sel.data.frames.dataset` gives. They are held in memory.
+            features: Type of each feature.
+            within_list: Whether to append where items stand within their list.
+
+        Raises:
+            ValueError: If there is no item, a number is infinite, or a vocabulary is empty.
+
+        Example:
+            >>> from tfrank_sel.models import moments
+            >>> inputs = {"features": tf.constant([[[0.0], [3.0]]]), "mask": tf.ones([1, 2], bool)}
+            >>> Preparation.of([(inputs, None)]).mean == moments([[0.0], [3.0]])[0]
+            True
+        """
+        parts = [
+            [x.numpy()[inputs["mask"].numpy()] for x in (_features(inputs), inputs.get("texts", ()))
+             if len(x)]
+            for inputs, *_ in batches
+        ]  # fmt: skip
+        rows, *others = (np.concatenate(x) for x in zip(*parts, strict=True))
+        types = _types(features and {n: x.config() for n, x in features.items()}, rows.shape[1])
+        values = columns(types, tf.constant(rows, tf.float64)).numpy()
+        if not len(rows) or np.isinf(values).any():
+            received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
+            raise ValueError(f"`batches` must hold an item, and be finite. Received: {received}")
+        found = Moments.of(compressed(values))
+        vocabularies = {}
+        for texts in others:
+            decoded = np.vectorize(bytes.decode, otypes=[object])(texts)
+            for name, counts in by_feature(decoded, types).items():
+                if isinstance(kind := types[name], Category):
+                    vocabularies[name] = vocabulary(counts, kind)
+        lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])
+        return cls(
+            found.mean.tolist(),
+            told_apart(found.mean, found.variance()).tolist(),
+            within_list,
+            features,
+            vocabularies or None,
+            [name for name, feature in types.items() if lacking & {*feature.columns(name)}],
+        )
 
     @property
     def embeddings(self) -> list[list[int]]:

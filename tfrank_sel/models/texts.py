@@ -1,7 +1,9 @@
 """Features of texts as integers, by vocabularies and hashes."""
 
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,7 +32,8 @@ class Texts(tf.Module):
             name: kind for name, kind in features.items() if isinstance(kind, (Category, Hash))
         }
         # a table reads a file, so that an export has it among its assets
-        self._folder = tempfile.TemporaryDirectory()
+        self._folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._tables = {
             name: self._table(name, vocabularies.get(name, ()))
             for name, kind in self._types.items()
@@ -89,7 +92,7 @@ class Texts(tf.Module):
         if not values or any(not value or "\n" in value or "\r" in value for value in values):
             wanted = f"the vocabulary of {name!r} must have values, none empty or with a line break"
             raise ValueError(f"{wanted}. Received: {list(values)[:10]}")
-        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
         path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
         path.write_text("".join(f"{value}\n" for value in values))
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER

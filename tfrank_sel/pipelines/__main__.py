@@ -18,8 +18,8 @@ from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
-from tfrank_sel.pipelines.configuration import ConfigurationError, load
-from tfrank_sel.pipelines.configuration.inputs import inputs
+from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
+from tfrank_sel.pipelines.configuration.inputs import inputs, proposed
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -48,6 +48,9 @@ def run(
     query: Annotated[str | None, flags.option("data.query")] = None,
     label: Annotated[str | None, flags.option("data.label")] = None,
     doc_id: Annotated[str | None, flags.option("data.doc_id")] = None,
+    weight: Annotated[str | None, flags.option("data.weight")] = None,
+    list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
+    propensity: Annotated[str | None, flags.option("data.propensity")] = None,
     features: Annotated[
         str | None, typer.Option(help="Names of the features, by commas; all numbers if unset.")
     ] = None,
@@ -92,8 +95,7 @@ def run(
         settings = planning.settings(configuration)
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except (ConfigurationError, InputError) as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from error
+        raise _refused(error) from error
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),
@@ -109,6 +111,37 @@ def run(
     console.print("Next:", style="bold")
     print(f"tfrank-sel-serving serve --model-base-path {result.model_base}")
     print(f"tfrank-sel-serving rank --file {result.one_query}")
+
+
+@app.command("config")
+def print_configuration(
+    context: typer.Context,
+    config: flags.Config = None,
+    set: flags.Set = None,
+    data: Annotated[Files, flags.option("data.data")] = None,
+    format: Annotated[str | None, flags.option("data.format")] = None,
+    query: Annotated[str | None, flags.option("data.query")] = None,
+    label: Annotated[str | None, flags.option("data.label")] = None,
+    doc_id: Annotated[str | None, flags.option("data.doc_id")] = None,
+    weight: Annotated[str | None, flags.option("data.weight")] = None,
+    list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
+    propensity: Annotated[str | None, flags.option("data.propensity")] = None,
+    slice_by: Annotated[str | None, flags.option("data.slice_by")] = None,
+) -> None:
+    """Prints the configuration, with a comment on each key.
+
+    With files, a type is proposed for each column that has no role.
+    """
+    try:
+        configuration, left_out = proposed(load(config, flags.overrides(context.params)))
+    except (ConfigurationError, InputError) as error:
+        raise _refused(error) from error
+    print(text(configuration, left_out), end="")
+
+
+def _refused(error: Exception) -> typer.Exit:
+    print(error, file=sys.stderr)
+    return typer.Exit(2)
 
 
 def main() -> None:

@@ -1,11 +1,13 @@
 """Candidates: what is trained, a loss and a model, and how."""
 
 import dataclasses
+import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
+import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
@@ -19,7 +21,9 @@ def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Mo
         preparation: Layer that prepares the features.
         settings: Widths of the hidden layers, dropout and heads.
     """
-    network = models.Perceptron(settings.hidden_units, settings.dropout, settings.num_heads)
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, settings.num_heads, preparation.embeddings
+    )
     return models.Prepared(preparation, network, name="list_scorer")
 
 
@@ -31,7 +35,9 @@ def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
         settings: Widths of the hidden layers, and dropout.
     """
     alone = models.Preparation.from_config({**preparation.get_config(), "within_list": False})
-    network = models.Perceptron(settings.hidden_units, settings.dropout)
+    network = models.Perceptron(
+        settings.hidden_units, settings.dropout, embeddings=alone.embeddings
+    )
     return models.Prepared(alone, network, name="scorer")
 
 
@@ -82,6 +88,29 @@ class Candidate(Checked):
     def losses(self) -> Sequence[keras.losses.Loss]:
         """The losses, one or several."""
         return self.loss if isinstance(self.loss, Sequence) else [self.loss]
+
+    def check(self, labels: Sequence[float]) -> None:
+        """Checks that the losses can be computed for labels.
+
+        Args:
+            labels: Labels of items, different ones.
+
+        Raises:
+            ValueError: If a loss refuses them, or is not finite for them and padding.
+        """
+        received = f"Received: labels from {min(labels):g} to {max(labels):g}"
+        y_true = tf.constant([[*labels, math.nan]], tf.float32)
+        for loss in self.losses:
+            try:
+                value = float(loss(y_true, tf.zeros_like(y_true)))
+            except (TypeError, ValueError, tf.errors.OpError) as error:
+                reason = f"{loss.name} must accept the labels of the files. {received}, {error}"
+                raise ValueError(reason) from error
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"{loss.name} must be finite for the labels of the files, where padding is "
+                    f"NaN and all scores are 0. {received}, and a loss of {value}"
+                )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the candidate as JSON-ready values, from which any machine can make it.

@@ -82,7 +82,7 @@ def imported(name: str, key: str) -> Callable[..., Any]:
         raise ConfigurationError(key, f"{wanted}. Received: {name!r}, {error}") from error
     if not callable(found):
         raise ConfigurationError(key, f"must name a function. Received: {name!r}, {found!r}")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _made(

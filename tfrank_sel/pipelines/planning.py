@@ -35,7 +35,7 @@ def plan(configuration: Configuration, inputs: Inputs | None) -> Plan:
     return Plan(
         inputs,
         rules(configuration),
-        data.reference and Path(data.reference),
+        None if data.reference is None else Path(data.reference),
         options,
         serving.model_name,
         serving.version,

@@ -7,10 +7,11 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from tfrank_sel import data, export, losses, models
+from tfrank_sel import data, export, losses
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import letor
+from tfrank_sel.data import letor, typed
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts, preparation as steps, publication, training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
@@ -23,6 +24,8 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.training import PreparedLists, Trained
+
+LABELS_TRIED = 7  # of those found, the least and the greatest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Result:
         trained: The models, `ours` and, if there is one, `baseline`.
         seconds: Duration of each step.
         model_base: Base path of the model for a server.
-        one_query: LETOR file with one query of the test split.
+        one_query: File with one query of the test split: LETOR, or JSON lines of typed features.
     """
 
     evaluation: Evaluation
@@ -100,11 +103,12 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         if inputs is None:
             inputs = steps.synthesise(folder / "synthetic", settings.seed, progress)
         layout, splits = steps.ingested(inputs, folder, progress, options=plan.options)
-        spec = data.FeatureSpec(len(layout.names))
+        spec = inputs.spec(layout)
         steps.examine(
             spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
         )
-        trained = _train(plan, spec, splits, settings, folder, progress)
+        _check_losses(plan, splits["train"])
+        trained = _train(plan, spec, layout, splits, settings, folder, progress)
         with progress.step("evaluation") as step:
             evaluated = evaluation.evaluate(
                 trained["ours"].scores,
@@ -122,6 +126,7 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             trained["ours"],
             spec,
             layout,
+            inputs.types(layout),
             splits,
             evaluated,
             blessed,
@@ -131,10 +136,13 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             progress,
         )
         first = _teaching_list(splits["test"], spec)
-        artefacts.write_text(folder / "one_query.txt", letor.text(first))
+        types = inputs.types(layout)
+        one_query = "one_query.txt" if types is None else "one_query.jsonl"
+        text = letor.text(first) if types is None else typed.text(first, types)
+        artefacts.write_text(folder / one_query, text)
         _report(folder, settings, evaluated, trained, progress.seconds)
         with progress.step("report") as step:
-            page = report.write(folder, spec, layout.names, splits, trained, seed=settings.seed)
+            page = report.write(folder, spec, splits, trained, seed=settings.seed)
             step.tell(str(output / page.name))
     return Result(
         evaluated,
@@ -142,24 +150,33 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         trained,
         progress.seconds,
         model_base=output / "serving" / plan.model_name,
-        one_query=output / "one_query.txt",
+        one_query=output / one_query,
     )
+
+
+def _check_losses(plan: Plan, split: Split) -> None:
+    """Raises an error, before any training, if a loss cannot be computed for the labels found."""
+    labels = sorted(map(float, split.statistics.labels))
+    few = sorted({*labels[:LABELS_TRIED], labels[-1]})
+    for candidate in filter(None, (plan.baseline, plan.candidate)):
+        try:
+            candidate.check(few)
+        except ValueError as error:
+            raise data.InputError("train", " ".join(str(error).split())) from error
 
 
 def _train(
     plan: Plan,
     spec: data.FeatureSpec,
+    layout: Layout,
     splits: Mapping[str, Split],
     settings: Settings,
     folder: Path,
     progress: Progress,
 ) -> dict[str, Trained]:
     """The candidate, and the baseline if there is one, each with the same settings."""
-    statistics = splits["train"].statistics.features
     trained: dict[str, Trained] = {}
-    preparation = models.Preparation(
-        statistics["compressed_mean"], statistics["compressed_variance"], within_list=True
-    )
+    preparation = steps.prepared(splits["train"], layout, within_list=True)
     learned, held_out = (splits[name].batches(spec) for name in ("train", "validation"))
     made = folder / "models"
     made.mkdir()
@@ -188,6 +205,7 @@ def _publish(
     ours: Trained,
     spec: data.FeatureSpec,
     layout: Layout,
+    types: Mapping[str, Feature] | None,
     splits: Mapping[str, Split],
     evaluated: Evaluation,
     blessed: Blessing,
@@ -200,9 +218,10 @@ def _publish(
     with progress.step("export"):
         export.export(
             ours.model,
-            spec,
+            types or spec,
             saved_model,
-            examples=publication.first_lists(splits["validation"].shards, spec, 4),
+            doc_id=spec.doc_id,
+            examples=publication.first_lists(splits["validation"].shards, spec, 4, types),
             metadata={
                 "metrics": {name: x.ours for name, x in evaluated.overall.items()},
                 "feature_names": layout.names,
@@ -211,7 +230,9 @@ def _publish(
         )
     with progress.step("infra validation") as step:
         shards = splits["test"].shards
-        gap = publication.infra_validate(saved_model, ours.scores, spec, shards, lists=16)
+        gap = publication.infra_validate(
+            saved_model, ours.scores, spec, shards, lists=16, features=types
+        )
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     if not blessed.blessed:
         return

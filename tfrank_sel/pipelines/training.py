@@ -92,7 +92,8 @@ class PreparedLists:
     """Lists to train on, prepared once for all models that take them alike.
 
     Args:
-        train: Batches of inputs, `features` and `mask` by name, and labels; to learn from.
+        train: Batches of inputs, `features`, `mask` and, if there are any, `texts` by name, of
+            labels and, if there are any, of weights; to learn from.
         validation: Batches that decide when to stop.
         settings: How many items of a list to choose.
         folder: Where to keep them; removed on `__exit__`.
@@ -122,7 +123,7 @@ class PreparedLists:
     @property
     def shapes(self) -> Any:
         """Shapes of the inputs of a model, by name."""
-        inputs, _ = self._train.element_spec
+        inputs, *_ = self._train.element_spec
         return {name: (None, None, *x.shape[2:]) for name, x in inputs.items()}
 
     def of(self, model: keras.Model) -> tuple[Cache, Cache]:
@@ -143,7 +144,7 @@ class PreparedLists:
 
 def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
     """Truncates longer lists to the items that the settings name."""
-    inputs, labels = batch
+    inputs, labels, *_ = batch
     size = tf.minimum(settings.max_items, tf.shape(labels)[1])
     if settings.truncation == "random":
         kept = truncation.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
@@ -155,7 +156,7 @@ def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
 def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
     if preparation is None:
         return batches
-    return batches.map(lambda inputs, labels: (preparation(inputs), labels))
+    return batches.map(lambda inputs, *others: (preparation(inputs), *others))
 
 
 def train(
@@ -296,8 +297,8 @@ def _batches(
     ]
 
 
-def _without_mask(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> Any:
-    return inputs[data.FeatureSpec.features], labels
+def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
+    return inputs[data.FeatureSpec.features], *others
 
 
 def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -321,11 +322,11 @@ class _Validation(keras.callbacks.Callback):
             self._measure_batch(*next(self._batches))
 
     @tf.autograph.experimental.do_not_convert
-    def _measure_batch(self, inputs: Any, labels: tf.Tensor) -> None:
+    def _measure_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> None:
         scores = self.model(inputs, training=False)
         # a list without items, which fills up a batch, adds 0 to its mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
-        loss = self._loss(labels, scores) / tf.reduce_mean(is_list)
+        loss = self._loss(labels, scores, weights) / tf.reduce_mean(is_list)
         self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
         for metric in self._metrics.values():
             metric.update_state(labels, scores)

@@ -170,8 +170,8 @@ def rank(
     file: Annotated[
         pathlib.Path | None,
         typer.Option(
-            help="Items of one query: LETOR or SVMLight for packed features; Parquet, CSV, or JSON "
-            "with an object for each item for named ones; .gz too."
+            help="Items of one query: LETOR or SVMLight for packed features; Parquet, Arrow, CSV, "
+            "TSV or JSON lines for named ones."
         ),
     ] = None,
     items: Annotated[
@@ -193,13 +193,13 @@ def rank(
     if file and not file.is_file():
         _fail(f"{file} must be a file with one query. Received: no such file")
     with _quiet():
-        from tfrank_sel.data import requests
+        from tfrank_sel.data import formats, requests
         from tfrank_sel.serving.client import Ranker
         from tfrank_sel.serving.status import ServingError
     try:
         of_query = None if query is None else _json("--query", query)
         with Ranker(address, model_name, manifest=manifest) as ranker:
-            if file and not file.name.endswith(requests.SUFFIXES):
+            if file and formats.reader([str(file)]).name == "letor":
                 asked = _letor(file, ranker.num_features())
                 title = f"query {asked.query_id}"
                 ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.columns import Columns, Layout
-from tfrank_sel.data.formats.csv import CsvReader
+from tfrank_sel.data.formats.csv import CsvReader, TsvReader
+from tfrank_sel.data.formats.ipc import ArrowReader
+from tfrank_sel.data.formats.jsonl import JsonlReader
 from tfrank_sel.data.formats.letor import LetorReader
 from tfrank_sel.data.formats.parquet import ParquetReader
 from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
@@ -44,7 +46,10 @@ FORMATS: dict[str, type[Reader]] = {
         SequenceExampleReader,
         ExampleReader,
         ParquetReader,
+        ArrowReader,
         CsvReader,
+        TsvReader,
+        JsonlReader,
     )
 }
 
@@ -58,12 +63,13 @@ def reader(
         paths: The files.
         columns: Names of the parts of a list.
         format: Their format, a key of `FORMATS`. By default it is told by the end of the name:
-            `.parquet`, `.csv` and `.csv.gz`, `.tfrecord` and `.tfrecord.gz` (ELWC), and LETOR for
-            any other.
+            `.parquet`, `.arrow`, `.csv`, `.tsv`, `.jsonl`, `.tfrecord` (ELWC), `.txt` (LETOR) and
+            others that `Reader.suffixes` lists. A name without an end is LETOR, and a folder is of
+            Parquet files.
 
     Raises:
         ImportError: If what the format needs is not installed.
-        InputError: If the files are not of one format.
+        InputError: If the files are not of one format, or of an unknown one.
         ValueError: If there is no such format.
 
     Example:
@@ -154,5 +160,14 @@ def read(
 
 
 def _format(path: str) -> str:
-    named = (name for name, kind in FORMATS.items() if path.endswith(kind.suffixes))
-    return next(named, LetorReader.name)
+    if os.path.isdir(path):
+        return ParquetReader.name
+    file = os.path.basename(path).lower()
+    for name, kind in FORMATS.items():
+        if file.endswith(kind.suffixes):
+            return name
+    if "." not in file.removesuffix(".gz"):
+        return LetorReader.name
+    known = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
+    wanted = f"expected a name that tells the format, or `format` ({known})"
+    raise InputError(path, f"{wanted}. Received: {os.path.splitext(file)[1]!r}")

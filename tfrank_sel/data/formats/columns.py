@@ -25,7 +25,7 @@ class Columns(Checked):
             of which none may be missing; or types by name. By default all that are numbers and
             have no other role, by name in records and as they stand in tables.
         context: What else to keep of a query, to slice the evaluation by; of a table, the value in
-            the first row of the query.
+            the first row of the query. It may be a feature, too.
         num_features: Number of features of LETOR files, which do not name them; by default the
             largest index, found by an extra pass.
         weight: The weight of the item, finite and not negative.
@@ -49,7 +49,7 @@ class Columns(Checked):
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
         for role, name in self._roles():
-            if name in roles:
+            if name in roles and (role, roles[name]) != ("feature", "context"):
                 received = f"{name!r} as {roles[name]} and as {role}"
                 raise ValueError(f"the names of columns must differ. Received: {received}")
             roles[name] = role

@@ -1,34 +1,39 @@
-"""CSV files with a line of names, each other line an item."""
+"""CSV and TSV files with a line of names, each other line an item."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tfrank_sel.data.formats.protocol import Part
-from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.tables import TEXT_SUFFIXES, TableReader
 from tfrank_sel.data.formats.values import arrow, floats
 from tfrank_sel.data.lists import Rejected
 
 _BYTES = 1 << 20  # read at once
 
 
-class CsvReader(TableReader):
-    """Reads CSV files, plain or compressed; the file is the only part."""
+class DelimitedReader(TableReader):
+    """Reads text with a line of names, plain or compressed; the file is the only part.
 
-    name = "csv"
-    suffixes = (".csv", ".csv.gz")
+    Attributes:
+        delimiter: What stands between values.
+    """
+
+    delimiter: ClassVar[str]
 
     def schema(self, path: str) -> Any:
         """Returns the names of the columns; one holds numbers if most of its first values do."""
-        from pyarrow import csv
 
         pa = arrow()
-        options = csv.ParseOptions(invalid_row_handler=_skipped)
-        names = csv.open_csv(path, parse_options=options).schema.names
-        first = next(iter(_texts(path, names, _skipped)), None)
+        names = self._inferred(path).schema.names
+        first = next(iter(self._texts(path, names, _skipped)), None)
         numbers = [] if first is None else [x for x in names if _is_of_numbers(first[x])]
         return pa.schema([(x, pa.float32() if x in numbers else pa.string()) for x in names])
+
+    def sample(self, path: str) -> Any:
+        first = next(iter(self._inferred(path)), None)
+        return arrow().table(first) if first is not None else self.schema(path).empty_table()
 
     def tables(
         self, part: Part, names: Sequence[str]
@@ -44,7 +49,7 @@ class CsvReader(TableReader):
 
         passed: list[int] = []
         first = 1
-        for batch in _texts(part.path, names, refuse):
+        for batch in self._texts(part.path, names, refuse):
             passed += [rejected.number for rejected in bad if rejected.number is not None]
             yield from bad
             bad.clear()
@@ -55,19 +60,45 @@ class CsvReader(TableReader):
             first += batch.num_rows
         yield from bad
 
+    def _inferred(self, path: str) -> Any:
+        """Opens a file in the types that pyarrow finds in its beginning."""
+        from pyarrow import csv
 
-def _texts(path: str, names: Sequence[str], refuse: Callable[[Any], str]) -> Any:
-    """Opens a file as text, so that one value that is no number spoils its row alone."""
-    from pyarrow import csv
+        return csv.open_csv(path, parse_options=self._options(_skipped))
 
-    as_text = csv.ConvertOptions(
-        column_types=dict.fromkeys(names, arrow().string()),
-        include_columns=list(names),
-        null_values=[""],
-        strings_can_be_null=True,
-    )
-    one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
-    return csv.open_csv(path, one_thread, csv.ParseOptions(invalid_row_handler=refuse), as_text)
+    def _texts(self, path: str, names: Sequence[str], refuse: Callable[[Any], str]) -> Any:
+        """Opens a file as text, so that one value that is no number spoils its row alone."""
+        from pyarrow import csv
+
+        as_text = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, arrow().string()),
+            include_columns=list(names),
+            null_values=[""],
+            strings_can_be_null=True,
+        )
+        one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
+        return csv.open_csv(path, one_thread, self._options(refuse), as_text)
+
+    def _options(self, refuse: Callable[[Any], str]) -> Any:
+        from pyarrow import csv
+
+        return csv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=refuse)
+
+
+class CsvReader(DelimitedReader):
+    """Reads CSV files, with commas between values."""
+
+    name = "csv"
+    suffixes = tuple(f".csv{more}" for more in TEXT_SUFFIXES)
+    delimiter = ","
+
+
+class TsvReader(DelimitedReader):
+    """Reads TSV files, with tabs between values."""
+
+    name = "tsv"
+    suffixes = tuple(f".tsv{more}" for more in TEXT_SUFFIXES)
+    delimiter = "\t"
 
 
 def _skipped(row: Any) -> str:

@@ -13,6 +13,11 @@ class LetorReader(Reader):
     """Reads LETOR and SVMLight files, plain or `.gz`; the file is the only part."""
 
     name = "letor"
+    suffixes = tuple(
+        f".{kind}{more}"
+        for kind in ("txt", "letor", "svm", "svmlight", "libsvm", "dat")
+        for more in ("", ".gz")
+    )
 
     def layout(self, paths: Sequence[str]) -> Layout:
         """Returns how many features there are: in all of the files, unless the columns say so."""

@@ -1,33 +1,57 @@
-"""Parquet files, each row an item."""
+"""Parquet files, and folders of them, each row an item."""
 
-from collections.abc import Iterator, Sequence
+import urllib.parse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tfrank_sel.data.formats.protocol import Part
-from tfrank_sel.data.formats.tables import TableReader, readable
+from tfrank_sel.data.formats.tables import ROWS, TableReader, readable
+from tfrank_sel.data.formats.values import arrow
+from tfrank_sel.data.lists import InputError
 
-_ROWS = 8192  # read at once
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 class ParquetReader(TableReader):
-    """Reads Parquet files; the units of a part are row groups."""
+    """Reads Parquet files; the units of a part are row groups.
+
+    A folder is read as the files under it, by path, and the units of a part are these files. A
+    folder in it that is named `NAME=VALUE`, as Hive and Spark do, is a column of its files.
+    """
 
     name = "parquet"
-    suffixes = (".parquet",)
+    suffixes = (".parquet", ".parq")
 
     def schema(self, path: str) -> Any:
         from pyarrow import parquet
 
-        return parquet.read_schema(path)
+        pa = arrow()
+        files = _files(path)
+        schema = parquet.read_schema(files[0])
+        partitions = [_partition(path, file) for file in files]
+        for name in partitions[0]:
+            texts = {found[name] for found in partitions if found.get(name) is not None}
+            is_whole = bool(texts) and all(text.lstrip("-").isdecimal() for text in texts if text)
+            schema = schema.append(pa.field(name, pa.int64() if is_whole else pa.string()))
+        return schema
 
     def parts(self, path: str) -> Sequence[Part]:
         from pyarrow import parquet
 
         with readable(path):
-            groups = parquet.read_metadata(path).num_row_groups
-        return [Part(path, group, group + 1) for group in range(groups)]
+            is_folder = Path(path).is_dir()
+            count = len(_files(path)) if is_folder else parquet.read_metadata(path).num_row_groups
+        return [Part(path, unit, unit + 1) for unit in range(count)]
+
+    def pieces(self, part: Part) -> Iterator[tuple[Part, Mapping[str, str | None]]]:
+        if not Path(part.path).is_dir():
+            yield part, {}
+            return
+        for file in _files(part.path)[part.start : part.stop]:
+            yield Part(file), _partition(part.path, file)
 
     def tables(self, part: Part, names: Sequence[str]) -> Iterator[tuple[np.ndarray, Any]]:
         from pyarrow import parquet
@@ -37,6 +61,26 @@ class ParquetReader(TableReader):
             groups = range(file.num_row_groups)
             first = 1 + sum(file.metadata.row_group(i).num_rows for i in groups[: part.start])
             groups = groups[part.start : part.stop]
-            for batch in file.iter_batches(_ROWS, groups, names, use_threads=False):
+            for batch in file.iter_batches(ROWS, groups, names, use_threads=False):
                 yield np.arange(first, first + batch.num_rows), batch
                 first += batch.num_rows
+
+
+def _files(path: str) -> list[str]:
+    """The file, or the files of a folder, without those that Spark hides."""
+    if not Path(path).is_dir():
+        return [path]
+    found = sorted(x for suffix in ParquetReader.suffixes for x in Path(path).rglob(f"*{suffix}"))
+    shown = [x for x in found if not any(y[0] in "._" for y in x.relative_to(path).parts)]
+    if not shown:
+        raise InputError(path, "expected Parquet files in the folder. Received: none")
+    return [str(x) for x in shown]
+
+
+def _partition(folder: str, file: str) -> dict[str, str | None]:
+    """The columns that the folders above a file name."""
+    if folder == file:
+        return {}
+    pairs = [x.partition("=") for x in Path(file).relative_to(folder).parts[:-1] if "=" in x]
+    texts = {name: urllib.parse.unquote(value) for name, _, value in pairs}
+    return {name: None if text == _NOTHING else text for name, text in texts.items()}

@@ -9,6 +9,7 @@ from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.features import Feature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,20 @@ class Reader(abc.ABC):
         Raises:
             InputError: If a file cannot be read, or lacks what the columns name.
         """
+
+    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+        """Proposes types for what has no role: by default, those of the layout.
+
+        Args:
+            path: The file, of which the beginning is read.
+
+        Returns:
+            The types by name; and the columns that are left out, with the reason.
+
+        Raises:
+            InputError: If the file cannot be read.
+        """
+        return dict(self.layout([path]).features), {}
 
     def parts(self, path: str) -> Sequence[Part]:
         """Returns the parts of a file: by default, the file is the only one."""

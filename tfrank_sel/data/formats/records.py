@@ -4,49 +4,24 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import message
 
-from tfrank_sel.data import elwc, parsing
-from tfrank_sel.data.formats import rows, values
+from tfrank_sel.data.formats import forms, rows, values
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import REFUSE, Bool, Feature, Number, Set, Timestamp, Vector
 
-_FRAME = 16  # octets around a record
-_SAMPLE = 100  # records that tell which features there are
 _BATCH = 64  # records parsed at once
-_NOTHING = -(2**63)  # stands for an integer that is missing
 _MISSING = {
     "float_list": (tf.float32, float("nan")),
-    "int64_list": (tf.int64, _NOTHING),
+    "int64_list": (tf.int64, forms.NOTHING),
     "bytes_list": (tf.string, b""),
 }
-# TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
-_Unreadable = (tf.errors.OpError, UnicodeDecodeError)
-
-_Features = Mapping[str, Any]  # `tf.train.Feature` by name
-_Kinds = dict[str, tuple[str, int]]  # kind of each feature, and how many values it has
-
-
-class Form(NamedTuple):
-    """How the records of a format are parsed.
-
-    Attributes:
-        name: Name of the format.
-        parse: The function of `tfrank_sel.data.parsing` for the records.
-        features: Returns the features of each item of a record, and those of its query.
-    """
-
-    name: str
-    parse: Callable[..., dict[str, Any]]
-    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,13 +50,13 @@ class Batch:
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
-def layout(path: str, form: Form, columns: Columns) -> Layout:
+def layout(path: str, form: forms.Form, columns: Columns) -> Layout:
     """Returns what the lists of a file hold, by its first records.
 
     Raises:
         InputError: If the file cannot be read, lacks what the columns name, or has another kind.
     """
-    items, context = _kinds(path, form)
+    items, context = forms.kinds(path, form)
     names = columns.features or sorted(
         name
         for name, (kind, _) in items.items()
@@ -108,7 +83,9 @@ def layout(path: str, form: Form, columns: Columns) -> Layout:
     )
 
 
-def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator[Batch | Rejected]:
+def batches(
+    path: str, form: forms.Form, columns: Columns, layout: Layout
+) -> Iterator[Batch | Rejected]:
     """Reads a file, some records at a time.
 
     Args:
@@ -124,22 +101,22 @@ def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator
         InputError: If the file cannot be read.
     """
     parse = _parser(path, form, columns, layout)
-    numbered = enumerate(_records(path), start=1)
+    numbered = enumerate(forms.records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
             yield parse(chunk)
-        except _Unreadable:  # some record is at fault: find out which, and why
+        except forms.Unreadable:  # some record is at fault: find out which, and why
             for one in chunk:
                 try:
                     yield parse([one])
-                except _Unreadable as error:
+                except forms.Unreadable as error:
                     reason = f"a record must be {form.name}, and text UTF-8. "
-                    reason += f"Received: {_first_line(error)}"
+                    reason += f"Received: {forms.first_line(error)}"
                     yield Rejected(path, "record", one[0], reason)
 
 
 def _parser(
-    path: str, form: Form, columns: Columns, layout: Layout
+    path: str, form: forms.Form, columns: Columns, layout: Layout
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns what parses numbered records of a file."""
     features = _list_features(path, form, columns, layout)
@@ -158,9 +135,9 @@ def _parser(
         parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
         numbers, sizes = [number for number, _ in chunk], parsed[features.size]
         named = zip(parsed[columns.query], chunk, strict=True)
-        queries = [_text(name) or _digest(record) for name, (_, record) in named]
+        queries = [forms.text(name) or _digest(record) for name, (_, record) in named]
         context = {
-            name: [(float if is_number else _text)(x) for x in parsed[name].tolist()]
+            name: [(float if is_number else forms.text)(x) for x in parsed[name].tolist()]
             for name, is_number in layout.context.items()
         }
 
@@ -198,7 +175,7 @@ def _rows(
 
     def received(name: str, row: int) -> Any:
         found = of_items(name)[row].tolist()
-        return None if found == _NOTHING else found
+        return None if found == forms.NOTHING else found
 
     return Rows(
         place,
@@ -213,9 +190,9 @@ def _rows(
     )
 
 
-def _list_features(path: str, form: Form, columns: Columns, layout: Layout) -> ListFeatures:
+def _list_features(path: str, form: forms.Form, columns: Columns, layout: Layout) -> ListFeatures:
     """What to parse: each feature in the kind that it has in the file, none of them required."""
-    kinds, of_query = _kinds(path, form)
+    kinds, of_query = forms.kinds(path, form)
     default = None if columns.types is not None else 0
     items, context = dict[str, Any](), dict[str, Any]()
     for name, feature in layout.features.items():
@@ -236,71 +213,14 @@ def _list_features(path: str, form: Form, columns: Columns, layout: Layout) -> L
     return ListFeatures(items, context)
 
 
-def _kinds(path: str, form: Form) -> tuple[_Kinds, _Kinds]:
-    """Which features items and queries have in the first records of a file."""
-    items: _Kinds = {}
-    context: _Kinds = {}
-    for of_items, of_query in sample(path, form):
-        for found, features in ((items, of_items), (context, [of_query])):
-            for name, feature in (pair for one in features for pair in one.items()):
-                kind = feature.WhichOneof("kind")
-                if kind is not None and getattr(feature, kind).value:
-                    found.setdefault(name, (kind, len(getattr(feature, kind).value)))
-    return items, context
-
-
-def sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
-    """Yields what `form.features` returns of the first records that can be read."""
-    for record in itertools.islice(_records(path), _SAMPLE):
-        try:
-            yield form.features(record)
-        except (message.DecodeError, *_Unreadable):  # `batches` will say so
-            continue
-
-
-def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
-    examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
-    return [_example(one) for one in examples[0]], _example(context[0])
-
-
-def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
-    outer = _example(record)
-    context = outer["serialized_context"].bytes_list.value or [b""]
-    examples = outer["serialized_examples"].bytes_list.value
-    return [_example(one) for one in examples], _example(context[0])
-
-
-def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
-    sequence = tf.train.SequenceExample.FromString(record)
-    lists = sequence.feature_lists.feature_list
-    items = [{name: item} for name in lists for item in lists[name].feature]
-    return items, sequence.context.feature
-
-
-def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
-    example = _example(record)
-    return [example], example
-
-
-ELWC = Form("elwc", parsing.parse_elwc, _of_elwc)
-EXAMPLE_IN_EXAMPLE = Form("eie", parsing.parse_example_in_example, _of_example_in_example)
-SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
-EXAMPLE = Form("example", parsing.parse_example, _of_example)
-
-
 def _numbers_of(size: int) -> Feature:
     if size == 1:
         return Number(missing=REFUSE)
     return Vector(size=size, missing=REFUSE, within_list=True)
 
 
-def _example(octets: bytes) -> _Features:
-    features: _Features = tf.train.Example.FromString(octets).features.feature
-    return features
-
-
 def _fixed(
-    kinds: _Kinds, name: str, kind: str, size: int = 1, default: Any = None
+    kinds: forms.Kinds, name: str, kind: str, size: int = 1, default: Any = None
 ) -> tf.io.FixedLenFeature:
     """A feature of the kind that it has in the file, with a default, by which it is not missed."""
     dtype, missing = _MISSING[kinds.get(name, (kind, 1))[0]]
@@ -324,45 +244,14 @@ def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:
 
 def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     if found.dtype == np.int64:
-        return np.where(found == _NOTHING, np.nan, found).astype(dtype)
+        return np.where(found == forms.NOTHING, np.nan, found).astype(dtype)
     return np.asarray(found, dtype)
 
 
 def _texts(found: np.ndarray) -> np.ndarray:
     """Parsed values as texts, `[items, k]`."""
-    texts = np.array([_text(one) for one in found.ravel().tolist()], np.object_)
+    texts = np.array([forms.text(one) for one in found.ravel().tolist()], np.object_)
     return texts.reshape(len(found), found.shape[1] if found.ndim > 1 else 1)
-
-
-def _text(value: bytes | int | float) -> str:
-    """A value as text; empty if it is missing."""
-    if isinstance(value, bytes):
-        return value.decode()
-    if value == _NOTHING or value != value:
-        return ""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def _records(path: str) -> Iterator[bytes]:
-    is_compressed = path.endswith(".gz")
-    octets = 0
-    try:
-        for record in tf.data.TFRecordDataset(path, "GZIP" if is_compressed else ""):
-            octets += _FRAME + len(record.numpy())
-            yield record.numpy()
-    except tf.errors.OpError as error:
-        reason = f"expected a readable TFRecord file. Received: {_first_line(error)}"
-        raise InputError(path, reason) from error
-    # TensorFlow passes over what is left of a record of which not even the length is whole.
-    if not is_compressed and octets != Path(path).stat().st_size:
-        wanted = "expected a readable TFRecord file"
-        raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
-
-
-def _first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
-    return str(error.message).splitlines()[0]
 
 
 def _digest(record: bytes) -> str:

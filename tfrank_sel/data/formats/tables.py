@@ -2,18 +2,21 @@
 
 import abc
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import rows, values
+from tfrank_sel.data.formats import proposals, rows, values
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.protocol import Part, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.features import REFUSE, Number
+from tfrank_sel.features import REFUSE, Feature, Number
+
+ROWS = 8192  # read at once
+TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 
 
 class TableReader(RowReader):
@@ -46,6 +49,29 @@ class TableReader(RowReader):
             and what is no row.
         """
 
+    def pieces(self, part: Part) -> Iterator[tuple[Part, Mapping[str, str | None]]]:
+        """Yields the files of a part, and the columns that have one value in all of a file."""
+        yield part, {}
+
+    def sample(self, path: str) -> Any:
+        """Returns the first thousands of rows as an Arrow table, in the types that fit them best.
+
+        Raises:
+            InputError: If the file cannot be read.
+        """
+        pa = arrow()
+        schema = self.schema(path)
+        read = self._read(Part(path), schema.names)
+        tables = (x[2] for x in read if not isinstance(x, Rejected))
+        first = next((table for table in tables if table.num_rows), schema.empty_table())
+        return pa.table({name: first[name] for name in schema.names})
+
+    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+        with readable(path):
+            sample = self.sample(path)
+        check(path, sample.schema.names, self.columns.required)
+        return proposals.propose(sample.schema, sample, self.columns)
+
     def layout(self, paths: Sequence[str]) -> Layout:
         with readable(paths[0]):
             return layout(paths[0], self.schema(paths[0]), self.columns)
@@ -54,16 +80,35 @@ class TableReader(RowReader):
         return rows.checked(self._unchecked(part, layout))
 
     def _unchecked(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        with readable(part.path):
-            names = self.schema(part.path).names
-            wanted = [*self.columns.required, *layout.features]
-            check(part.path, names, wanted)
-            wanted += [name for name in [self.columns.doc_id] if name in names]
-            for found in self.tables(part, list(dict.fromkeys(wanted))):
-                if isinstance(found, Rejected):
-                    yield found
-                else:
-                    yield of_table((part.path, found[0]), found[1], self.columns, layout)
+        needed = [*self.columns.required, *layout.features]
+        for found in self._read(part, needed, [self.columns.doc_id]):
+            if isinstance(found, Rejected):
+                yield found
+            else:
+                path, numbers, table = found
+                yield of_table((path, numbers), table, self.columns, layout)
+
+    def _read(
+        self, part: Part, needed: Sequence[str], optional: Sequence[str] = ()
+    ) -> Iterator[tuple[str, np.ndarray, Any] | Rejected]:
+        """Yields the file of some rows, their numbers in it and an Arrow table, or what is none."""
+        pa = arrow()
+        for piece, constants in self.pieces(part):
+            with readable(piece.path):
+                there = self.schema(piece.path).names
+                check(piece.path, [*there, *constants], needed)
+                names = dict.fromkeys([*needed, *optional])
+                given = [x for x in names if x in constants]
+                wanted = [x for x in names if x in there and x not in constants]
+                for found in self.tables(piece, wanted):
+                    if isinstance(found, Rejected):
+                        yield found
+                        continue
+                    numbers, table = found
+                    for name in given:
+                        value = pa.scalar(constants[name], pa.string())
+                        table = table.append_column(name, pa.repeat(value, table.num_rows))
+                    yield piece.path, numbers, table
 
 
 @contextlib.contextmanager

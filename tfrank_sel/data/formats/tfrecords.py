@@ -1,17 +1,19 @@
 """TFRecord files of lists, or of items, whose features have a name each."""
 
 import abc
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats import proposals, rows
 from tfrank_sel.data.formats.columns import Layout
 from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
-    from tfrank_sel.data.formats import records
+    from tfrank_sel.data.formats import forms
 
 
 class RecordReader(Reader):
@@ -22,7 +24,7 @@ class RecordReader(Reader):
 
     @property
     @abc.abstractmethod
-    def form(self) -> "records.Form":
+    def form(self) -> "forms.Form":
         """How the records are parsed."""
 
     def layout(self, paths: Sequence[str]) -> Layout:
@@ -30,6 +32,15 @@ class RecordReader(Reader):
         from tfrank_sel.data.formats import records
 
         return records.layout(paths[0], self.form, self.columns)
+
+    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+        from tfrank_sel.data.formats import forms
+
+        items, context = forms.tables(path, self.form)
+        of_query, left_out = proposals.propose(context.schema, context, self.columns)
+        of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
+        of_items, others = proposals.propose(items.schema, items, self.columns)
+        return {**of_query, **of_items}, {**left_out, **others}
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
         from tfrank_sel.data.formats import records
@@ -55,10 +66,10 @@ class ElwcReader(RecordReader):
     suffixes = (".tfrecord", ".tfrecord.gz")
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.ELWC
+        return forms.ELWC
 
 
 class ExampleInExampleReader(RecordReader):
@@ -67,10 +78,10 @@ class ExampleInExampleReader(RecordReader):
     name = "eie"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.EXAMPLE_IN_EXAMPLE
+        return forms.EXAMPLE_IN_EXAMPLE
 
 
 class SequenceExampleReader(RecordReader):
@@ -79,10 +90,10 @@ class SequenceExampleReader(RecordReader):
     name = "sequence-example"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.SEQUENCE_EXAMPLE
+        return forms.SEQUENCE_EXAMPLE
 
 
 class ExampleReader(RowReader, RecordReader):
@@ -91,10 +102,10 @@ class ExampleReader(RowReader, RecordReader):
     name = "example"
 
     @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
+    def form(self) -> "forms.Form":
+        from tfrank_sel.data.formats import forms
 
-        return records.EXAMPLE
+        return forms.EXAMPLE
 
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
         from tfrank_sel.data.formats import records

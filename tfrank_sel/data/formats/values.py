@@ -31,6 +31,28 @@ def arrow() -> Any:
     return pyarrow
 
 
+def array(column: Any) -> Any:
+    """Returns values as an Arrow array; as texts, or lists of texts, if they are of several types.
+
+    Example:
+        >>> array([1.5, "abc", None]).to_pylist()
+        ['1.5', 'abc', None]
+        >>> array([[1, 2], [3, "x"], 4]).to_pylist()
+        [['1', '2'], ['3', 'x'], ['4']]
+    """
+    pa = arrow()
+    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
+    items = list(column) if is_matrix else column
+    try:
+        return pa.array(items)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        items = list(column)
+    if any(isinstance(x, list | tuple | np.ndarray) for x in items):
+        found = [None if x is None else x if np.ndim(x) else [x] for x in items]
+        return pa.array([None if x is None else list(map(str, x)) for x in found])
+    return pa.array([None if x is None or x != x else str(x) for x in items])
+
+
 def accepts(kind: Any, feature: Feature) -> bool:
     """Returns whether a column of an Arrow type may hold a feature.
 
@@ -49,15 +71,14 @@ def accepts(kind: Any, feature: Feature) -> bool:
     if isinstance(feature, Timestamp):
         return (types.is_temporal(kind) and not is_span(kind)) or is_number(kind)
     if is_list(kind):
-        of_numbers = is_number(kind.value_type) or types.is_null(kind.value_type)
-        is_flat = not types.is_nested(kind.value_type)
-        return (isinstance(feature, Vector) and of_numbers) or (
-            isinstance(feature, Set) and is_flat
-        )
+        kind = kind.value_type
+        if isinstance(feature, Vector):
+            return is_number(kind) or is_text(kind) or types.is_null(kind)
+        return isinstance(feature, Set) and not types.is_nested(kind)
     if isinstance(feature, Vector):
         return feature.size == 1 and is_number(kind)
     if feature.texts(""):
-        return not types.is_nested(kind)
+        return not types.is_nested(kind) and not is_binary(kind)
     return is_number(kind) or types.is_boolean(kind)
 
 
@@ -71,6 +92,12 @@ def is_text(kind: Any) -> bool:
     """Returns whether an Arrow type is of strings."""
     types = arrow().types
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+
+
+def is_binary(kind: Any) -> bool:
+    """Returns whether an Arrow type is of bytes that need not be text."""
+    types = arrow().types
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
 
 
 def is_list(kind: Any) -> bool:

@@ -64,12 +64,14 @@ class Override:
             return []
         path: list[str] = []
         while isinstance(found, dict):
-            [(part, found)] = found.items()  # type: ignore[assignment]
+            [(part, found)] = found.items()
             path.append(part)
         return path
 
 
-def load(path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()) -> Configuration:
+def load(
+    path: str | os.PathLike[str] | None = None, overrides: Iterable[Override] = ()
+) -> Configuration:
     """Reads a configuration.
 
     Args:
@@ -105,7 +107,9 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
     except OSError as error:
-        raise ConfigurationError("", f"expected a file. Received: {error.strerror}", place) from error
+        raise ConfigurationError(
+            "", f"expected a file. Received: {error.strerror}", place
+        ) from error
 
 
 def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -149,8 +153,12 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
     return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
 
 
-def text(configuration: Configuration) -> str:
+def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:
     """Returns a configuration as TOML, with a comment on each key.
+
+    Args:
+        configuration: The configuration.
+        left_out: Columns that are no features, with the reason, for comments.
 
     Example:
         >>> print(text(load()).splitlines()[1])
@@ -167,6 +175,8 @@ def text(configuration: Configuration) -> str:
         if isinstance(section, dict):
             for feature, value in section.items():
                 table[feature] = _item(value)
+            for column, reason in (left_out or {}).items():
+                _comment(table, f"{column} is left out: {reason}")
         else:
             table.add(tomlkit.nl())
             _write(table, section)

@@ -1,12 +1,16 @@
 """Inputs of a configuration, checked before anything is read."""
 
+import dataclasses
 import os
 from collections.abc import Iterable
+from typing import Any
 
+from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
 
@@ -47,16 +51,29 @@ def inputs(configuration: Configuration) -> Inputs | None:
 
 
 def columns(configuration: Configuration) -> Columns:
-    """Returns the names of the parts of a list."""
+    """Returns the names of the parts of a list.
+
+    Raises:
+        ConfigurationError: If a feature refers to another that is not there.
+    """
     data = configuration.data
-    return Columns(
-        data.query,
-        data.label,
-        data.doc_id,
-        tuple(configuration.features),
-        tuple(data.slice_by),
-        data.num_features,
-    )
+    types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
+    # finite numbers alone need no types: a server takes them packed, as those of the default
+    are_finite = all(feature == Number(missing=REFUSE) for feature in types.values())
+    try:
+        return Columns(
+            data.query,
+            data.label,
+            data.doc_id,
+            tuple(types) if are_finite else types,
+            tuple(data.slice_by),
+            data.num_features,
+            data.weight,
+            data.list_weight,
+            data.propensity,
+        )
+    except ValueError as error:  # a feature that refers to no other
+        raise configuration.error("features:", str(error)) from error
 
 
 def _sources(patterns: Iterable[str], split: str | None) -> list[Source]:
@@ -80,3 +97,31 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
     reader.layout([first])
+
+
+def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+    """Returns a configuration with a type for each feature that the first file proposes.
+
+    Args:
+        configuration: The configuration; its own types stay.
+
+    Returns:
+        The configuration; and the columns that are left out, with the reason.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+    """
+    found = inputs(configuration)
+    if found is None:
+        return configuration, {}
+    types, left_out = found.reader.propose(found.sources[0].path)
+    features = {name: _brief(feature) for name, feature in types.items()}
+    features.update(configuration.features)
+    return configuration.model_copy(update={"features": features}), left_out
+
+
+def _brief(feature: Feature) -> str | dict[str, Any]:
+    """Returns the config of a feature without the options that have their default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(feature)}
+    config = {x: y for x, y in feature.config().items() if x == "type" or y != defaults[x]}
+    return config if len(config) > 1 else feature.type

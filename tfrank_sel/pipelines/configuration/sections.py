@@ -5,7 +5,16 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, PrivateAttr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    model_validator,
+)
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
@@ -74,39 +83,55 @@ class Section(BaseModel):
 class Data(Section):
     """Files, and what their columns are. Without files, a synthetic set is made."""
 
-    train: Names = Field([], description="Files or globs to train on.")
-    validation: Names = Field([], description="Files or globs that decide when to stop.")
-    test: Names = Field([], description="Files or globs to evaluate on.")
+    train: Names = Field(default=[], description="Files or globs to train on.")
+    validation: Names = Field(default=[], description="Files or globs that decide when to stop.")
+    test: Names = Field(default=[], description="Files or globs to evaluate on.")
     data: Names = Field(
-        [], description="Files or globs that `split` divides, in place of the three above."
+        default=[], description="Files or globs that `split` divides, in place of the three above."
     )
     split: list[Share] = Field(
-        [80.0, 10.0, 10.0],
+        default=[80.0, 10.0, 10.0],
         min_length=3,
         max_length=3,
         description="Shares of train, validation and test, by a hash of the query.",
     )
     format: str | None = Field(
-        None, examples=["parquet"], description="Format of the files; told by their names if unset."
+        default=None,
+        examples=["parquet"],
+        description="Format of the files; told by their names if unset.",
     )
-    query: str = Field("query_id", description="Name of the query's identifier.")
-    label: str = Field("relevance", description="Name of the relevance.")
-    doc_id: str = Field("doc_id", description="Name of the item's identifier.")
-    slice_by: Names = Field([], description="Names of what to slice the evaluation by.")
+    query: str = Field(default="query_id", description="Name of the query's identifier.")
+    label: str = Field(default="relevance", description="Name of the relevance.")
+    doc_id: str = Field(default="doc_id", description="Name of the item's identifier.")
+    weight: str | None = Field(
+        default=None, examples=["weight"], description="Name of the weight of an item."
+    )
+    list_weight: str | None = Field(
+        default=None, examples=["list_weight"], description="Name of the weight of a list."
+    )
+    propensity: str | None = Field(
+        default=None,
+        examples=["propensity"],
+        description="Name of the probability that the item was examined.",
+    )
+    slice_by: Names = Field(default=[], description="Names of what to slice the evaluation by.")
     adjacent: bool = Field(
-        False, description="Whether the rows of a query stand together and need no grouping."
+        default=False,
+        description="Whether the rows of a query stand together and need no grouping.",
     )
     num_features: int | None = Field(
-        None,
+        default=None,
         ge=1,
         examples=[136],
         description="Number of features of LETOR files; inferred by an extra pass if unset.",
     )
     allow_bad_lines: int = Field(
-        0, ge=0, description="Maximum number of lines, rows or records to leave out."
+        default=0, ge=0, description="Maximum number of lines, rows or records to leave out."
     )
     reference: str | None = Field(
-        None, examples=["runs/1"], description="Folder of an earlier run to report drift from."
+        default=None,
+        examples=["runs/1"],
+        description="Folder of an earlier run to report drift from.",
     )
 
     @model_validator(mode="after")
@@ -127,8 +152,9 @@ class Data(Section):
     @property
     def roles(self) -> dict[str, str]:
         """The column of each role, by its key."""
-        named = {f"data.{x}": getattr(self, x) for x in ("query", "label", "doc_id")}
-        return {**named, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+        named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
+        found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
+        return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
 
 
 class Model(Section):
@@ -138,18 +164,21 @@ class Model(Section):
     model_config = ConfigDict(extra="allow")  # of a function of the user
 
     class_: Annotated[str, AfterValidator(_model)] = Field(
-        "ListScorer",
+        default="ListScorer",
         alias="class",
         description='"ListScorer", "Scorer", or a function of yours as "module:function".',
     )
     hidden_units: list[Annotated[int, Field(ge=1)]] = Field(
-        list(Settings.hidden_units), description="Widths of the hidden layers."
+        default=list(Settings.hidden_units), description="Widths of the hidden layers."
     )
     dropout: float = Field(
-        Settings.dropout, ge=0.0, lt=1.0, description="Share of hidden units dropped in training."
+        default=Settings.dropout,
+        ge=0.0,
+        lt=1.0,
+        description="Share of hidden units dropped in training.",
     )
     num_heads: int = Field(
-        Settings.num_heads,
+        default=Settings.num_heads,
         ge=0,
         description="Heads of the attention among the items of a list; 0 for no attention.",
     )
@@ -182,42 +211,47 @@ class Training(Section):
     """Losses, optimizer, and when to stop."""
 
     loss: Tables = Field(
-        [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
+        default=[{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
         description='A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
     )
-    epochs: int = Field(Settings.epochs, ge=1, description="Maximum number of epochs.")
+    epochs: int = Field(default=Settings.epochs, ge=1, description="Maximum number of epochs.")
     patience: int = Field(
-        Settings.patience, ge=1, description="Epochs without improvement before training stops."
+        default=Settings.patience,
+        ge=1,
+        description="Epochs without improvement before training stops.",
     )
-    batch_size: int = Field(Settings.batch_size, ge=1, description="Lists in a batch.")
+    batch_size: int = Field(default=Settings.batch_size, ge=1, description="Lists in a batch.")
     optimizer: Table = Field(
-        {"class": "Adam"}, description="Optimizer of Keras, and its arguments."
+        default={"class": "Adam"}, description="Optimizer of Keras, and its arguments."
     )
     learning_rate: float = Field(
-        Settings.learning_rate, gt=0.0, description="Step size of the optimizer."
+        default=Settings.learning_rate, gt=0.0, description="Step size of the optimizer."
     )
     schedule: Table | None = Field(
-        None,
+        default=None,
         examples=[{"class": "CosineDecay"}],
         description="Schedule of Keras that changes the learning rate; constant if unset.",
     )
     averaging: float = Field(
-        Settings.averaging, ge=0.0, lt=1.0, description="Decay of the averaged weights."
+        default=Settings.averaging, ge=0.0, lt=1.0, description="Decay of the averaged weights."
     )
     max_items: int = Field(
-        Settings.max_items, ge=0, description="Train on so many items of a longer list; 0 for all."
+        default=Settings.max_items,
+        ge=0,
+        description="Train on so many items of a longer list; 0 for all.",
     )
     truncation: Literal["random", "head", "top"] = Field(
-        "random", description='Items that `max_items` keeps: "random", "head" or "top" (labels).'
+        default="random",
+        description='Items that `max_items` keeps: "random", "head" or "top" (labels).',
     )
-    seed: int = Field(Settings.seed, ge=0, description="Seed of everything random.")
+    seed: int = Field(default=Settings.seed, ge=0, description="Seed of everything random.")
 
 
 class Evaluation(Section):
     """What the model is compared with."""
 
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = Field(
-        {"class": "SoftmaxLoss"},
+        default={"class": "SoftmaxLoss"},
         description="Loss of the baseline; false compares with a random order.",
     )
 
@@ -226,40 +260,48 @@ class Blessing(Section):
     """Rules that a model must meet to be published."""
 
     metric: Literal["NDCG@1", "NDCG@5", "NDCG@10", "MRR"] = Field(
-        "NDCG@10", description="Metric that decides."
+        default="NDCG@10", description="Metric that decides."
     )
     margin: float = Field(
-        0.02, ge=0.0, allow_inf_nan=True, description="Maximum allowed drop below the baseline."
+        default=0.02,
+        ge=0.0,
+        allow_inf_nan=True,
+        description="Maximum allowed drop below the baseline.",
     )
     slice_margin: float = Field(
-        0.1, ge=0.0, allow_inf_nan=True, description="The same on a slice of enough queries."
+        default=0.1,
+        ge=0.0,
+        allow_inf_nan=True,
+        description="The same on a slice of enough queries.",
     )
     min_slice_queries: int = Field(
-        30, ge=1, description="Minimum number of queries of a slice that decides."
+        default=30, ge=1, description="Minimum number of queries of a slice that decides."
     )
-    min_value: float = Field(0.0, description="Minimum value of the metric.")
-    min_queries: int = Field(1, ge=1, description="Minimum number of queries to evaluate on.")
+    min_value: float = Field(default=0.0, description="Minimum value of the metric.")
+    min_queries: int = Field(
+        default=1, ge=1, description="Minimum number of queries to evaluate on."
+    )
 
 
 class Serving(Section):
     """The published model."""
 
     model_name: str = Field(
-        "ranker",
+        default="ranker",
         pattern=r"^[A-Za-z0-9][\w.-]*$",
         description="Name to serve the model under; letters, digits and `._-`.",
     )
-    version: int = Field(1, ge=0, description="Version to serve the model under.")
+    version: int = Field(default=1, ge=0, description="Version to serve the model under.")
 
 
 class Beam(Section):
     """Where the steps of data and evaluation run."""
 
     runner: str = Field(
-        "DirectRunner",
+        default="DirectRunner",
         description="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.",
     )
-    options: Names = Field([], description="Options of Beam and of its runner.")
+    options: Names = Field(default=[], description="Options of Beam and of its runner.")
 
 
 class Configuration(Section):
@@ -269,11 +311,12 @@ class Configuration(Section):
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)  # the options of keys
 
     modules: Names = Field(
-        [], description="Python files of yours to import first, each under its own name."
+        default=[], description="Python files of yours to import first, each under its own name."
     )
     data: Data = Data()
     features: dict[str, FeatureType] = Field(
-        {}, description="Type of each feature, by name; if none is named, those that files propose."
+        default={},
+        description="Type of each feature, by name; if none is named, those that files propose.",
     )
     model: Model = Model()
     training: Training = Training()
@@ -333,5 +376,8 @@ def place(key: str, file: str, origins: Mapping[str, str]) -> str:
         file: The file of all that has no option.
         origins: The options, by their keys.
     """
-    near = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
-    return origins[max(near, key=len)] if near else file
+    above = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
+    if above:
+        return origins[max(above, key=len)]
+    beneath = (origins[x] for x in origins if x.startswith(f"{key}."))
+    return next(beneath, file)

@@ -68,6 +68,9 @@ def has_conflict(found: data.ItemList) -> bool:
             return True
     rows = np.ascontiguousarray(found.features + 0.0)  # -0 and 0 are one number
     rows = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
+    if found.texts is not None:
+        texts = [hash(tuple(row)) for row in found.texts.tolist()]
+        rows ^= np.array(texts, np.int64).view(np.uint64)
     order = np.lexsort([labels, rows])
     rows, labels = rows[order], labels[order]
     return bool(np.any((rows[1:] == rows[:-1]) & (labels[1:] != labels[:-1])))

@@ -171,21 +171,26 @@ def _compact(found: Rows) -> tuple[Any, ...]:
     context = tuple(values[:1].tolist()[0] for values in found.context.values())
     arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
     ids = tuple(found.doc_ids) if any(found.doc_ids) else None
-    return (file, *(values.tobytes() for values in arrays), ids, context)
+    texts = None if found.texts is None else tuple(found.texts.ravel().tolist())
+    weights = None if found.weights is None else found.weights.tobytes()
+    return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
 
 
 def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
     """Returns the rows of a query that `_compact` made small."""
-    file, numbers, labels, features, ids, context = parts
+    file, numbers, labels, features, ids, context, texts, weights = parts
     known = zip(layout.context, context, strict=True)
     values = np.frombuffer(labels, np.float32)
+    rows = len(values)
     return Rows(
         (file, np.frombuffer(numbers, np.int64)),
         np.array([query], np.object_),
         values,
-        np.frombuffer(features, np.float32).reshape(-1, len(layout.names)),
-        np.array(ids or [""] * len(values), np.object_),
+        np.frombuffer(features, np.float32).reshape(rows, len(layout.names)),
+        np.array(ids or [""] * rows, np.object_),
         {name: np.array([value], np.object_) for name, value in known},
+        None if texts is None else np.array(texts, np.object_).reshape(rows, len(layout.texts)),
+        None if weights is None else np.frombuffer(weights, np.float32),
     )
 
 

@@ -5,9 +5,12 @@ import dataclasses
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 
+from tfrank_sel import data  # whose FeatureSpec needs TensorFlow, and is imported at its use
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import FeatureSpec, InputError, formats
+from tfrank_sel.data import formats
 from tfrank_sel.data.formats import Columns, Layout, Reader
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.features import Feature
 
 SPLITS = ("train", "validation", "test")
 
@@ -59,9 +62,18 @@ class Inputs(Checked):
         """The reader of the files."""
         return formats.reader([source.path for source in self.sources], self.columns, self.format)
 
-    def spec(self, layout: Layout) -> FeatureSpec:
+    def spec(self, layout: Layout) -> "data.FeatureSpec":
         """Returns the names and sizes of the parts of a list as it is stored."""
-        return FeatureSpec(len(layout.names), num_texts=len(layout.texts))
+        is_weighted = len(self.columns.measures) > 1  # the label aside
+        weight = "weight" if is_weighted else None
+        return data.FeatureSpec(len(layout.names), num_texts=len(layout.texts), weight=weight)
+
+    def types(self, layout: Layout) -> Mapping[str, Feature] | None:
+        """Returns the types of the features that a server takes by name; None if they are packed.
+
+        The latter is so if no type was asked for.
+        """
+        return None if self.columns.types is None else layout.features
 
     def layout(self) -> Layout:
         """Returns what the lists hold, as far as training may know.

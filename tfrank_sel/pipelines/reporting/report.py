@@ -1,7 +1,7 @@
 """The report of a run: one page that holds all it shows, for reading offline."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ BARS = 24
 def write(
     folder: Path,
     spec: data.FeatureSpec,
-    names: Sequence[str],
     splits: Mapping[str, Split],
     trained: Mapping[str, Trained],
     *,
@@ -40,7 +39,6 @@ def write(
     Args:
         folder: Folder of the run, where these three are read.
         spec: Names of the parts and number of features.
-        names: Names of the features.
         splits: The splits.
         trained: The models, `ours` and, if there is one, `baseline`.
         seed: Seed of the intervals.
@@ -75,7 +73,8 @@ def write(
         blessing=json.loads((folder / "blessing.json").read_text()),
         anomalies=_anomalies(folder),
         splits=statistics,
-        features=list(_features(names, training)),
+        features=list(_features(training)),
+        texts=list(_texts(training)),
         samples=list(_samples(models, spec, test)),
         figures={
             name: markupsafe.Markup(svg)
@@ -114,15 +113,28 @@ def _anomalies(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: (one["distance"] or 0.0, one["count"]), reverse=True)
 
 
-def _features(names: Sequence[str], found: Statistics) -> Iterator[dict[str, Any]]:
-    """A row of the table for each feature."""
+def _texts(found: Statistics) -> Iterator[dict[str, Any]]:
+    """A row of the table for each feature of texts."""
+    for name, counts in found.texts.items():
+        often = [(value, count) for value, count in counts.items() if value]
+        yield {
+            "name": name,
+            "missing": counts.get("", 0) / found.items,
+            "values": len(often),
+            "often": [(value, count / found.items) for value, count in often[:5]],
+        }
+
+
+def _features(found: Statistics) -> Iterator[dict[str, Any]]:
+    """A row of the table for each feature that is a number."""
     measures = found.features
-    for i, name in enumerate(names):
+    for i, name in enumerate(found.names):
         low, high = measures["p01"][i], measures["p99"][i]
         yield {
             "name": name,
             "bars": _bars(found.histograms[i], low, high),
             "zeros": measures["zeros"][i] / found.items,
+            "missing": measures["missing"][i] / found.items,
             **{key: measures[key][i] for key in ("min", "p50", "mean", "max", "std")},
         }
 

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -36,27 +37,33 @@ def _commands() -> None:
 
 @app.command()
 def run(
+    context: typer.Context,
     output: Annotated[Path, typer.Option(help="Folder of artefacts, metadata and served models.")],
     data: Annotated[
         Path | None, typer.Option(help="Folder of TFRecord files of SequenceExample.")
     ] = None,
-    epochs: flags.Epochs = 60,
-    patience: flags.Patience = 10,
-    batch_size: flags.BatchSize = 16,
-    seed: flags.Seed = 42,
-    bless_metric: flags.BlessMetric = "NDCG@10",
-    bless_margin: flags.BlessMargin = 0.02,
-    bless_slice_margin: flags.BlessSliceMargin = 0.1,
-    bless_min_value: flags.BlessMinValue = 0.0,
-    bless_min_queries: flags.BlessMinQueries = 1,
+    config: flags.Config = None,
+    set: flags.Set = None,
+    module: flags.Module = None,
+    epochs: flags.Epochs = None,
+    patience: flags.Patience = None,
+    batch_size: flags.BatchSize = None,
+    seed: flags.Seed = None,
+    bless_metric: flags.BlessMetric = None,
+    bless_margin: flags.BlessMargin = None,
+    bless_slice_margin: flags.BlessSliceMargin = None,
+    bless_min_value: flags.BlessMinValue = None,
+    bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
     The baseline is the model that was blessed last. Without data, a synthetic set is made. The
-    status is 3 if the model is not pushed.
+    status is 3 if the model is not pushed. Of the configuration, the sections model, training and
+    blessing, and `modules`, count.
     """
+    configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"--data must be a folder. Received: {data}")
     output = output.absolute()
@@ -69,20 +76,16 @@ def run(
     console.print(f"What TFX and Beam say goes to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines import console as tables
-            from tfrank_sel.pipelines.candidates import Candidate, Settings
-            from tfrank_sel.pipelines.evaluation.blessing import Rules
+            from tfrank_sel.pipelines import console as tables, planning
             from tfrank_sel.pipelines.tfx import local
             from tfrank_sel.pipelines.tfx.pipeline import pipeline
         composed = pipeline(
-            str((data or _synthesise(output, seed)).absolute()),
+            str((data or _synthesise(output, configuration.training.seed)).absolute()),
             str(output / "artefacts"),
             str(output / "serving" / "ranker"),
-            Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
-            Rules(
-                bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin
-            ),
-            Candidate(),
+            planning.settings(configuration),
+            planning.rules(configuration),
+            planning.candidate(configuration),
             most_milliseconds=most_milliseconds,
             metadata=str(metadata),
             beam_options=beam_option,
@@ -97,41 +100,61 @@ def run(
 
 @app.command("compile")
 def compile_for_kubeflow(
+    context: typer.Context,
     output: Annotated[Path, typer.Option(help="JSON file to write.")],
     image: Annotated[str, typer.Option(help="Container image with TFX and this package.")],
     data: Annotated[str, typer.Option(help="Folder of TFRecord files, such as gs://...")],
     root: Annotated[str, typer.Option(help="Folder of the artefacts, such as gs://...")],
     serving: Annotated[str, typer.Option(help="Folder to push to, such as gs://...")],
-    epochs: flags.Epochs = 60,
-    patience: flags.Patience = 10,
-    batch_size: flags.BatchSize = 16,
-    seed: flags.Seed = 42,
-    bless_metric: flags.BlessMetric = "NDCG@10",
-    bless_margin: flags.BlessMargin = 0.02,
-    bless_slice_margin: flags.BlessSliceMargin = 0.1,
-    bless_min_value: flags.BlessMinValue = 0.0,
-    bless_min_queries: flags.BlessMinQueries = 1,
+    config: flags.Config = None,
+    set: flags.Set = None,
+    module: flags.Module = None,
+    epochs: flags.Epochs = None,
+    patience: flags.Patience = None,
+    batch_size: flags.BatchSize = None,
+    seed: flags.Seed = None,
+    bless_metric: flags.BlessMetric = None,
+    bless_margin: flags.BlessMargin = None,
+    bless_slice_margin: flags.BlessSliceMargin = None,
+    bless_min_value: flags.BlessMinValue = None,
+    bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
-    from tfrank_sel.pipelines.candidates import Candidate, Settings
-    from tfrank_sel.pipelines.evaluation.blessing import Rules
+    configuration = _configuration(config, context)
+    from tfrank_sel.pipelines import planning
     from tfrank_sel.pipelines.tfx import kubeflow
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
+    try:
+        candidate = planning.candidate(configuration)
+    except ConfigurationError as error:
+        raise _refused(error) from error
     composed = pipeline(
         kubeflow.data_parameter(),
         root,
         serving,
-        Settings(epochs=epochs, patience=patience, batch_size=batch_size, seed=seed),
-        Rules(bless_metric, bless_min_queries, bless_min_value, bless_margin, bless_slice_margin),
-        Candidate(),
+        planning.settings(configuration),
+        planning.rules(configuration),
+        candidate,
         most_milliseconds=most_milliseconds,
         beam_options=beam_option,
     )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
+
+
+def _configuration(config: str | None, context: typer.Context) -> Configuration:
+    try:
+        return load(config, flags.overrides(context.params))
+    except ConfigurationError as error:
+        raise _refused(error) from error
+
+
+def _refused(error: ConfigurationError) -> typer.Exit:
+    print(error, file=sys.stderr)
+    return typer.Exit(2)
 
 
 def _synthesise(output: Path, seed: int) -> Path:
@@ -168,6 +191,8 @@ def _logged(log: Path) -> Iterator[None]:
             os.dup2(kept, 2)
             os.close(kept)
     if failure is not None:
+        if isinstance(failure, ConfigurationError):
+            raise _refused(failure) from failure
         print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
         raise typer.Exit(1) from failure
 

@@ -9,7 +9,7 @@ import keras
 from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
-from tfrank_sel import export
+from tfrank_sel import export, models
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.tfx import lists
@@ -36,8 +36,9 @@ def run_fn(fn_args: FnArgs) -> None:
             records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        mean, variance, logs = known["mean"], known["variance"], fn_args.model_run_dir
-        trained = training.train(candidate, mean, variance, prepared, settings, logs, _log.info)
+        preparation = models.Preparation(known["mean"], known["variance"], within_list=True)
+        logs = fn_args.model_run_dir
+        trained = training.train(candidate, preparation, prepared, settings, logs, _log.info)
     _export(trained.model, layout, lists.requests(held_out, layout, WARM_UP_LISTS), fn_args)
 
 

@@ -1,0 +1,164 @@
+"""TFRecord files: their records, and the features that the first of them have."""
+
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+from google.protobuf import message
+
+from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data.formats import values
+from tfrank_sel.data.lists import InputError
+
+NOTHING = -(2**63)  # stands for an integer that is missing
+_FRAME = 16  # octets around a record
+_SAMPLE = 100  # records that tell which features there are
+# TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
+Unreadable = (tf.errors.OpError, UnicodeDecodeError)
+
+_Features = Mapping[str, Any]  # `tf.train.Feature` by name
+Kinds = dict[str, tuple[str, int]]  # kind of each feature, and how many values it has
+
+
+class Form(NamedTuple):
+    """How the records of a format are parsed.
+
+    Attributes:
+        name: Name of the format.
+        parse: The function of `tfrank_sel.data.parsing` for the records.
+        features: Returns the features of each item of a record, and those of its query.
+    """
+
+    name: str
+    parse: Callable[..., dict[str, Any]]
+    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
+
+
+def kinds(path: str, form: Form) -> tuple[Kinds, Kinds]:
+    """Which features items and queries have in the first records of a file."""
+    items: Kinds = {}
+    context: Kinds = {}
+    for of_items, of_query in _sample(path, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, kind, known in _values(features):
+                found.setdefault(name, (kind, len(known)))
+    return items, context
+
+
+def tables(path: str, form: Form) -> tuple[Any, Any]:
+    """Returns the items and the queries of the first records of a file as Arrow tables.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If the file cannot be read.
+    """
+    items: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    context: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    for of_items, of_query in _sample(path, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, _, known in _values(features):
+                found[name].append([text(x) if isinstance(x, bytes) else x for x in known])
+    return _table(items), _table(context)
+
+
+def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
+    """Makes a table of the values of each feature: plain ones where none has several."""
+    longest = max(map(len, columns.values()), default=0)
+    found = {}
+    for name, column in columns.items():
+        is_plain = all(len(known) == 1 for known in column)
+        nothing = [None] * (longest - len(column))
+        found[name] = values.array([*([x for [x] in column] if is_plain else column), *nothing])
+    return values.arrow().table(found)
+
+
+def _sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
+    """Yields what `form.features` returns of the first records that can be read."""
+    for record in itertools.islice(records(path), _SAMPLE):
+        try:
+            yield form.features(record)
+        except (message.DecodeError, *Unreadable):  # `batches` will say so
+            continue
+
+
+def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """Yields name, kind and values of each feature that has a value."""
+    for name, feature in (pair for one in features for pair in one.items()):
+        kind = feature.WhichOneof("kind")
+        if kind is not None and (known := getattr(feature, kind).value):
+            yield name, kind, known
+
+
+def records(path: str) -> Iterator[bytes]:
+    """Yields the records of a file.
+
+    Raises:
+        InputError: If it cannot be read to its end.
+    """
+    is_compressed = path.endswith(".gz")
+    octets = 0
+    try:
+        for record in tf.data.TFRecordDataset(path, "GZIP" if is_compressed else ""):
+            octets += _FRAME + len(record.numpy())
+            yield record.numpy()
+    except tf.errors.OpError as error:
+        reason = f"expected a readable TFRecord file. Received: {first_line(error)}"
+        raise InputError(path, reason) from error
+    # TensorFlow passes over what is left of a record of which not even the length is whole.
+    if not is_compressed and octets != Path(path).stat().st_size:
+        wanted = "expected a readable TFRecord file"
+        raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
+
+
+def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
+    """Returns what an error of `Unreadable` is about."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
+    return str(error.message).splitlines()[0]
+
+
+def text(value: bytes | int | float) -> str:
+    """A value as text; empty if it is missing."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if value == NOTHING or value != value:
+        return ""
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
+    return [_example(one) for one in examples[0]], _example(context[0])
+
+
+def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    outer = _example(record)
+    context = outer["serialized_context"].bytes_list.value or [b""]
+    examples = outer["serialized_examples"].bytes_list.value
+    return [_example(one) for one in examples], _example(context[0])
+
+
+def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    sequence = tf.train.SequenceExample.FromString(record)
+    lists = sequence.feature_lists.feature_list
+    items = [{name: item} for name in lists for item in lists[name].feature]
+    return items, sequence.context.feature
+
+
+def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    example = _example(record)
+    return [example], example
+
+
+def _example(octets: bytes) -> _Features:
+    features: _Features = tf.train.Example.FromString(octets).features.feature
+    return features
+
+
+ELWC = Form("elwc", parsing.parse_elwc, _of_elwc)
+EXAMPLE_IN_EXAMPLE = Form("eie", parsing.parse_example_in_example, _of_example_in_example)
+SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
+EXAMPLE = Form("example", parsing.parse_example, _of_example)

@@ -1,0 +1,115 @@
+"""Files of JSON lines, each an item."""
+
+import io
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrank_sel.data.formats.protocol import Part
+from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, TableReader
+from tfrank_sel.data.formats.values import array, arrow
+from tfrank_sel.data.lists import Rejected
+
+_SHOWN = 1000  # characters of a malformed line that are kept
+
+
+class JsonlReader(TableReader):
+    """Reads files with a JSON object in each line, plain or compressed; the file is the only part.
+
+    A field that an object lacks is missing, and so is one that is null.
+    """
+
+    name = "jsonl"
+    suffixes = tuple(f".{kind}{more}" for kind in ("jsonl", "ndjson") for more in TEXT_SUFFIXES)
+
+    def schema(self, path: str) -> Any:
+        return self.sample(path).schema
+
+    def sample(self, path: str) -> Any:
+        numbers, lines = next(_chunks(path), (np.arange(0), []))
+        try:
+            return _parsed(lines, ())
+        except arrow().ArrowInvalid:
+            _, _, found = _objects(path, numbers, lines)
+            names = dict.fromkeys(name for one in found for name in one)
+            columns = {name: [one.get(name) for one in found] for name in names}
+            return arrow().table({x: _mostly(column) for x, column in columns.items()})
+
+    def tables(
+        self, part: Part, names: Sequence[str]
+    ) -> Iterator[tuple[np.ndarray, Any] | Rejected]:
+        pa = arrow()
+        texts = set[str]()  # what pyarrow would take for times: an identifier may look like one
+        for numbers, lines in _chunks(part.path):
+            try:
+                table = _parsed(lines, texts)
+                times = {x.name for x in table.schema if pa.types.is_timestamp(x.type)}
+                if times & set(names):
+                    texts |= times
+                    table = _parsed(lines, texts)
+            except pa.ArrowInvalid:  # a line is malformed, or a field has several types
+                bad, numbers, found = _objects(part.path, numbers, lines)
+                yield from bad
+                table = _table(found, names)
+            nothing = pa.nulls(len(table))
+            columns = {x: table[x] if x in table.schema.names else nothing for x in names}
+            yield numbers, pa.table(columns)
+
+
+def _chunks(path: str) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """The lines that are not blank, and their numbers, some at a time."""
+    with arrow().input_stream(path) as stream, io.BufferedReader(stream) as file:
+        filled = ((number, x) for number, x in enumerate(file, start=1) if not x.isspace())
+        while chunk := list(itertools.islice(filled, ROWS)):
+            yield np.array([number for number, _ in chunk]), [line for _, line in chunk]
+
+
+def _parsed(lines: list[bytes], texts: Sequence[str] | set[str]) -> Any:
+    """The objects of lines as a table; `ArrowInvalid` if they are not all alike."""
+    from pyarrow import json as arrow_json
+
+    pa = arrow()
+    whole = b"".join(lines)
+    # One block, as a column must have one type in all of them.
+    read = arrow_json.ReadOptions(use_threads=False, block_size=len(whole) + 1)
+    schema = pa.schema([(name, pa.string()) for name in sorted(texts)])
+    parse = arrow_json.ParseOptions(explicit_schema=schema)
+    table = arrow_json.read_json(pa.BufferReader(whole), read, parse)
+    if len(table) != len(lines):
+        raise pa.ArrowInvalid("several objects in a line")
+    return table
+
+
+def _objects(
+    path: str, numbers: np.ndarray, lines: list[bytes]
+) -> tuple[list[Rejected], np.ndarray, list[dict[str, Any]]]:
+    """The lines that hold no object; the numbers of the others, and what they hold."""
+    bad, kept, found = list[Rejected](), list[int](), list[dict[str, Any]]()
+    for number, line in zip(numbers.tolist(), lines, strict=True):
+        text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
+        try:
+            value = json.loads(line)
+            if not isinstance(value, dict):
+                raise ValueError(f"expected an object. Received: {type(value).__name__}")
+        except ValueError as error:
+            reason = f"a row must be a JSON object. Received: {error}"
+            bad.append(Rejected(path, "row", number, reason, text))
+            continue
+        kept.append(number)
+        found.append(value)
+    return bad, np.array(kept, np.int64), found
+
+
+def _table(found: list[dict[str, Any]], names: Sequence[str]) -> Any:
+    return arrow().table({name: array([one.get(name) for one in found]) for name in names})
+
+
+def _mostly(column: list[Any]) -> Any:
+    """Values as an Arrow array, of numbers if most of them are."""
+    is_number = [isinstance(x, int | float) and not isinstance(x, bool) for x in column]
+    if 2 * sum(is_number) <= sum(x is not None for x in column):
+        return array(column)
+    return array([x if fits else None for x, fits in zip(column, is_number, strict=True)])
