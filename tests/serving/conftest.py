@@ -31,13 +31,15 @@ def endpoint(half):
 
 @pytest.fixture(scope="session")
 def named_model(tmp_path_factory):
-    """Folder of `saved_model`, and of two that are served: `ranker`, that one, and `packed`."""
+    """Folder of `saved_model`, and of those that are served: `ranker`, that one, and others."""
     folder = tmp_path_factory.mktemp("named")
     packed = keras.Sequential(
         [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
     )
     exported = {
         "ranker": ("saved_model", named.model(), named.TYPES),
+        "odd": ("odd_model", named.odd_model(), named.ODD_TYPES),
+        "lookups": ("lookups_model", named.lookups_model(), named.LOOKUPS),
         "packed": ("packed_model", packed, FeatureSpec(num_features=3)),
     }
     for name, (saved, model, features) in exported.items():
@@ -48,7 +50,9 @@ def named_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def named_endpoint(named_model):
-    served = [ModelConfig(name, named_model / name) for name in ("ranker", "packed")]
+    served = [
+        ModelConfig(name, named_model / name) for name in ("ranker", "odd", "lookups", "packed")
+    ]
     with Endpoint(served) as endpoint:
         yield endpoint
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfrank_sel import models
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 
 TYPES = {
@@ -43,20 +44,72 @@ ITEM = {
 QUERY = {"shown_at": datetime.datetime(2026, 2, 1), "country": "de", "age": 33}
 
 
+# names that no identifier can be
+ODD_TYPES = {
+    name: Category(of="query") if name == "Land des Käufers" else Number()
+    for name in (
+        "unit price",
+        "is-new",
+        "1st",
+        "class",
+        "_a",
+        "U_20",
+        "size",
+        "mask",
+        "Land des Käufers",
+    )
+}
+LOOKUPS = ListFeatures(
+    {
+        "brand": tf.io.FixedLenFeature([], tf.string, ""),
+        "price": tf.io.FixedLenFeature([], tf.float32, 1.0),
+        "sizes": tf.io.FixedLenFeature([2], tf.float32, [0.0, 0.0]),
+    },
+    {"country": tf.io.FixedLenFeature([], tf.string, "")},
+)
+
+
+def lookups_model():
+    """Returns a model of named features that looks texts up itself, without types."""
+    inputs = {
+        "brand": keras.Input([None], dtype="string", name="brand"),
+        "price": keras.Input([None], name="price"),
+        "sizes": keras.Input([None, 2], name="sizes"),
+        "country": keras.Input([], dtype="string", name="country"),
+    }
+    ids = keras.layers.StringLookup(vocabulary=["acme", "bolt"], name="lookup")(inputs["brand"])
+    numbers = keras.layers.Concatenate()(
+        [keras.layers.Embedding(3, 2)(ids), inputs["sizes"], inputs["price"][..., None]]
+    )
+    scores = keras.layers.Reshape([-1])(keras.layers.Dense(1)(numbers))
+    return keras.Model(inputs, scores)
+
+
+def odd_model():
+    """Returns a model of `ODD_TYPES`."""
+    return built(ODD_TYPES, {"Land des Käufers": ["de"]}, [])
+
+
 def model():
     """Returns a model that tells all values of `TYPES` apart, and that each is missing."""
+    missing = ["price", "is_new", "embedding", "published_at", "age"]
+    return built(TYPES, VOCABULARIES, missing)
+
+
+def built(types, vocabularies, missing):
+    """Returns a model of features of some types."""
     keras.utils.set_random_seed(5)
-    columns = [x for name, feature in TYPES.items() for x in feature.columns(name)]
+    columns = [x for name, feature in types.items() for x in feature.columns(name)]
     preparation = models.Preparation(
         [0.1] * len(columns),
         [1.0] * len(columns),
-        features=TYPES,
-        vocabularies=VOCABULARIES,
-        missing=["price", "is_new", "embedding", "published_at", "age"],
+        features=types,
+        vocabularies=vocabularies,
+        missing=missing,
     )
     network = models.Perceptron([16], embeddings=preparation.embeddings)
     made = models.Prepared(preparation, network)
-    layout = Layout(TYPES)
+    layout = Layout(types)
     numbers, texts = tf.zeros([1, 1, len(layout.names)]), tf.fill([1, 1, len(layout.texts)], "")
     made({"features": numbers, "texts": texts, "mask": tf.constant([[True]])})
     return made

@@ -64,17 +64,17 @@ def scripted(port, script):
 
 
 def test_the_page_tells_what_models_take_and_asks_nothing_from_elsewhere(endpoint, named_endpoint):
-    def told(text):
+    def takes(text):
         return json.loads(text.split('id="takes">')[1].split("</script>")[0])
 
     text = page(endpoint.rest_port)
-    assert list(told(text)) == ["half"]
+    assert list(takes(text)) == ["half"]
     assert "http:" not in text
     assert "https:" not in text
-    models = told(page(named_endpoint.rest_port))
+    models = takes(page(named_endpoint.rest_port))
     assert (models["packed"]["num_features"], models["packed"]["features"]) == (3, {})
-    types = {name: feature.config() for name, feature in named.TYPES.items()}
-    assert models["ranker"]["features"] == types
+    told = {name: x["type"] for name, x in models["ranker"]["features"].items()}
+    assert told == {name: feature.type for name, feature in named.TYPES.items()}
 
 
 @of_chromium

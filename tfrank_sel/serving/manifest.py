@@ -10,6 +10,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from tfrank_sel.data.spec import input_name, of_input_name
 from tfrank_sel.features import Category, Feature, Number, Set, Vector, of_config
 
 PATH = Path("assets.extra", "manifest.json")
@@ -33,8 +34,11 @@ class Takes:
     doc_id: str = "doc_id"
 
     def config(self) -> dict[str, Any]:
-        """Returns it as JSON-ready values."""
-        types = {name: feature.config() for name, feature in self.features.items()}
+        """Returns it as JSON-ready values, with the name of the `input` of each feature."""
+        types = {
+            name: {**feature.config(), "input": input_name(name)}
+            for name, feature in self.features.items()
+        }
         return {**vars(self), "features": types}
 
 
@@ -71,8 +75,8 @@ def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> 
         ValueError: If they are not of the same model.
     """
     declared = sorted(predict.inputs.items())
-    inputs = {name: x for name, x in declared if x.dtype != types_pb2.DT_BOOL}
-    mask = next((name for name, _ in declared if name not in inputs), "mask")
+    inputs = {of_input_name(x): info for x, info in declared if info.dtype != types_pb2.DT_BOOL}
+    mask = next((x for x, info in declared if info.dtype == types_pb2.DT_BOOL), "mask")
     doc_id = manifest.get("doc_id", "doc_id")
     if "types" in manifest:
         features = {name: of_config(config) for name, config in manifest["types"].items()}
