@@ -184,6 +184,7 @@ def test_times_of_several_types_are_refused_not_mistaken(ranker):
         ({"price": [1.0], "stock": [1, 2]}, InputError, "expected columns of one length"),
         ({"price": []}, InputError, "expected at least one item. Received: none"),
         (pl.DataFrame({"age": [1, 2], "stock": [1, 1]}), InputError, "'age' is of the query"),
+        ({"a", "b"}, InputError, "expected a dict for each item, .* Received: set"),
         (np.ones([2, 3]), ServingError, "Model ranker takes named features: price, stock"),
         ([[1.0, 2.0]], ServingError, "Model ranker takes named features: price, stock"),
     ],
@@ -201,10 +202,11 @@ def test_identifiers_are_one_for_each_item(ranker):
 
 def test_a_packed_model_refuses_named_features(address):
     with Ranker(address, "packed") as ranker:
-        for asked in ({"items": [{"price": 1.0}]}, {"items": np.ones([1, 3]), "query": {"x": 1}}):
-            with pytest.raises(ServingError, match=r"packed .*\[list_size, 3\]. .*named") as error:
-                ranker.rank(**asked)
-            assert error.value.code is Code.FAILED_PRECONDITION
+        with pytest.raises(ServingError, match=r"packed .*\[list_size, 3\]. .*named") as error:
+            ranker.rank([{"price": 1.0}])
+        assert error.value.code is Code.FAILED_PRECONDITION
+        with pytest.raises(ServingError, match=r"3 packed .* Received: also .* of the query"):
+            ranker.rank(np.ones([1, 3]), query={"x": 1})
         assert [x.doc_id for x in ranker.rank(np.ones([2, 3]))] == ["0", "1"]
 
 

@@ -127,7 +127,11 @@ def _columns(items: Any) -> tuple[dict[str, Any], int]:
         names = dict.fromkeys(name for item in items for name in item)
         return {name: [item.get(name) for item in items] for name in names}, len(items)
     else:
-        table = frames.arrow_table(items)
+        try:
+            table = frames.arrow_table(items)
+        except (AttributeError, *_NOT_ARROW) as error:
+            wanted = "expected a dict for each item, a dict of columns, or a frame"
+            raise InputError("request", f"{wanted}. Received: {type(items).__name__}") from error
         found = dict(zip(table.column_names, table.columns, strict=True))
     sizes = {name: len(column) for name, column in found.items()}
     if len(set(sizes.values())) > 1:

@@ -129,7 +129,7 @@ class Ranker(Checked):
         is_packed = isinstance(items, np.ndarray) or (
             isinstance(items, Sequence) and not isinstance(items[0], Mapping)
         )
-        serialized = self._packed if is_packed and query is None else self._named
+        serialized = self._packed if is_packed else self._named
         example, size = serialized(items, doc_ids, query)
         inputs = {
             "examples": np.array([example], np.object_),
