@@ -142,8 +142,13 @@ class Ranker(Checked):
             for rank, doc_id, score in zip(ranks[mask], ids[mask], scores[mask], strict=True)
         ]
 
-    def _packed(self, items: Any, doc_ids: Sequence[str] | None, query: None) -> tuple[bytes, int]:
-        self.num_features()  # or else the model takes named ones
+    def _packed(
+        self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
+    ) -> tuple[bytes, int]:
+        num_features = self.num_features()
+        if query is not None:
+            wanted = f"takes {num_features} packed features of items"
+            raise self._refused(f"{wanted}. Received: also named features of the query")
         spec = FeatureSpec(**{**self._manifest, "num_features": np.shape(items)[-1]})
         names = range(len(items)) if doc_ids is None else doc_ids
         octets = [str(name).encode() for name in names]
