@@ -52,6 +52,7 @@ RUNS = (
     Run("metrics", "metrics --rounds 10"),
     Run("metrics", "metrics --rounds 10", TFR),
     Run("data", "data --only writers texts steps --rounds 3"),
+    Run("data", "types --rounds 3"),
     Run("data", "data --only readers --rounds 3", TFR),
     Run("training", "training_step --rounds 5"),
     Run("als", "rg speed --threads 1 --rounds 5"),

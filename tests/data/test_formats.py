@@ -55,6 +55,15 @@ def test_the_same_columns_are_features_by_every_way_in(files):
         assert plain(frames.lists(frame)) == EXPECTED
 
 
+def test_an_index_of_pandas_in_a_file_is_no_feature(tmp_path):
+    frame = pandas.DataFrame(COLUMNS).sort_values("price")
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_csv(tmp_path / "a.csv")
+    pandas.read_csv(tmp_path / "a.csv").to_csv(tmp_path / "b.csv")
+    for path in tmp_path.iterdir():
+        assert plain(data.read(path)) == EXPECTED
+
+
 def test_a_column_of_text_that_is_named_as_a_feature_is_refused(files):
     for path in files:
         with pytest.raises(InputError, match=r"expected numbers in the column 'title'. .* string"):

@@ -1,10 +1,11 @@
 """Training on prepared lists: what it sees, and what of it stays."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, models
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer, scorer
 from tfrank_sel.pipelines.training import PreparedLists, train
 
 SIZES = (9, 3, 6, 5, 9, 2, 7, 4)
@@ -71,6 +72,27 @@ def test_validation_is_that_of_the_averaged_weights_on_all_lists(tmp_path):
         scores = found.model(inputs)
         values += losses.SoftmaxLoss(reduction="none")(labels, scores).numpy().tolist()
     np.testing.assert_allclose(found.fits[0].history["val_loss"], np.mean(values), rtol=1e-5)
+
+
+@pytest.mark.parametrize("truncation", ["head", "top"])
+def test_the_first_items_or_those_of_the_highest_labels_are_kept(tmp_path, truncation):
+    settings = Settings(max_items=2, truncation=truncation)
+    with PreparedLists(dataset(), dataset(), settings, tmp_path / "prepared") as lists:
+        cache, _ = lists.of(models.Perceptron([4]))
+        found = list(cache.batches(2, [2]).as_numpy_iterator())
+    assert sorted(cache.sizes) == sorted(min(size, 2) for size in SIZES)
+    kept = {"head": lambda labels: labels[:2], "top": lambda labels: sorted(labels)[-2:]}
+    expected = [x for size in SIZES for x in kept[truncation]((np.arange(size) % 3).tolist())]
+    labels = np.concatenate([labels[inputs["mask"]] for inputs, labels in found])
+    assert sorted(labels.tolist()) == sorted(expected)
+
+
+def test_a_scorer_sees_items_alone():
+    inputs, _ = next(batches())
+    alone = {name: x[:, :1] for name, x in inputs.items()}
+    for make, is_alike in ((scorer, True), (list_scorer, False)):
+        model = make(preparation(), Settings(hidden_units=[4], dropout=0.0))
+        assert np.allclose(model(inputs)[:, :1], model(alone), atol=1e-5) == is_alike
 
 
 def test_items_of_longer_lists_are_chosen_at_random(tmp_path):

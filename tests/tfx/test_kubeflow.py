@@ -164,3 +164,21 @@ def artifact(kind, uri, name):
 
 def lists_of(artifacts):
     return {name: {"artifacts": [one]} for name, one in artifacts.items()}
+
+
+def test_the_pipeline_takes_the_configuration_of_a_run(tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("[training]\nepochs = 5\nloss = {class = 'SmoothTopKLoss', k = 2}\n")
+    options = ["--image=i", "--data=d", "--root=r", "--serving=s", f"--config={config}"]
+    path = tmp_path / "pipeline.json"
+    done = CliRunner().invoke(app, ["compile", f"--output={path}", *options, "--patience=3"])
+    assert done.exit_code == 0, (done.output, done.exception)
+    dag = json.loads(path.read_text())["pipelineSpec"]["root"]["dag"]
+    found = json.loads(constant(dag["tasks"]["Trainer"], "custom_config"))
+    assert (found["settings"]["epochs"], found["settings"]["patience"]) == (5, 3)
+    [loss] = found["candidate"]["losses"]
+    assert (loss["class_name"], loss["config"]["k"]) == ("SmoothTopKLoss", 2)
+    options.append("--set=training.loss.class=SmothTopKLoss")
+    done = CliRunner().invoke(app, ["compile", f"--output={path}", *options])
+    assert done.exit_code == 2
+    assert "training.loss.class must be one of SmoothTopKLoss, " in done.stderr

@@ -6,7 +6,6 @@ that (the kind, and a default) stands in a group of tensor representations, `tfr
 stands at padding in `tfrank_sel.padding`; others leave these groups alone.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -118,8 +117,8 @@ def _messages() -> Any:
 
 
 def _roles() -> list[str]:
-    """The names of a `FeatureSpec`."""
-    return [x.name for x in dataclasses.fields(FeatureSpec) if x.name != "num_features"]
+    """The names that each `FeatureSpec` has, and each feature of its schema."""
+    return ["features", "label", "doc_id", "query_id"]
 
 
 def _types() -> dict[tf.DType, int]:

@@ -10,6 +10,16 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Feature, check
 
 
+def is_index(name: str) -> bool:
+    """Returns whether pandas gives its index this name in a file.
+
+    Example:
+        >>> is_index(""), is_index("__index_level_0__"), is_index("price")
+        (True, True, False)
+    """
+    return not name or name.startswith(("__index_level_", "Unnamed: "))
+
+
 @dataclasses.dataclass(frozen=True)
 class Columns(Checked):
     """Names of the parts of a list, in files that name them: all but LETOR.
@@ -23,7 +33,8 @@ class Columns(Checked):
         doc_id: The identifier of the item; if there is none, `ID:position`.
         features: The features, in the order that the model takes them. Names of finite numbers,
             of which none may be missing; or types by name. By default all that are numbers and
-            have no other role, by name in records and as they stand in tables.
+            have no other role, by name in records and as they stand in tables, where an index of
+            pandas is left out.
         context: What else to keep of a query, to slice the evaluation by; of a table, the value in
             the first row of the query. It may be a feature, too.
         num_features: Number of features of LETOR files, which do not name them; by default the

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tfrank_sel.data.formats import values
-from tfrank_sel.data.formats.columns import Columns
+from tfrank_sel.data.formats.columns import Columns, is_index
 from tfrank_sel.features import Bool, Category, Feature, Number, Set, Timestamp, Vector
 
 _MOST_DISTINCT = 0.9  # of the texts of a category
@@ -49,7 +49,7 @@ def propose(
 def _type(field: Any, found: Any) -> Feature | str:
     """The type of a column, or the reason why there is none."""
     types = values.arrow().types
-    if not field.name or field.name.startswith("__index_level_"):
+    if is_index(field.name):
         return "it is the index of a pandas frame"
     if found.null_count == len(found):
         return "it has no value"

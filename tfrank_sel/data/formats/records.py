@@ -137,8 +137,10 @@ def _parser(
         named = zip(parsed[columns.query], chunk, strict=True)
         queries = [forms.text(name) or _digest(record) for name, (_, record) in named]
         context = {
-            name: [(float if is_number else forms.text)(x) for x in parsed[name].tolist()]
+            name: _floats(found).tolist() if is_number else list(map(forms.text, found.tolist()))
             for name, is_number in layout.context.items()
+            # what is a feature of items, too, is that of the first: the only one of an example
+            for found in [parsed[name] if name in features.context else parsed[name][:, 0]]
         }
 
         def of_items(name: str) -> np.ndarray:
@@ -208,7 +210,9 @@ def _list_features(path: str, form: forms.Form, columns: Columns, layout: Layout
         into, known = (context, of_query) if role == "list_weight" else (items, kinds)
         into[name] = _fixed(known, name, "float_list")
     items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
-    context |= {name: _fixed(of_query, name, "float_list") for name in layout.context}
+    for name in layout.context:
+        if name not in {*items, *context}:
+            context[name] = _fixed(of_query, name, "float_list")
     context[columns.query] = _fixed(of_query, columns.query, "bytes_list")
     return ListFeatures(items, context)
 

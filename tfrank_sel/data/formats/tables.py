@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data.formats import proposals, rows, values
-from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data.formats.columns import Columns, Layout, is_index
 from tfrank_sel.data.formats.protocol import Part, RowReader
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.formats.values import arrow
@@ -155,7 +155,8 @@ def layout(place: str, schema: Any, columns: Columns) -> Layout:
         if not values.accepts(kind, feature):
             wanted = f"expected a column {name!r} that can be of type {feature.type}"
             raise InputError(place, f"{wanted}. Received: {kind}")
-    features = columns.features or [name for name in numbers if name not in columns.others]
+    free = [x for x in numbers if x not in columns.others and not is_index(x)]
+    features = columns.features or free
     if not features:
         raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
     return Layout(

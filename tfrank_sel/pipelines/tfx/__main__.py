@@ -147,7 +147,8 @@ def compile_for_kubeflow(
 
 def _configuration(config: str | None, context: typer.Context) -> Configuration:
     try:
-        return load(config, flags.overrides(context.params))
+        # `--data` is the input of ExampleGen, and not of a run
+        return load(config, flags.overrides({**context.params, "data": None}))
     except ConfigurationError as error:
         raise _refused(error) from error
 
