@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
-from tfrank_sel.data import InputError, frames
+from tfrank_sel.data import InputError, frames, requests, typed
 from tfrank_sel.serving import manifest
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
@@ -333,3 +333,12 @@ def test_lookups_of_a_model_s_own_get_what_is_named(address):
             ranker.rank(np.ones([3, 4]), ["a", "b", "c"])
     assert len(set(scores)) == 5
     assert scores[4] == scores[5]  # the default of a missing price is 1
+
+
+def test_a_query_that_was_written_as_json_lines_needs_no_manifest(tmp_path, address, ranker):
+    one = requests.item_list([ITEM, {"stock": 1.0}], TYPES, query=QUERY, doc_ids=["x", "y"])
+    (tmp_path / "one_query.jsonl").write_text(typed.text(one, TYPES))
+    expected = ranker.rank([ITEM, {"stock": 1.0}], ["x", "y"], query=QUERY)
+
+    with Ranker(address) as by_signature:
+        assert by_signature.rank(requests.read(tmp_path / "one_query.jsonl")) == expected
