@@ -114,7 +114,10 @@ class Data(Section):
         examples=["propensity"],
         description="Name of the probability that the item was examined.",
     )
-    slice_by: Names = Field(default=[], description="Names of what to slice the evaluation by; they may be features, too.")
+    slice_by: Names = Field(
+        default=[],
+        description="Names of what to slice the evaluation by; they may be features, too.",
+    )
     adjacent: bool = Field(
         default=False,
         description="Whether the rows of a query stand together and need no grouping.",
