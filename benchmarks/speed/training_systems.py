@@ -15,10 +15,11 @@ from rich.console import Console
 from benchmarks.speed.rows import digits
 from benchmarks.speed.training_step import ONE_LOSS, bare, documents
 from tfrank_sel import data, metrics, models
-from tfrank_sel.data import ItemList, batching, letor, packed
+from tfrank_sel.data import ItemList, letor, packed
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.run import Plan, run
 
@@ -104,9 +105,7 @@ def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, training.Prepar
         with tf.io.TFRecordWriter(path) as file:
             for x in splits[split]:
                 file.write(packed.serialize(x.features, spec, labels=x.labels))
-        edges = batching.bucket_edges(Counter(len(x.labels) for x in splits[split]))
-        parts = [spec.features, "mask"]
-        return batching.batches([path], spec, batch_size=64, bucket_edges=edges, inputs=parts)
+        return stored.batches([path], spec, Counter(len(x.labels) for x in splits[split]))
 
     lists = training.PreparedLists(
         batches("train"), batches("validation"), Settings(), folder / "prepared"
