@@ -5,10 +5,12 @@ import itertools
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks.speed import (
     __main__ as speed,
+    memory,
     rows,
     training,
     training_profile,
@@ -113,6 +115,24 @@ def test_a_training_step_is_timed_with_and_without_its_input(monkeypatch):
     case = "a step, [16, 4, 3]"
     assert [row.case for row in found] == [case, f"{case}, with its input"]
     assert {row.peer for row in found} == {training_step.FLOOR}
+
+
+def test_an_epoch_from_disk_is_timed_and_its_memory_is_measured():
+    timed, measured = training_step.streamed(32)
+
+    assert timed.case == "an epoch of 32 lists from disk, [16, 20, 20]"
+    assert timed.unit == "µs a document"
+    assert timed.ours > 0.0
+    assert measured.case == "peak memory, 32 lists from disk, [16, 20, 20]"
+    assert measured.unit == "MiB"
+    assert 0.0 < measured.ours < 2.0 * measured.theirs
+
+
+def test_the_peak_begins_anew():
+    np.ones(2**26, np.uint8)
+    before = memory.peak()
+    memory.start_peak()
+    assert memory.resident() <= memory.peak() < before - 32.0
 
 
 def test_a_set_has_the_shape_of_web30k():
