@@ -13,6 +13,7 @@ from tfrank_sel.features import REFUSE, Feature, Set, Timestamp, Vector
 
 MISSING = tf.int64.min  # an integer that is missing
 DAY = 86_400  # seconds
+_MASK, _SIZE = "\0mask", "\0size"  # features may be called `mask` and `size`
 
 
 def dtype(feature: Feature) -> tf.DType:
@@ -35,7 +36,8 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
     items = {name: kind for name, kind in kinds.items() if name not in of_query}
     if doc_id is not None:
         items[doc_id] = tf.io.FixedLenFeature([], tf.string, "")
-    return ListFeatures(items, {name: kinds[name] for name in of_query})
+    context = {name: kinds[name] for name in of_query}
+    return ListFeatures(items, context, mask=_MASK, size=_SIZE)
 
 
 def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:

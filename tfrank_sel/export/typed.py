@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.data import parsing, typed
+from tfrank_sel.data.spec import input_name
 from tfrank_sel.data.typed import DAY, MISSING
 from tfrank_sel.export.inputs import Inputs, Lists, Values
 from tfrank_sel.features import REFUSE, Category, Feature, Hash, Set, Timestamp, Vector
@@ -30,15 +31,16 @@ class Typed(Inputs):
     mask: str = "mask"
 
     def parse(self, examples: tf.Tensor) -> Lists:
-        parsed = parsing.parse_elwc(examples, typed.list_features(self.features, self.doc_id))
-        return Lists(self._dense(parsed), parsed[self.mask], parsed[self.doc_id])
+        features = typed.list_features(self.features, self.doc_id)
+        parsed = parsing.parse_elwc(examples, features)
+        return Lists(self._dense(parsed), parsed[features.mask], parsed[self.doc_id])
 
     def parse_items(self, examples: tf.Tensor) -> Values:
         return self._dense(parsing.parse_example(examples, typed.list_features(self.features)))
 
     def structure(self) -> dict[str, tf.TensorSpec]:
         return {
-            name: tf.TensorSpec(self._shape(name), typed.dtype(feature), name=name)
+            name: tf.TensorSpec(self._shape(name), typed.dtype(feature), name=input_name(name))
             for name, feature in self.features.items()
         }
 
