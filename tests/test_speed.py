@@ -18,6 +18,7 @@ from benchmarks.speed import (
     training_systems as systems,
 )
 from benchmarks.speed.rows import LeftOut, Peer, Row
+from tfrank_sel.data import synthetic
 
 
 def test_a_row_tells_medians_in_its_unit_and_how_many_times_faster_ours_is():
@@ -147,6 +148,9 @@ def test_a_set_has_the_shape_of_web30k():
     assert features.shape == (sizes.sum(), training.NUM_FEATURES)
     assert set(labels) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert 100 < sizes.mean() < 140
+    documents = synthetic.lists(50, num_features=training.NUM_FEATURES, max_list_size=1000)
+    expected = np.concatenate([x.features for x in documents])[: len(features)]
+    np.testing.assert_array_equal(features, expected)
 
 
 def test_training_is_measured_in_a_process_of_its_own(capsys):

@@ -84,7 +84,7 @@ def main(given: Sequence[str] | None = None) -> None:
         map(made, options.synthetic),
     )
     found = [measured(fold, options.seeds) for fold in folds]
-    print(f"{len(found)} sets, {len(options.seeds)} seeds\n\n{table(np.concatenate(found))}")
+    print(f"sets: {len(found)}, seeds: {len(options.seeds)}\n\n{table(np.concatenate(found))}")
 
 
 if __name__ == "__main__":
