@@ -86,33 +86,21 @@ def lists(
 def dataset(
     frame: Any,
     *,
-    query: str = Columns.query,
-    label: str = Columns.label,
-    doc_id: str = Columns.doc_id,
-    features: Sequence[str] | Mapping[str, Feature] = (),
-    weight: str | None = None,
-    list_weight: str | None = None,
-    propensity: str | None = None,
     batch_size: int = 32,
     bucket_edges: Sequence[int] | int = 4,
     shuffle: bool = True,
     seed: int | None = None,
+    **columns: Any,
 ) -> "tf.data.Dataset":
     """Makes of a table what `fit` takes, all of it in memory.
 
     Args:
-        frame: As in `lists`, as all up to `propensity`.
-        query: Column of the query's identifier.
-        label: Column of the relevance.
-        doc_id: Column of the item's identifier.
-        features: Columns of the features, or a type for each.
-        weight: Column of a weight of the item.
-        list_weight: Column of a weight of the list.
-        propensity: Column of the probability that the item was examined.
+        frame: As in `lists`.
         batch_size: Number of lists in a batch.
         bucket_edges: As in `tfrank_sel.data.batches`.
         shuffle: Whether to shuffle the lists, in each pass in another order.
         seed: Seed of the shuffling.
+        **columns: The columns, such as `query`, `label` and `features`: as in `lists`.
 
     Returns:
         Batches of inputs, labels and, if a column of weights is named, weights. The inputs are a
@@ -133,18 +121,7 @@ def dataset(
         [[0.0]] [[True]]
         [[1.0, 2.0]] [[True, True]]
     """
-    found = list(
-        lists(
-            frame,
-            query=query,
-            label=label,
-            doc_id=doc_id,
-            features=features,
-            weight=weight,
-            list_weight=list_weight,
-            propensity=propensity,
-        )
-    )
+    found = list(lists(frame, **columns))
     if not found:
         raise InputError("frame", "expected a row. Received: none")
     from tfrank_sel.data import in_memory  # by TensorFlow, which the rest does not need
