@@ -148,14 +148,14 @@ def test_a_network_learns_what_a_category_is_worth(jit_compile, policy):
     layer = models.Preparation([0.0], [1.0], False, kinds, {"brand": vocabulary_of, "tags": ["t"]})
     keras.utils.set_random_seed(0)
     prepared = layer(batch)
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
+    before = keras.mixed_precision.global_policy()
+    keras.mixed_precision.set_global_policy(policy)
     try:
         model = models.Perceptron([16], embeddings=layer.embeddings)
         model.compile(keras.optimizers.Adam(0.05), losses.SoftmaxLoss(), jit_compile=jit_compile)
         model.fit(prepared, labels, epochs=30, batch_size=64, verbose=0)
     finally:
-        keras.config.set_dtype_policy(before)
+        keras.mixed_precision.set_global_policy(before)
     scores = model(prepared).numpy()
     assert scores[labels > 0].mean() > scores[labels == 0].mean() + 2.0
 
@@ -266,7 +266,7 @@ def test_a_dataset_trains_without_a_warning(tmp_path):
     model = models.ListScorer([0.0], [1.0], [4])
     model.compile("adam", losses.SoftmaxLoss())
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         for dataset in (made, read):
             assert int(dataset.cardinality()) == 3 == len(list(dataset))
             model.fit(dataset, epochs=2, verbose=0, shuffle=False)

@@ -115,11 +115,10 @@ def dataset(
 
     Example:
         >>> frame = {"q": ["a", "b", "a"], "y": [1, 0, 2], "x": [0.5, 1.5, 2.5]}
-        >>> batches = dataset(frame, query="q", label="y", batch_size=2, shuffle=False)
+        >>> batches = dataset(frame, query="q", label="y", bucket_edges=1, shuffle=False)
         >>> for inputs, labels in batches:
         ...     print(labels.numpy().tolist(), inputs["mask"].numpy().tolist())
-        [[0.0]] [[True]]
-        [[1.0, 2.0]] [[True, True]]
+        [[1.0, 2.0], [0.0, nan]] [[True, True], [True, False]]
     """
     found = list(lists(frame, **columns))
     if not found:
