@@ -44,7 +44,7 @@ def InfraValidator(  # noqa: N802
     examples: InputArtifact[standard_artifacts.Examples],
     schema: InputArtifact[standard_artifacts.Schema],
     blessing: OutputArtifact[standard_artifacts.InfraBlessing],
-    columns: Parameter[str] = "{}",
+    columns: Parameter[str],
     lists: Parameter[int] = 32,
     most_milliseconds: Parameter[float] = 1000.0,
     start_seconds: Parameter[float] = 120.0,

@@ -20,7 +20,7 @@ from tfrank_sel.data import formats, parsing, typed
 from tfrank_sel.data.formats import Columns, Part, forms, records as parsed_records, rows
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.lists import Found
-from tfrank_sel.features import Feature
+from tfrank_sel.features import REFUSE, Feature
 from tfrank_sel.pipelines import publication
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -44,11 +44,11 @@ class Layout(formats.Layout):
         features: Type of each feature, by name, in the order in which the model takes them: those
             of the columns, or else every number of an item that has no other role, by name.
         context: What is kept of the query to slice by, and whether it is a number.
-        columns: Names of the parts.
+        parts: Names of the parts.
         kinds: Kinds of the features of items and of queries, by name.
     """
 
-    columns: Columns = dataclasses.field(default_factory=Columns)
+    parts: Columns = dataclasses.field(default_factory=Columns)
     kinds: tuple[forms.Kinds, forms.Kinds] = ({}, {})
 
     @classmethod
@@ -85,7 +85,7 @@ class Layout(formats.Layout):
     @property
     def types(self) -> Mapping[str, Feature] | None:
         """Type of each feature that the served model takes by name; None if they are packed."""
-        return None if self.columns.types is None else self.features
+        return None if self.parts.types is None else self.features
 
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
@@ -98,9 +98,12 @@ class Layout(formats.Layout):
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
         the other parts, by name."""
-        # none is 0 if it is missing, other than in files of lists
-        columns = dataclasses.replace(self.columns, features=self.features)
+        # none is 0 if it is missing, as it would be in files of lists, but at padding
+        columns = dataclasses.replace(self.parts, features=self.features)
         wanted = parsed_records.list_features(self.kinds, columns, self)
+        refused = [x for x, y in self.features.items() if getattr(y, "missing", None) == REFUSE]
+        at_padding = {name: 0 for name in refused if name in wanted.items}
+        wanted = dataclasses.replace(wanted, padding=at_padding)
         parsed = parsing.parse_sequence_example(serialized, wanted)
         padded = typed.padded(parsed, self.features)
         sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
@@ -136,11 +139,11 @@ class Layout(formats.Layout):
     def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
         """Labels, and weights if there are any."""
         mask, of_items = parsed["mask"], []
-        for name in self.columns.measures.values():
+        for name in self.parts.measures.values():
             found = _as(tf.float32, parsed[name])
             of_list = found if found.shape.rank == 2 else found[:, tf.newaxis]
             of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
-        measure = functools.partial(_measures, self.columns)
+        measure = functools.partial(_measures, self.parts)
         found = tf.numpy_function(measure, of_items, tf.float32)
         found = tf.ensure_shape(found, [1 if len(of_items) == 1 else 2, None])
         places, shape = tf.where(mask), tf.shape(mask, tf.int64)
@@ -216,7 +219,7 @@ class SequenceExamples:
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `query_id`, and its context by name."""
-        parsed, columns = self.layout.parse(serialized), self.layout.columns
+        parsed, columns = self.layout.parse(serialized), self.layout.parts
         found = {QUERY_ID: _as(tf.string, parsed[columns.query])}
         for name, is_number in self.context.items():
             found[name] = _as(tf.float32 if is_number else tf.string, parsed[name])
@@ -268,7 +271,7 @@ def requests(patterns: Sequence[str], layout: Layout, count: int) -> list[bytes]
         layout: What a list holds.
         count: How many lists.
     """
-    reader = SequenceExampleReader(layout.columns)
+    reader = SequenceExampleReader(layout.parts)
     read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
     found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
     return [

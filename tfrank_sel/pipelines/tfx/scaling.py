@@ -25,7 +25,7 @@ def Scaling(  # noqa: N802
     examples: InputArtifact[standard_artifacts.Examples],
     schema: InputArtifact[standard_artifacts.Schema],
     scaling: OutputArtifact[standard_artifacts.HyperParameters],
-    columns: Parameter[str] = "{}",
+    columns: Parameter[str],
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
     """Writes the config of the `models.Preparation` of the split `train`, as JSON.
