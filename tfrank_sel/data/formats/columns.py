@@ -70,10 +70,10 @@ class Columns(Checked):
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Makes the columns of what `get_config` returned."""
-        features = config["features"]
-        if isinstance(features, Mapping):
-            features = {name: of_config(found) for name, found in features.items()}
-        return cls(**{**config, "features": features, "context": tuple(config["context"])})
+        known = config["features"]
+        if isinstance(known, Mapping):
+            known = {name: of_config(found) for name, found in known.items()}
+        return cls(**{**config, "features": known, "context": tuple(config["context"])})
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments as JSON-ready values.
@@ -83,8 +83,10 @@ class Columns(Checked):
             ['price']
         """
         config = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        types = self.types and {name: feature.config() for name, feature in self.types.items()}
-        return {**config, "features": types or list(self.features), "context": [*self.context]}
+        features: Any = list(self.features)
+        if self.types is not None:
+            features = {name: feature.config() for name, feature in self.types.items()}
+        return {**config, "features": features, "context": list(self.context)}
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())

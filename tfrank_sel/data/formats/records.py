@@ -207,16 +207,16 @@ def _rows(
 
 
 def list_features(
-    known: tuple[forms.Kinds, forms.Kinds], columns: Columns, layout: Layout
+    found: tuple[forms.Kinds, forms.Kinds], columns: Columns, layout: Layout
 ) -> ListFeatures:
     """Returns what to parse: each feature in the kind that it has, none of them required.
 
     Args:
-        known: The kinds, as `forms.kinds` returns them.
+        found: The kinds, as `forms.kinds` returns them.
         columns: Names of the parts.
         layout: What the lists hold.
     """
-    kinds, of_query = known
+    kinds, of_query = found
     default = None if columns.types is not None else 0
     items, context = dict[str, Any](), dict[str, Any]()
     for name, feature in layout.features.items():

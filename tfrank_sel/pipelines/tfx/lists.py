@@ -122,7 +122,8 @@ class Layout(formats.Layout):
 
         Raises:
             tf.errors.InvalidArgumentError: If a number is infinite, or missing though it may not
-                be, or a label or weight is out of range.
+                be.
+            ValueError: If a label or weight is out of range; in a graph, the error above.
         """
         parsed = self.parse(serialized)
         inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
