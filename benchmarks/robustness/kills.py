@@ -36,6 +36,7 @@ import rich.progress
 
 from tfrank_sel import data, export
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import artefacts, console, run as pipeline
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -60,7 +61,7 @@ def _inputs(folder: Path) -> ingest.Inputs:
 
 def _ingest(folder: Path, output: Path) -> None:
     with artefacts.aside(output) as written:
-        ingest.ingest(_inputs(folder), Layout({"features": 3}), written)
+        ingest.ingest(_inputs(folder), Layout({"features": Vector(size=3)}), written)
 
 
 def _run(folder: Path, output: Path) -> None:

@@ -52,12 +52,13 @@ def make(path: Path, rows: int) -> None:
 def measure(path: Path, output: Path) -> None:
     """Ingests a file in this process, and prints its memory before and after, and its time."""
     from tfrank_sel.data.formats import Layout
+    from tfrank_sel.features import Vector
     from tfrank_sel.pipelines.ingestion import ingest
 
     imported = peak()
     began = time.process_time()
     inputs = ingest.Inputs([ingest.Source(str(path))], shares=SHARES)
-    done = ingest.ingest(inputs, Layout({"features": FEATURES}), output)
+    done = ingest.ingest(inputs, Layout({"features": Vector(size=FEATURES)}), output)
     lists = sum(counted["lists"] for counted in done.report["splits"].values())
     print(imported, peak(), time.process_time() - began, lists)
 

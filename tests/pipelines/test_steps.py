@@ -11,7 +11,7 @@ from rich.console import Console
 from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
-from tfrank_sel.features import Vector
+from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import artefacts, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
@@ -215,3 +215,22 @@ def test_without_beam_the_import_error_names_the_extra(monkeypatch):
     )
     with pytest.raises(ImportError, match=r"tfrank_sel\[pipelines\]"):
         importlib.reload(sys.modules["tfrank_sel.pipelines"])
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ({"a": 9}, "two values of 'brand', or one and items without. Received: 'a' for all 9"),
+        ({"": 9}, "two values of 'brand'"),
+        ({"a": 1, "b": 1, "": 7}, "a value of 'brand' that occurs 2 times. Received: at most 1"),
+    ],
+)
+def test_a_category_that_tells_nothing_apart_is_refused(tmp_path, shards, counts, message):
+    found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
+    layout = Layout({"features": Vector(size=6), "brand": Category()})
+    split = preparation.Split(shards, dataclasses.replace(found, texts={"brand": counts}))
+    with pytest.raises(data.InputError, match=message):
+        preparation.prepared(split, layout, within_list=False)
+    known = dataclasses.replace(found, texts={"brand": {"a": 2, "": 7}})
+    made = preparation.prepared(preparation.Split(shards, known), layout, within_list=False)
+    assert made.vocabularies == {"brand": ["a"]}

@@ -1,10 +1,14 @@
 import dataclasses
 import pathlib
 
+import keras
 import pytest
 
+from tests.serving import named
 from tests.serving.deployments import deploy, entrypoint
 from tests.serving.half_plus import Client, save
+from tfrank_sel import export
+from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
@@ -22,6 +26,34 @@ def half(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="session")
 def endpoint(half):
     with Endpoint([ModelConfig("half", half, Latest(2))]) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def named_model(tmp_path_factory):
+    """Folder of `saved_model`, and of those that are served: `ranker`, that one, and others."""
+    folder = tmp_path_factory.mktemp("named")
+    packed = keras.Sequential(
+        [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
+    )
+    exported = {
+        "ranker": ("saved_model", named.model(), named.TYPES),
+        "odd": ("odd_model", named.odd_model(), named.ODD_TYPES),
+        "lookups": ("lookups_model", named.lookups_model(), named.LOOKUPS),
+        "packed": ("packed_model", packed, FeatureSpec(num_features=3)),
+    }
+    for name, (saved, model, features) in exported.items():
+        export.export(model, features, folder / saved)
+        export.publish(folder / saved, folder / name, 1)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def named_endpoint(named_model):
+    served = [
+        ModelConfig(name, named_model / name) for name in ("ranker", "odd", "lookups", "packed")
+    ]
+    with Endpoint(served) as endpoint:
         yield endpoint
 
 

@@ -14,6 +14,7 @@ from tfrank_sel import data
 from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
+from tfrank_sel.data.spec import input_name
 from tfrank_sel.pipelines import configuration, console, preparation, training as plain
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import inputs
@@ -31,7 +32,7 @@ propensity = "examined"
 slice_by = "country"
 
 [features]
-price = "number"
+"unit price" = "number"
 clicks = {type = "number", missing = "refuse"}
 brand = {type = "category", max_size = 3}
 shop = {type = "hash", buckets = 5}
@@ -63,7 +64,7 @@ STORED = data.ListFeatures(
         "gain": fixed(tf.float32),
         "importance": fixed(tf.float32),
         "examined": fixed(tf.float32),
-        "price": fixed(tf.float32, missing=np.nan),
+        "unit price": fixed(tf.float32, missing=np.nan),
         "clicks": fixed(tf.int64),
         "brand": fixed(tf.string, missing=""),
         "shop": fixed(tf.int64, missing=0),
@@ -87,7 +88,7 @@ def one_list(query, random):
     size = int(random.integers(2, 6))
     price = random.normal(size=size)
     may_lack = {
-        "price": price.tolist(),
+        "unit price": price.tolist(),
         "brand": random.choice(["a", "b", "c", "d", "e"], size).tolist(),
         "shop": random.integers(0, 9, size).tolist(),
         "tags": [["new", "red", "old"][: i % 4] for i in range(size)],
@@ -155,7 +156,7 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
     assert found == json.loads(json.dumps(wanted))
     assert list(found["vocabularies"]) == ["brand", "tags"]
     assert len(found["vocabularies"]["brand"]) == 3
-    assert "price" in found["missing"]
+    assert "unit price" in found["missing"]
 
 
 def test_the_columns_travel_as_json(columns):
@@ -196,7 +197,7 @@ def test_the_pushed_model_takes_the_features_by_name(run, columns):
     [version] = (run.output / "serving" / "ranker").iterdir()
     predict = tf.saved_model.load(str(version)).signatures["predict"]
     taken = predict.structured_input_signature[1]
-    assert set(taken) == {*columns.features, "mask"}
+    assert set(taken) == {*map(input_name, columns.features), "mask"}
     manifest = json.loads((version / "assets.extra" / "manifest.json").read_text())
     assert list(manifest["features"]["types"]) == list(columns.features)
 

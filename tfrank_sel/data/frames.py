@@ -76,7 +76,7 @@ def lists(
         propensity=propensity,
     )
     with tables.readable("frame"):
-        table = _arrow_table(frame, array if columns.types is not None else arrow().array)
+        table = arrow_table(frame, array if columns.types is not None else arrow().array)
         layout = tables.layout("frame", table.schema, columns)
         place = ("frame", np.arange(table.num_rows))
         found = tables.of_table(place, table, columns, layout)
@@ -158,8 +158,16 @@ def dataset(
     )
 
 
-def _arrow_table(frame: Any, column: Callable[[Any], Any]) -> Any:
-    """Returns a frame as an Arrow table, and what that does not take by `column`."""
+def arrow_table(frame: Any, column: Callable[[Any], Any] = array) -> Any:
+    """Returns a frame, as `lists` takes it, as an Arrow table.
+
+    Args:
+        frame: The frame.
+        column: Makes an Arrow array of what has no type of its own.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+    """
     pa = arrow()
     if isinstance(frame, pa.Table):
         return frame

@@ -1,6 +1,8 @@
 """What a stored list holds: packed features under one name, or features with a name each."""
 
 import dataclasses
+import keyword
+import re
 from collections.abc import Mapping, Sized
 from typing import Any
 
@@ -9,6 +11,10 @@ import tensorflow as tf
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.serialization import Configurable, register
+
+_NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
+# No argument of a function of TensorFlow is called so, and the mask is an input of its own.
+_RESERVED = (*keyword.kwlist, "self", "mask")
 
 
 @register
@@ -163,3 +169,37 @@ class ListFeatures(Checked):
             return tf.zeros([], feature.dtype)
         value = tf.convert_to_tensor(value, feature.dtype)
         return value if value.shape.rank == 0 else tf.reshape(value, feature.shape)
+
+
+def input_name(name: str) -> str:
+    """Returns the name of a feature as an input of a signature, which is an identifier.
+
+    All other octets become `U_` and two digits, so that `of_input_name` finds the name again.
+
+    Args:
+        name: Any name.
+
+    Example:
+        >>> input_name("price"), input_name("unit price")
+        ('price', 'unitU_20price')
+    """
+
+    def escaped(match: re.Match[bytes]) -> bytes:
+        return b"U_%02X" % match[0][0]
+
+    found = _NO_IDENTIFIER.sub(escaped, name.encode()).decode()
+    return f"U_{ord(name[0]):02X}{found[1:]}" if found in _RESERVED else found
+
+
+def of_input_name(name: str) -> str:
+    """Returns the name of a feature, by that of the input.
+
+    Args:
+        name: What `input_name` returned.
+
+    Example:
+        >>> of_input_name(input_name("Höhe (cm)"))
+        'Höhe (cm)'
+    """
+    octets = re.sub(rb"U_([0-9A-F]{2})", lambda match: bytes([int(match[1], 16)]), name.encode())
+    return octets.decode("utf-8", "replace")

@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.data.spec import ListFeatures
+from tfrank_sel.data.spec import ListFeatures, input_name
 from tfrank_sel.features import REFUSE, Category, Feature, Hash, Set, Timestamp, Vector
 
 MISSING = tf.int64.min  # an integer that is missing
 DAY = 86_400  # seconds
+_MASK, _SIZE = "\0mask", "\0size"  # features may be called `mask` and `size`
 
 
 def dtype(feature: Feature) -> tf.DType:
@@ -35,18 +36,19 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
     items = {name: kind for name, kind in kinds.items() if name not in of_query}
     if doc_id is not None:
         items[doc_id] = tf.io.FixedLenFeature([], tf.string, "")
-    return ListFeatures(items, {name: kinds[name] for name in of_query})
+    context = {name: kinds[name] for name in of_query}
+    return ListFeatures(items, context, mask=_MASK, size=_SIZE)
 
 
 def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
     """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
-    `[batch_size, ...]`, of items `[batch_size, list_size, ...]`."""
+    `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
     found = {}
     for name, feature in features.items():
         shape: list[int | None] = [None, None] if feature.of == "item" else [None]
         if isinstance(feature, Vector | Set):
             shape.append(feature.size if isinstance(feature, Vector) else feature.max_values)
-        found[name] = tf.TensorSpec(shape, dtype(feature), name=name)
+        found[name] = tf.TensorSpec(shape, dtype(feature), name=input_name(name))
     return found
 
 

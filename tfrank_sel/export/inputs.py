@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfrank_sel.data import elwc, parsing
-from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_name
 
 Values = Any  # a tensor, or a dict of tensors by name
 
@@ -46,7 +46,10 @@ class Inputs(abc.ABC):
 
     @abc.abstractmethod
     def structure(self) -> Any:
-        """Returns the `tf.TensorSpec` of each input of a dense request; None if none can be."""
+        """Returns the `tf.TensorSpec` of each input of a dense request; None if none can be.
+
+        Each is named as `tfrank_sel.data.spec.input_name` says.
+        """
 
     @abc.abstractmethod
     def check(self, values: Values) -> Values:
@@ -132,7 +135,7 @@ class Named(Inputs):
         if not all(isinstance(kind, tf.io.FixedLenFeature) for kind in kinds.values()):
             return None
         return {
-            name: tf.TensorSpec(self._shape(name), kind.dtype, name=name)
+            name: tf.TensorSpec(self._shape(name), kind.dtype, name=input_name(name))
             for name, kind in kinds.items()
         }
 

@@ -29,8 +29,10 @@ class Typed(Inputs):
     mask: str = "mask"
 
     def parse(self, examples: tf.Tensor) -> Lists:
-        parsed = parsing.parse_elwc(examples, typed.list_features(self.features, self.doc_id))
-        return Lists(typed.padded(parsed, self.features), parsed[self.mask], parsed[self.doc_id])
+        features = typed.list_features(self.features, self.doc_id)
+        parsed = parsing.parse_elwc(examples, features)
+        values = typed.padded(parsed, self.features)
+        return Lists(values, parsed[features.mask], parsed[self.doc_id])
 
     def parse_items(self, examples: tf.Tensor) -> Values:
         parsed = parsing.parse_example(examples, typed.list_features(self.features))

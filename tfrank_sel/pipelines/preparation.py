@@ -171,17 +171,15 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
         within_list: As in `models.Preparation`.
 
     Raises:
-        tfrank_sel.data.InputError: If a vocabulary would be empty.
+        tfrank_sel.data.InputError: If a feature has one value throughout, or no value occurs often
+            enough for a vocabulary.
     """
     found = split.statistics
-    vocabularies = {}
-    for name, feature in layout.features.items():
-        if isinstance(feature, Category):
-            vocabularies[name] = summary.vocabulary(found.texts[name], feature)
-            if not vocabularies[name]:
-                wanted = f"expected a value of {name!r} that occurs {feature.min_count} times"
-                most = max(found.texts[name].values(), default=0)
-                raise data.InputError("the training split", f"{wanted}. Received: at most {most}")
+    vocabularies = {
+        name: _vocabulary(name, feature, found.texts[name])
+        for name, feature in layout.features.items()
+        if isinstance(feature, Category)
+    }
     missing = dict(zip(found.names, found.features["missing"], strict=True))
     return models.Preparation(
         found.features["compressed_mean"],
@@ -195,6 +193,20 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
             if any(missing[column] for column in feature.columns(name))
         ],
     )
+
+
+def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list[str]:
+    place = "the training split"
+    if len(counts) == 1:
+        [[value, count]] = counts.items()
+        wanted = f"expected two values of {name!r}, or one and items without"
+        raise data.InputError(place, f"{wanted}. Received: {value!r} for all {count} items")
+    known = summary.vocabulary(counts, feature)
+    if not known:
+        wanted = f"expected a value of {name!r} that occurs {feature.min_count} times"
+        most = max(count for value, count in counts.items() if value)
+        raise data.InputError(place, f"{wanted}. Received: at most {most}")
+    return known
 
 
 def _reference(run: Path) -> statistics.Statistics:

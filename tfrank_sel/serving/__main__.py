@@ -1,6 +1,7 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
 import contextlib
+import json
 import logging
 import os
 import pathlib
@@ -167,29 +168,48 @@ def deployment(
 @app.command()
 def rank(
     file: Annotated[
-        pathlib.Path, typer.Option(help="One query in LETOR or SVMLight format; .gz too.")
-    ],
+        pathlib.Path | None,
+        typer.Option(
+            help="Items of one query: LETOR or SVMLight for packed features; Parquet, Arrow, CSV, "
+            "TSV or JSON lines for named ones."
+        ),
+    ] = None,
+    items: Annotated[
+        str | None, typer.Option(help="Instead: a JSON array with an object for each item.")
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Named features of the query, as a JSON object.")
+    ] = None,
+    manifest: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Manifest of the model, or its SavedModel: tells more types."),
+    ] = None,
     address: Address = "127.0.0.1:8500",
     model_name: ModelName = "ranker",
 ) -> None:
-    """Rank the documents of one query, and print them with their scores."""
-    if not file.is_file():
+    """Rank the items of one query, and print them with their scores."""
+    if (file is None) == (items is None):
+        _fail("Expected one of --file and --items. Received: both or none")
+    if file and not file.is_file():
         _fail(f"{file} must be a file with one query. Received: no such file")
     with _quiet():
-        from tfrank_sel.data import letor
-        from tfrank_sel.data.lists import InputError
+        from tfrank_sel.data import formats, requests
         from tfrank_sel.serving.client import Ranker
         from tfrank_sel.serving.status import ServingError
     try:
-        with Ranker(address, model_name) as ranker:
-            lists = list(letor.read(file, ranker.num_features()))
-            if len(lists) != 1:
-                raise InputError(str(file), f"expected one query. Received: {len(lists)}")
-            [query] = lists
-            ranked = ranker.rank(query.features, query.doc_ids)
-    except (InputError, ServingError) as error:
+        of_query = None if query is None else _json("--query", query)
+        with Ranker(address, model_name, manifest=manifest) as ranker:
+            if file and formats.reader([str(file)]).name == "letor":
+                asked = _letor(file, ranker.num_features())
+                title = f"query {asked.query_id}"
+                ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)
+            else:
+                title = None
+                named = requests.read(file) if file else _json("--items", items or "")
+                ranked = ranker.rank(named, query=of_query)
+    except (ImportError, OSError, ValueError, ServingError) as error:
         _fail(str(error))
-    table = rich.table.Table("rank", "document", "score", title=f"query {query.query_id}")
+    table = rich.table.Table("rank", "document", "score", title=title)
     for item in ranked:
         table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
     rich.console.Console(highlight=False).print(table)
@@ -242,6 +262,24 @@ def load_test(
 def main() -> None:
     """Runs the command line; bad input ends with one line on stderr and status 2."""
     app()
+
+
+def _letor(file: pathlib.Path, num_features: int) -> Any:
+    """Returns the only list of a file."""
+    from tfrank_sel.data import letor
+    from tfrank_sel.data.lists import InputError
+
+    lists = list(letor.read(file, num_features))
+    if len(lists) != 1:
+        raise InputError(str(file), f"expected one query. Received: {len(lists)}")
+    return lists[0]
+
+
+def _json(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{option} must be JSON: {error}. Received: {text}") from error
 
 
 def _fail(message: str) -> NoReturn:

@@ -1,16 +1,19 @@
 """The client of a served ranker."""
 
 import dataclasses
-from collections.abc import Sequence
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from tensorflow.core.framework import types_pb2
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import elwc
+from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.serving import transports
-from tfrank_sel.serving.status import Code
+from tfrank_sel.serving import manifest as manifests, transports
+from tfrank_sel.serving.status import Code, ServingError
 
 _OUTPUTS = {
     "mask": types_pb2.DT_BOOL,
@@ -40,12 +43,21 @@ class Ranker(Checked):
 
     A server that says UNAVAILABLE is asked up to three times more; no other error is tried again.
 
+    What the model takes is asked once, at the first request, of its signature `predict`. That tells
+    numbers, texts and integers. Booleans and points in time take the manifest, too.
+
     Args:
         address: `HOST:PORT` of the gRPC service, or `http://HOST:PORT` of the REST API.
         model_name: Name of the model there.
         timeout: Seconds that a request may take.
         authority: PEM of the certificate authority of a server that encrypts gRPC, or that HTTPS
             is checked against.
+        manifest: The manifest that `tfrank_sel.export.export` wrote, or the folder of its
+            SavedModel.
+
+    Raises:
+        OSError: If the manifest cannot be read.
+        ValueError: If it is no manifest.
     """
 
     def __init__(
@@ -55,52 +67,110 @@ class Ranker(Checked):
         *,
         timeout: float = 10.0,
         authority: bytes | None = None,
+        manifest: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._manifest = {} if manifest is None else manifests.read(manifest)
         self._transport = transports.connect(address, model_name, timeout, authority)
+
+    @functools.cached_property
+    def _takes(self) -> manifests.Takes:
+        takes = manifests.takes(self._transport.signature("predict"), self._manifest)
+        if takes.num_features is None and not takes.features:
+            raise self._refused(
+                "must have a signature `predict`, or be asked with its manifest. "
+                "Received: no such signature"
+            )
+        return takes
 
     def num_features(self) -> int:
         """Asks how many features describe an item.
 
         Raises:
-            ServingError: If the server cannot be reached or the model is no ranker.
+            ServingError: If the server cannot be reached or the model takes no packed features.
         """
-        shapes = self._transport.input_shapes("predict")
-        if len(shapes.get("features", [])) != 3:
-            raise self._transport.error(
-                Code.FAILED_PRECONDITION,
-                f"Model {self._transport.model_name} must have a signature `predict` with "
-                f"`features` of 3 axes. Received: {shapes or 'no such signature'}",
-            )
-        return shapes["features"][2]
+        found = self._takes.num_features
+        if found is None:
+            names = ", ".join(self._takes.features)
+            raise self._refused(f"takes named features: {names}. Received: packed features")
+        return found
 
     def rank(
-        self, features: np.ndarray, doc_ids: Sequence[str], *, k: int | None = None
+        self,
+        items: Any,
+        doc_ids: Sequence[str] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        k: int | None = None,
     ) -> list[Ranked]:
         """Ranks the items of one list.
 
         Args:
-            features: Their features, of shape `[list_size, num_features]`.
-            doc_ids: Their identifiers.
+            items: What the model takes. Packed features: an array `[list_size, num_features]`.
+                Named ones: a dict for each item, a dict of columns, a pandas or polars DataFrame,
+                or an Arrow table; see `tfrank_sel.data.requests.item_list`.
+            doc_ids: Identifiers of the items; by default those among named features, or else the
+                positions of the items, from 0.
+            query: Named features of the query.
             k: How many of the first to return, or None for all; positive.
 
         Returns:
             The items, best first.
 
         Raises:
-            ServingError: If the server cannot be reached or refuses the request.
-            ValueError: If the sizes of `features` and `doc_ids` disagree.
+            ImportError: If features are named and pyarrow is not installed.
+            ServingError: If the server cannot be reached or refuses the request, or the model takes
+                packed features and not named ones, or the other way round.
+            InputError: A ValueError, if a named feature is not one that the model takes: the
+                message names the item, the feature, what it must be and what was received.
+            ValueError: If the sizes of `items` and `doc_ids` disagree.
         """
-        spec = FeatureSpec(num_features=np.shape(features)[-1])
-        names = [name.encode() for name in doc_ids]
-        example = np.array([elwc.serialize(features, spec, doc_ids=names)], np.object_)
-        size = np.array([max(len(names), 1) if k is None else k], np.int32)
-        inputs = {"examples": example, "k": size}
+        if not isinstance(items, Mapping) and len(items) == 0:
+            return []
+        is_packed = isinstance(items, np.ndarray) or (
+            isinstance(items, Sequence) and not isinstance(items[0], Mapping)
+        )
+        serialized = self._packed if is_packed else self._named
+        example, size = serialized(items, doc_ids, query)
+        inputs = {
+            "examples": np.array([example], np.object_),
+            "k": np.array([size if k is None else k], np.int32),
+        }
         outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS)
         mask, ranks, ids, scores = (outputs[name][0] for name in _OUTPUTS)
         return [
             Ranked(int(rank), doc_id.decode("utf-8", "replace"), float(score))
             for rank, doc_id, score in zip(ranks[mask], ids[mask], scores[mask], strict=True)
         ]
+
+    def _packed(
+        self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
+    ) -> tuple[bytes, int]:
+        num_features = self.num_features()
+        if query is not None:
+            wanted = f"takes {num_features} packed features of items"
+            raise self._refused(f"{wanted}. Received: also named features of the query")
+        spec = FeatureSpec(**{**self._manifest, "num_features": np.shape(items)[-1]})
+        names = range(len(items)) if doc_ids is None else doc_ids
+        octets = [str(name).encode() for name in names]
+        return elwc.serialize(items, spec, doc_ids=octets), len(items)
+
+    def _named(
+        self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
+    ) -> tuple[bytes, int]:
+        takes = self._takes
+        if not takes.features:
+            wanted = f"takes packed features, an array of shape [list_size, {takes.num_features}]"
+            raise self._refused(f"{wanted}. Received: named features")
+        one = requests.item_list(
+            items, takes.features, query=query, doc_ids=doc_ids, doc_id=takes.doc_id
+        )
+        named = {**typed.values(one, takes.features), takes.doc_id: one.doc_ids}
+        kinds = typed.list_features(takes.features, takes.doc_id)
+        return writing.serialize_elwc(named, kinds), len(one.doc_ids)
+
+    def _refused(self, reason: str) -> ServingError:
+        message = f"Model {self._transport.model_name} {reason}"
+        return self._transport.error(Code.FAILED_PRECONDITION, message)
 
     def close(self) -> None:
         """Closes the connection."""

@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import numpy as np
 import urllib3
+from google.protobuf import json_format
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     predict_pb2,
@@ -71,8 +73,8 @@ class Transport(abc.ABC):
         """
 
     @abc.abstractmethod
-    def input_shapes(self, signature: str) -> dict[str, list[int]]:
-        """Asks for the shape of each input of a signature, -1 for any size; empty if it has none.
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+        """Asks for the declaration of a signature; empty if there is none.
 
         Raises:
             ServingError: If the server cannot be reached or has no such model.
@@ -118,14 +120,13 @@ class Grpc(Transport):
         outputs = self._call(self._stub.Predict, request).outputs
         return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
 
-    def input_shapes(self, signature: str) -> dict[str, list[int]]:
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.name = self.model_name
         response = self._call(self._stub.GetModelMetadata, request)
         signatures = get_model_metadata_pb2.SignatureDefMap()
         response.metadata["signature_def"].Unpack(signatures)
-        inputs = signatures.signature_def[signature].inputs
-        return {name: [x.size for x in info.tensor_shape.dim] for name, info in inputs.items()}
+        return signatures.signature_def[name]
 
     def close(self) -> None:
         self._channel.close()
@@ -164,14 +165,12 @@ class Rest(Transport):
         outputs = self._ask("POST", f"{self._url}:predict", body)["outputs"]
         return json_inputs.to_inputs({"inputs": outputs}, types)
 
-    def input_shapes(self, signature: str) -> dict[str, list[int]]:
+    def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         answer = self._ask("GET", f"{self._url}/metadata")
-        signatures = answer["metadata"]["signature_def"]["signature_def"]
-        inputs = signatures.get(signature, {"inputs": {}})["inputs"]
-        return {
-            name: [int(x["size"]) for x in info["tensor_shape"].get("dim", [])]
-            for name, info in inputs.items()
-        }
+        found = answer["metadata"]["signature_def"]["signature_def"].get(name, {})
+        return json_format.ParseDict(
+            found, meta_graph_pb2.SignatureDef(), ignore_unknown_fields=True
+        )
 
     def close(self) -> None:
         self._pool.clear()

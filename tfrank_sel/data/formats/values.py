@@ -168,7 +168,7 @@ def floats(column: Any) -> np.ndarray:
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
-    """Returns the day since 1970-01-01 and its second; infinity beyond the years 1 to 9999.
+    """Returns the day since 1970-01-01 and its whole second; infinity beyond the years 1 to 9999.
 
     Args:
         seconds: Since the beginning of that day, UTC, float64 `[rows]`; NaN if missing.
@@ -181,7 +181,8 @@ def day_and_second(seconds: np.ndarray) -> np.ndarray:
         [[1.0, 0.0], [-1.0, 86399.0]]
     """
     days = np.floor(np.where(np.isinf(seconds), 0.0, seconds) / _DAY)
-    found = np.stack([days, seconds - days * _DAY], axis=1).astype(np.float32)
+    # a request holds whole seconds
+    found = np.stack([days, np.floor(seconds - days * _DAY)], axis=1).astype(np.float32)
     found[np.isinf(seconds) | (days < _DAYS[0]) | (days > _DAYS[1])] = np.inf
     return found
 

@@ -99,6 +99,24 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
     reader.layout([first])
 
 
+def complete(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+    """Returns a configuration that has types if its files are tables: its own, or as `proposed`.
+
+    Args:
+        configuration: The configuration.
+
+    Returns:
+        The configuration; and the columns that are left out, with the reason.
+
+    Raises:
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+    """
+    found = inputs(configuration)
+    if found is None or configuration.features or not isinstance(found.reader, TableReader):
+        return configuration, {}
+    return proposed(configuration)
+
+
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
     """Returns a configuration with a type for each feature that the first file proposes.
 

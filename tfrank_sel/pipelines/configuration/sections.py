@@ -114,7 +114,10 @@ class Data(Section):
         examples=["propensity"],
         description="Name of the probability that the item was examined.",
     )
-    slice_by: Names = Field(default=[], description="Names of what to slice the evaluation by.")
+    slice_by: Names = Field(
+        default=[],
+        description="Names of what to slice the evaluation by; they may be features, too.",
+    )
     adjacent: bool = Field(
         default=False,
         description="Whether the rows of a query stand together and need no grouping.",
@@ -316,7 +319,8 @@ class Configuration(Section):
     data: Data = Data()
     features: dict[str, FeatureType] = Field(
         default={},
-        description="Type of each feature, by name; if none is named, those that files propose.",
+        description="Type of each feature, by name; if none is named, those that the columns of a "
+        "table propose, and all numbers of other files.",
     )
     model: Model = Model()
     training: Training = Training()
@@ -348,7 +352,8 @@ class Configuration(Section):
         of_features = {f"features.{name}": name for name in self.features}
         for key, column in (*self.data.roles.items(), *of_features.items()):
             first = used.setdefault(column, key)
-            if first != key:
+            is_sliced = first.startswith("data.slice_by") and key in of_features
+            if first != key and not is_sliced:
                 is_leak = first == "data.label" and key in of_features
                 leak = ": the label as a feature tells the model the answer" if is_leak else ""
                 raise ValueError(

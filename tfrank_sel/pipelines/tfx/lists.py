@@ -93,7 +93,8 @@ class Layout(formats.Layout):
         packed = stored.inputs_spec(self.spec)
         if self.types is None:
             return packed
-        return {**typed.structure(self.types), "mask": packed["mask"]}
+        named = typed.structure(self.types).values()
+        return {**{spec.name: spec for spec in named}, "mask": packed["mask"]}
 
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
@@ -135,7 +136,9 @@ class Layout(formats.Layout):
             inputs, labels, *_ = self.inputs(serialized)
             return inputs, labels
         parsed = self.parse(serialized)
-        return {name: parsed[name] for name in self.signature}, self._measured(parsed)[0]
+        named = typed.structure(self.types).items()
+        values = {spec.name: parsed[name] for name, spec in named}
+        return {**values, "mask": parsed["mask"]}, self._measured(parsed)[0]
 
     def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
         """Labels, and weights if there are any."""

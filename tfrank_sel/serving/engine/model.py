@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ class Model(abc.ABC):
     """A version of a model, ready to run; safe to call from many threads.
 
     Args:
+        path: Folder of the SavedModel.
         version: Its number.
         definitions: Declarations of all its signatures.
         signatures: Those that can be run.
@@ -50,10 +52,12 @@ class Model(abc.ABC):
 
     def __init__(
         self,
+        path: pathlib.Path,
         version: int,
         definitions: Mapping[str, meta_graph_pb2.SignatureDef],
         signatures: Mapping[str, Signature],
     ) -> None:
+        self.path = path
         self.version = version
         self.definitions = definitions
         self.signatures = signatures
@@ -120,7 +124,7 @@ class LoadedModel(Model):
                 for name, definition in definitions.items()
                 if name != "__saved_model_init_op"
             }
-            super().__init__(version, definitions, signatures)
+            super().__init__(pathlib.Path(path), version, definitions, signatures)
         except Exception:
             self.close()
             raise

@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from google.protobuf import json_format, message
+from tensorflow.core.protobuf import meta_graph_pb2
 
-from tfrank_sel.serving import monitoring
+from tfrank_sel.serving import manifest, monitoring
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.inference import classify, regress
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE
@@ -128,8 +129,19 @@ class RestApi:
         return 200, b"application/json", answer
 
     def _page(self) -> bytes:
-        names = json.dumps(self._core.names()).replace("<", r"\u003c")  # it stands in a script
-        return _PAGE.read_text().replace("NAMES", names, 1).encode()
+        models = {name: self._takes(name) for name in self._core.names()}
+        text = json.dumps(models).replace("<", r"\u003c")  # it stands in a script
+        return _PAGE.read_text().replace("MODELS", text, 1).encode()
+
+    def _takes(self, name: str) -> dict[str, Any]:
+        """Returns what the latest version of a model takes, as far as it is known."""
+        try:
+            with self._core.acquire(name, None, None) as model:
+                signature = model.definitions.get("predict", meta_graph_pb2.SignatureDef())
+                told = manifest.read(model.path) if (model.path / manifest.PATH).exists() else {}
+                return manifest.takes(signature, told).config()
+        except (ServingError, OSError, ValueError):
+            return manifest.Takes(None, {}).config()
 
     def _dispatch(
         self, method: str, path: str, headers: Mapping[bytes, bytes], body: bytes

@@ -1,0 +1,221 @@
+"""Lists to rank, as a user holds them: named features of any type, without labels."""
+
+import datetime
+import difflib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrank_sel.data import formats, frames
+from tfrank_sel.data.formats import rows, tables, values
+from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
+from tfrank_sel.features import Feature
+
+# A table to train on has these columns, too; no feature is called so.
+_QUERY, _LABEL = "\0query", "\0label"
+_NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among them
+
+
+def item_list(
+    items: Any,
+    features: Mapping[str, Feature],
+    *,
+    query: Mapping[str, Any] | None = None,
+    doc_ids: Sequence[str] | None = None,
+    doc_id: str = "doc_id",
+) -> ItemList:
+    """Makes a list of named values.
+
+    A value becomes what it becomes in a table that trains a model: see `tfrank_sel.data.frames`.
+    None, NaN, and a name that is left out, are missing values.
+
+    Args:
+        items: Features of the items: a dict for each item; a dict of columns; or a pandas or polars
+            DataFrame or Arrow table. A feature of the query may stand here, too, the same for all.
+        features: Type of each feature.
+        query: Features of the query.
+        doc_ids: Identifiers of the items. By default those named `doc_id` among `items`, or else
+            the positions of the items, from 0.
+        doc_id: Name of an item's identifier.
+
+    Returns:
+        The list; its labels are 0.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If there is no item, a name is unknown, no feature is named, a value is not of
+            the type of its feature, or one is missing that must not be: the message names the item,
+            counted from 0.
+        ValueError: If `doc_ids` are not one for each item.
+
+    Example:
+        >>> from tfrank_sel.features import Category, Number
+        >>> types = {"price": Number(), "brand": Category(), "country": Category(of="query")}
+        >>> found = item_list([{"price": 2, "brand": "acme"}, {"price": 3.5}], types,
+        ...                   query={"country": "de"})
+        >>> found.features.tolist(), found.texts.tolist(), found.doc_ids
+        ([[2.0], [3.5]], [['acme', 'de'], ['', 'de']], ('0', '1'))
+    """
+    columns, size = _columns(items)
+    if not size:
+        raise InputError("request", "expected at least one item. Received: none")
+    query = query or {}
+    of_query = {name: x for name, x in features.items() if x.of == "query"}
+    _check_names(columns, [*features, doc_id], "the items")
+    _check_names(query, list(of_query), "the query")
+    if twice := set(columns) & set(query):
+        raise InputError("request", f"expected each feature once. Received twice: {sorted(twice)}")
+    if not set(features) & {*columns, *query}:
+        raise InputError("request", f"expected features: {', '.join(features)}. Received: none")
+    table = {name: _array(name, columns[name], features.get(name)) for name in columns}
+    table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
+    for name in features:
+        table.setdefault(name, values.arrow().nulls(size))
+    if doc_ids is None and doc_id not in columns:
+        doc_ids = [str(position) for position in range(size)]
+    if doc_ids is not None:
+        if len(doc_ids) != size:
+            wanted = f"`doc_ids` must be one for each of {size} items"
+            raise ValueError(f"{wanted}. Received: {len(doc_ids)}")
+        table[doc_id] = values.arrow().array([str(x) for x in doc_ids])
+    return _list(table, size, features, doc_id)
+
+
+def read(path: str | os.PathLike[str]) -> Any:
+    """Reads the items of one list from a file of a table: Parquet, Arrow, CSV, TSV or JSON lines.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The items, as `item_list` takes them.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If the file cannot be read, or holds no table.
+    """
+    path = os.fspath(path)
+    reader = formats.reader([path])
+    if not isinstance(reader, formats.TableReader):
+        raise InputError(path, f"expected a file of a table. Received: {reader.name}")
+    pa = values.arrow()
+    with tables.readable(path):
+        schema = reader.schema(path)
+        found = []
+        for one in reader.tables(formats.Part(path), schema.names):
+            if isinstance(one, Rejected):
+                raise one.error()
+            found.append(pa.table(one[1]) if isinstance(one[1], pa.RecordBatch) else one[1])
+        return pa.concat_tables(found, promote_options="permissive") if found else []
+
+
+def _columns(items: Any) -> tuple[dict[str, Any], int]:
+    """Returns the values of the items by name, and the number of items."""
+    if isinstance(items, Mapping):
+        for name, column in items.items():
+            if isinstance(column, str | bytes) or not isinstance(column, Iterable):
+                wanted = f"expected in {name!r} a value for each item"
+                raise InputError("request", f"{wanted}. Received: {column!r}")
+        found: dict[str, Any] = {name: list(column) for name, column in items.items()}
+    elif isinstance(items, Sequence):
+        for position, item in enumerate(items):
+            if not isinstance(item, Mapping):
+                wanted = "expected a dict of features"
+                raise InputError(f"request, item {position}", f"{wanted}. Received: {item!r}")
+        names = dict.fromkeys(name for item in items for name in item)
+        return {name: [item.get(name) for item in items] for name in names}, len(items)
+    else:
+        try:
+            table = frames.arrow_table(items)
+        except (AttributeError, *_NOT_ARROW) as error:
+            wanted = "expected a dict for each item, a dict of columns, or a frame"
+            raise InputError("request", f"{wanted}. Received: {type(items).__name__}") from error
+        found = dict(zip(table.column_names, table.columns, strict=True))
+    sizes = {name: len(column) for name, column in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise InputError("request", f"expected columns of one length. Received: {sizes}")
+    return found, next(iter(sizes.values()), 0)
+
+
+def _check_names(names: Iterable[str], known: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            wanted = f"expected in {where} only {', '.join(known) or 'nothing'}.{hint}"
+            raise InputError("request", f"{wanted} Received: {name!r}")
+
+
+def _array(name: str, column: Any, feature: Feature | None) -> Any:
+    """Returns a column as an Arrow array; `feature` is None for the items' identifiers."""
+    pa = values.arrow()
+    array = column
+    if not isinstance(column, pa.ChunkedArray):
+        try:
+            array = pa.array(column, from_pandas=True)
+        except _NOT_ARROW:
+            for position, value in enumerate(column):
+                _check_type(name, _alone(value), feature, position, value)
+            array = values.array(column)  # of several types
+        if pa.types.is_temporal(array.type):
+            _check_times(name, column, array)
+    first = pa.compute.index(array.is_valid(), True).as_py()
+    if first >= 0:
+        _check_type(name, array, feature, first, column[first])
+    if feature is not None and feature.of == "query":
+        different = {repr(value) for value in array.to_pylist()}
+        if len(different) > 1:
+            wanted = f"{name!r} is of the query, and must be the same for all items"
+            raise InputError("request", f"{wanted}. Received: {', '.join(sorted(different)[:3])}")
+    return array
+
+
+def _alone(value: Any) -> Any:
+    """Returns a value as an Arrow array; None if it cannot be one."""
+    try:
+        return values.arrow().array([value], from_pandas=True)
+    except _NOT_ARROW:
+        return None
+
+
+def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
+    if array is None or (feature is not None and not values.accepts(array.type, feature)):
+        wanted = f"{name!r} must be of type {feature.type if feature else 'text'}"
+        raise InputError(f"request, item {position}", f"{wanted}. Received: {value!r}")
+
+
+def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
+    """Refuses what Arrow takes for a time after one: integers; and times that it cuts to dates."""
+    present = np.flatnonzero(array.is_valid()).tolist()
+    kinds = [isinstance(column[i], datetime.datetime) or type(column[i]) for i in present]
+    for position, kind in zip(present, kinds, strict=True):
+        if kind != kinds[0]:
+            reason = f"{name!r} must be times of one type in all items"
+            place = f"request, item {position}"
+            raise InputError(place, f"{reason}. Received: {column[position]!r}")
+
+
+def _list(
+    table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
+) -> ItemList:
+    """Converts and checks the columns as those of a table that trains a model."""
+    columns = formats.Columns(_QUERY, _LABEL, doc_id, features)
+    layout = formats.Layout(features)
+    whole = values.arrow().table(
+        {**table, _QUERY: ["request"] * size, _LABEL: np.zeros(size, np.float32)}
+    )
+    found = tables.of_table(("request", np.arange(size)), whole, columns, layout)
+    [one] = strict(rows.grouped(rows.checked([found], "item"), layout))
+    _check_integers(one, layout)
+    return one
+
+
+def _check_integers(one: ItemList, layout: formats.Layout) -> None:
+    for column, text in enumerate(layout.texts):
+        if text in layout.integers and one.texts is not None:
+            for item, value in enumerate(one.texts[:, column]):
+                if len(value) > 18 and abs(int(value)) >= 2**63:
+                    wanted = f"{layout.integers[text]!r} must be an integer of 64 bits"
+                    raise InputError(f"request, item {item}", f"{wanted}. Received: {value}")

@@ -1,0 +1,103 @@
+"""Features that a model takes, by its signature `predict` and its manifest."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tensorflow.core.framework import types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from tfrank_sel.data.spec import input_name, of_input_name
+from tfrank_sel.features import Category, Feature, Number, Set, Vector, of_config
+
+PATH = Path("assets.extra", "manifest.json")
+_PACKED = "features"
+
+
+@dataclasses.dataclass(frozen=True)
+class Takes:
+    """What a model takes: packed features, or named ones.
+
+    Args:
+        num_features: How many features of an item are packed; None if they are named.
+        features: Type of each named feature; empty if they are packed, or nothing tells them.
+        mask: Name of the mask of a dense request.
+        doc_id: Name of an item's identifier.
+    """
+
+    num_features: int | None
+    features: Mapping[str, Feature]
+    mask: str = "mask"
+    doc_id: str = "doc_id"
+
+    def config(self) -> dict[str, Any]:
+        """Returns it as JSON-ready values, with the name of the `input` of each feature."""
+        types = {
+            name: {**feature.config(), "input": input_name(name)}
+            for name, feature in self.features.items()
+        }
+        return {**vars(self), "features": types}
+
+
+def read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
+    """Reads what a manifest tells of the features.
+
+    Args:
+        path: The manifest, or the folder of the SavedModel that it belongs to.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no manifest.
+    """
+    path = Path(path)
+    file = path / PATH if path.is_dir() else path
+    found = json.loads(file.read_text())
+    features = found.get("features") if isinstance(found, dict) else None
+    if not isinstance(features, dict):
+        raise ValueError(f"{file} must be a manifest with `features`. Received: no such key")
+    return features
+
+
+def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> Takes:
+    """Returns what a model takes.
+
+    A signature tells numbers from texts and integers, and the features of items from those of the
+    query. The manifest also tells Booleans and points in time.
+
+    Args:
+        predict: Declaration of the signature `predict`; empty if the model has none.
+        manifest: What the manifest tells of the features; empty if there is none.
+
+    Raises:
+        ValueError: If they are not of the same model.
+    """
+    declared = sorted(predict.inputs.items())
+    inputs = {of_input_name(x): info for x, info in declared if info.dtype != types_pb2.DT_BOOL}
+    mask = next((x for x, info in declared if info.dtype == types_pb2.DT_BOOL), "mask")
+    doc_id = manifest.get("doc_id", "doc_id")
+    if "types" in manifest:
+        features = {name: of_config(config) for name, config in manifest["types"].items()}
+        if inputs and inputs.keys() != features.keys():
+            wanted = f"The manifest must be of the model, which takes {', '.join(inputs)}"
+            raise ValueError(f"{wanted}. Received: {', '.join(sorted(features))}")
+        return Takes(None, features, mask, doc_id)
+    shapes = {name: [x.size for x in info.tensor_shape.dim] for name, info in inputs.items()}
+    if inputs.keys() == {_PACKED} and len(shapes[_PACKED]) == 3:
+        return Takes(shapes[_PACKED][2], {}, mask, doc_id)
+    features = {name: _feature(info.dtype, shapes[name]) for name, info in inputs.items()}
+    return Takes(None, features, mask, doc_id)
+
+
+def _feature(dtype: int, shape: list[int]) -> Feature:
+    """The type that a dense input can be of: `[batch_size, list_size]`, or of the query."""
+    of = "item" if len(shape) > 1 and shape[1] < 0 else "query"
+    size = shape[2:] if of == "item" else shape[1:]
+    if dtype == types_pb2.DT_FLOAT:
+        return Vector(size=size[0], of=of) if size else Number(of=of)
+    kind = "int64" if dtype == types_pb2.DT_INT64 else "string"
+    if size:
+        return Set(max_values=size[0], of=of, dtype=kind)
+    return Category(of=of, dtype=kind)
