@@ -28,7 +28,7 @@ def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, mon
     config = {
         "settings": dataclasses.asdict(Settings(epochs=1, batch_size=8, hidden_units=[4])),
         "candidate": Candidate(Square(), linear).get_config(),
-        "columns": Columns().get_config(),
+        "columns": json.dumps(Columns().get_config()),
     }
     scaling = (run.artefact("Scaling", "scaling") / "scaling.json").read_text()
     training.run_fn(

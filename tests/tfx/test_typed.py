@@ -1,8 +1,6 @@
 """Lists of typed features: from a configuration to a served model, as in a plain run."""
 
-import dataclasses
 import json
-import types
 
 import numpy as np
 import pytest
@@ -15,11 +13,10 @@ from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.spec import input_name
-from tfrank_sel.pipelines import configuration, console, preparation, training as plain
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines import configuration, console, preparation, training
 from tfrank_sel.pipelines.configuration import inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.tfx import lists, training
+from tfrank_sel.pipelines.tfx import lists
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 CONFIG = """
@@ -120,7 +117,13 @@ def columns(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
+def trained():
+    """What the pipeline trains is kept here."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, trained):
     folder = tmp_path_factory.mktemp("typed")
     random = np.random.default_rng(0)
     (folder / "data").mkdir()
@@ -128,8 +131,16 @@ def run(tmp_path_factory):
         for query in range(LISTS):
             writer.write(writing.serialize_sequence_example(one_list(query, random), STORED))
     (folder / "config.toml").write_text(CONFIG)
+    train = training.train
+
+    def kept(*args, **kwargs):
+        trained.append(train(*args, **kwargs))
+        return trained[-1]
+
     options = ["--data", str(folder / "data"), "--output", str(folder / "out")]
-    done = CliRunner().invoke(app, ["run", *options, "--config", str(folder / "config.toml")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "train", kept)
+        done = CliRunner().invoke(app, ["run", *options, "--config", str(folder / "config.toml")])
     assert done.exit_code == 0, (done.output, done.exception)
     return Run(folder / "out", done.stdout)
 
@@ -199,42 +210,21 @@ def test_the_pushed_model_takes_the_features_by_name(run, columns):
     taken = predict.structured_input_signature[1]
     assert set(taken) == {*map(input_name, columns.features), "mask"}
     manifest = json.loads((version / "assets.extra" / "manifest.json").read_text())
-    assert list(manifest["features"]["types"]) == list(columns.features)
+    types = {name: feature.config() for name, feature in columns.features.items()}
+    assert manifest["features"]["types"] == types
 
 
-def test_the_served_scores_are_those_of_the_trained_model(run, columns, tmp_path, monkeypatch):
-    trained, train = [], plain.train
-
-    def kept(*args, **kwargs):
-        trained.append(train(*args, **kwargs))
-        return trained[-1]
-
-    monkeypatch.setattr(plain, "train", kept)
-    config = {
-        "settings": dataclasses.asdict(Settings(epochs=1, batch_size=8, hidden_units=[8])),
-        "candidate": Candidate().get_config(),
-        "columns": columns.get_config(),
-    }
-    scaling = (run.artefact("Scaling", "scaling") / "scaling.json").read_text()
-    training.run_fn(
-        types.SimpleNamespace(
-            custom_config=json.loads(json.dumps(config)),
-            hyperparameters=json.loads(scaling),
-            schema_path=str(run.artefact("SchemaGen", "schema") / "schema.pbtxt"),
-            train_files=[run.split("train")],
-            eval_files=[run.split("eval")],
-            model_run_dir=str(tmp_path / "logs"),
-            serving_model_dir=str(tmp_path / "model"),
-        )
-    )
+def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns):
+    [version] = (run.output / "serving" / "ranker").iterdir()
+    signatures = tf.saved_model.load(str(version)).signatures
     layout = run.layout(columns)
-    signatures = tf.saved_model.load(str(tmp_path / "model")).signatures
     requests = lists.requests([run.split("test")], layout, 5)
     records = tf.stack(list(lists.records(run.split("test")).take(5)))
     inputs, *_ = layout.inputs(records)
     named, _ = layout.named(records)
     mask = inputs["mask"].numpy()
     wanted = trained[0].scores(inputs).numpy()[mask]
+    assert np.ptp(wanted) > 0.0
     for found in (
         signatures["serving_default"](examples=tf.constant(requests)),
         signatures["predict"](**named),

@@ -92,7 +92,7 @@ def pipeline(
         custom_config={
             "settings": dataclasses.asdict(settings),
             "candidate": candidate.get_config(),
-            "columns": columns.get_config(),
+            "columns": told,  # not as a dict, whose keys TFX would sort
         },
     )
     model = trainer.outputs["model"]

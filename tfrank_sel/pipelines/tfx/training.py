@@ -1,5 +1,6 @@
 """Function that TFX's Trainer runs: trains a candidate and exports it for serving."""
 
+import json
 import logging
 import os
 import tempfile
@@ -26,12 +27,12 @@ def run_fn(fn_args: FnArgs) -> None:
 
     Args:
         fn_args: What Trainer gives: `custom_config` holds the fields of `Settings` as `settings`,
-            the config of a `Candidate` as `candidate` and that of `Columns` as `columns`;
+            the config of a `Candidate` as `candidate` and that of `Columns`, as JSON, as `columns`;
             `hyperparameters` what `Scaling` wrote.
     """
     config, known = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
-    columns = Columns.from_config(config["columns"])
+    columns = Columns.from_config(json.loads(config["columns"]))
     layout = lists.Layout.load(os.path.dirname(fn_args.schema_path), columns)
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
     with tempfile.TemporaryDirectory() as folder:
