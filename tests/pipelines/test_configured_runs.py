@@ -1,23 +1,31 @@
 """Runs by a configuration: what is refused before they start, and that it makes them again."""
 
 import json
+import pathlib
+import runpy
 import subprocess
 import sys
 
 import keras
 import numpy as np
+import pyarrow.parquet
 import pytest
+import tensorflow as tf
 from typer.testing import CliRunner
 
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_main import small_set
+from tfrank_sel import data
+from tfrank_sel.data import requests, typed, writing
 from tfrank_sel.features import Category, Number, of_config
-from tfrank_sel.pipelines import classes, planning
+from tfrank_sel.pipelines import artefacts, classes, planning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import columns, inputs
+from tfrank_sel.pipelines.ingestion import stored
 
+CLICK_LOG = pathlib.Path(__file__).parents[2] / "examples" / "click_log.py"
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"
 MODULE = """
 from tfrank_sel import losses, models
@@ -159,6 +167,48 @@ def weights(folder):
     return [np.asarray(x) for x in model.weights]
 
 
+@pytest.mark.long
+def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_path):
+    log = runpy.run_path(str(CLICK_LOG))
+    table = log["clicks"](4_000, 0)
+    pyarrow.parquet.write_table(table, tmp_path / "clicks.parquet")
+    (tmp_path / "run.toml").write_text(log["CONFIGURATION"].format(folder=tmp_path))
+    sets = ["training.epochs=2", "training.loss.class=RGCrossLoss", "evaluation.baseline=false"]
+    options = [word for x in sets for word in ("--set", x)]
+    output = tmp_path / "run"
+    result = CliRunner().invoke(
+        app, ["run", "--config", str(tmp_path / "run.toml"), "--output", str(output), *options]
+    )
+    assert result.exit_code == 0, (result.output, result.exception)
+    types = load(output / "config.toml").features
+    model = output / "serving" / "ranker" / "1"
+    manifest = json.loads((model / "assets.extra" / "manifest.json").read_text())
+    served = {name: of_config(x) for name, x in manifest["features"]["types"].items()}
+    assert served == {name: of_config(x) for name, x in types.items()}
+    of_train = json.loads((output / "statistics" / "train.json").read_text())
+    known = (model / "assets" / "brand.txt").read_text().split()
+    assert set(known) == {x for x, count in of_train["texts"]["brand"].items() if count > 1}
+    lists = stored.lists(
+        artefacts.shards(output / "records" / "train"),
+        data.FeatureSpec(15, num_texts=7, weight="weight"),
+    )
+    found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}
+    assert {x[0] for x in found} == set(log["DEVICES"])
+    assert all(set(weights) == {0.5 if device == "tv" else 1.0} for device, *weights in found)
+    report = (output / "report.html").read_text()
+    assert "device tablet" in report
+    assert "published_at[age]" in report
+    lines = (output / "one_query.jsonl").read_text().splitlines()
+    items = requests.read(output / "one_query.jsonl")
+    assert {*json.loads(lines[0])} == {*types, "doc_id"}
+    one = requests.item_list(items, served)
+    example = writing.serialize_elwc(typed.values(one, served), typed.list_features(served))
+    signature = tf.saved_model.load(str(model)).signatures["serving_default"]
+    scores = signature(examples=tf.constant([example]))["scores"].numpy()[0]
+    assert len(set(scores.tolist())) == len(lines) > 1
+
+
+@pytest.mark.long
 def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     splits = small_set(tmp_path)

@@ -106,10 +106,12 @@ def export(
     with claimed(path.with_name(f".export-{path.name}")) as written:
         archive = keras.export.ExportArchive()
         archive.track(model)
-        for found in tf.train.TrackableView(model).descendants():
-            # Keras does not look for tables in a model that takes a dict
-            if isinstance(found, tf.saved_model.experimental.TrackableResource):
-                archive.track(found)
+        # Keras looks for the tables of some models only; before Keras 3.4 the archive saves itself
+        getattr(archive, "_tf_trackable", archive).tables = [
+            found
+            for found in tf.train.TrackableView(model).descendants()
+            if isinstance(found, tf.saved_model.experimental.TrackableResource)
+        ]
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
             archive.add_endpoint(name, endpoint, input_signature=signature)
         with contextlib.redirect_stdout(io.StringIO()):  # `verbose` came with Keras 3.7

@@ -206,25 +206,24 @@ def _bools(column: Any) -> np.ndarray:
 
 
 def _seconds(array: Any) -> np.ndarray:
-    """Seconds since 1970-01-01 UTC, float64; a time without a zone is UTC."""
+    """Whole seconds since 1970-01-01 UTC, float64; a time without a zone is UTC."""
     pa = arrow()
     kind = array.type
     if is_text(kind):
         kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-        return _parsed(array, kinds, _instant) / 1e6
+        return _parsed(array, kinds, _instant)
     if pa.types.is_date(kind):
         array = array.cast(pa.timestamp("ms"))
-    if pa.types.is_timestamp(array.type):
-        per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[array.type.unit]
-        return _float64(array) / per_second
-    return np.asarray(array.cast(pa.float64(), safe=False).fill_null(np.nan))
+    return _float64(array)
 
 
 def _float64(array: Any) -> np.ndarray:
-    """Numbers or times as float64; NaN where there is nothing."""
+    """Numbers, or the whole seconds of times, as float64; NaN where there is nothing."""
     pa = arrow()
     if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.int64())
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
+        return np.where(np.asarray(array.is_null()), np.nan, ticks // per_second)
     return np.asarray(array.cast(pa.float64(), safe=False).fill_null(np.nan))
 
 
@@ -256,14 +255,14 @@ def _float(word: str) -> float:
 
 
 def _instant(word: str) -> float:
-    """Microseconds since 1970-01-01 UTC of a time in ISO 8601."""
+    """Whole seconds since 1970-01-01 UTC of a time in ISO 8601."""
     try:
         found = datetime.datetime.fromisoformat(word)
     except ValueError:
         return math.inf
     if found.tzinfo is None:
         found = found.replace(tzinfo=datetime.UTC)
-    return found.timestamp() * 1e6
+    return math.floor(found.replace(microsecond=0).timestamp())
 
 
 def _vectors(column: Any, size: int) -> np.ndarray:
