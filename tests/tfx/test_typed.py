@@ -225,6 +225,7 @@ def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns)
     mask = inputs["mask"].numpy()
     wanted = trained[0].scores(inputs).numpy()[mask]
     assert np.ptp(wanted) > 0.0
+    assert list(trained[0].model.preparation.features) == list(columns.features)
     for found in (
         signatures["serving_default"](examples=tf.constant(requests)),
         signatures["predict"](**named),
