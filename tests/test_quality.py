@@ -1,7 +1,12 @@
 """The rule by which `benchmarks.quality` chooses what it judges."""
 
-import numpy as np
+import contextlib
+import types
 
+import numpy as np
+import pytest
+
+from benchmarks.quality import default, ensembles
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
 from tfrank_sel import data
@@ -46,3 +51,41 @@ def test_ndcg_of_each_stage_is_the_mean_over_lists():
         for of_stage in stages
     ]
     np.testing.assert_allclose(ndcg(lists, stages), expected, rtol=1e-6)
+
+
+def test_losses_are_measured_alone_and_together(monkeypatch):
+    labels = np.array([0.0, 2.0, 1.0, 0.0])
+    held_out = [data.ItemList("q", labels, labels[:, np.newaxis], tuple("abcd"))]
+    signs = (1.0, -1.0, 3.0)  # of members: the first and the last rank perfectly
+    members = [lambda x, training, sign=sign: sign * x[..., 0] for sign in signs]
+    trained = types.SimpleNamespace(members=members)
+    trainer = contextlib.nullcontext(lambda candidate, settings: trained)
+    monkeypatch.setattr(default, "trainer", lambda fold: trainer)
+
+    [found] = ensembles.measured({"vali": held_out}, seeds=[7])
+
+    scores = {(1,): -labels, (0, 1): 0.0 * labels, (1, 2): 0.0 * labels}
+    expected = [
+        references.ndcg(labels, scores.get(chosen, labels), np.ones(4), 10)
+        for chosen in ensembles.CHOICES
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_means_of_ensembles_have_standard_errors_from_the_second_training_on():
+    found = np.tile([0.5, 0.7], [len(ensembles.CHOICES), 1]).T
+    found[:, 0] = 0.4, 0.5
+
+    lines = ensembles.table(found).splitlines()
+
+    first, *_, last = lines[2:]
+    assert len(lines) == 2 + len(ensembles.CHOICES)
+    assert first == "| SoftmaxLoss | 0.4500 ± 0.0500 | -0.1500 ± 0.0500 |"
+    assert last == "| SoftmaxLoss, RGCrossLoss, LambdaLoss | 0.6000 ± 0.1000 | +0.0000 ± 0.0000 |"
+    assert "| SoftmaxLoss | 0.4000 | -0.1000 |" in ensembles.table(found[:1])
+
+
+def test_a_choice_needs_a_set(capsys):
+    with pytest.raises(SystemExit):
+        ensembles.main([])
+    assert "expected a folder or --synthetic" in capsys.readouterr().err

@@ -5,10 +5,12 @@ import itertools
 import json
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks.speed import (
     __main__ as speed,
+    memory,
     rows,
     training,
     training_profile,
@@ -16,6 +18,7 @@ from benchmarks.speed import (
     training_systems as systems,
 )
 from benchmarks.speed.rows import LeftOut, Peer, Row
+from tfrank_sel.data import synthetic
 
 
 def test_a_row_tells_medians_in_its_unit_and_how_many_times_faster_ours_is():
@@ -115,6 +118,24 @@ def test_a_training_step_is_timed_with_and_without_its_input(monkeypatch):
     assert {row.peer for row in found} == {training_step.FLOOR}
 
 
+def test_an_epoch_from_disk_is_timed_and_its_memory_is_measured():
+    timed, measured = training_step.streamed(32)
+
+    assert timed.case == "an epoch of 32 lists from disk, [16, 20, 20]"
+    assert timed.unit == "µs a document"
+    assert timed.ours > 0.0
+    assert measured.case == "peak memory, 32 lists from disk, [16, 20, 20]"
+    assert measured.unit == "MiB"
+    assert 0.0 < measured.ours < 2.0 * measured.theirs
+
+
+def test_the_peak_begins_anew():
+    np.ones(2**26, np.uint8)
+    before = memory.peak()
+    memory.start_peak()
+    assert memory.resident() <= memory.peak() < before - 32.0
+
+
 def test_a_set_has_the_shape_of_web30k():
     splits = training.web30k_like(30)
 
@@ -127,6 +148,9 @@ def test_a_set_has_the_shape_of_web30k():
     assert features.shape == (sizes.sum(), training.NUM_FEATURES)
     assert set(labels) == {0.0, 1.0, 2.0, 3.0, 4.0}
     assert 100 < sizes.mean() < 140
+    documents = synthetic.lists(50, num_features=training.NUM_FEATURES, max_list_size=1000)
+    expected = np.concatenate([x.features for x in documents])[: len(features)]
+    np.testing.assert_array_equal(features, expected)
 
 
 def test_training_is_measured_in_a_process_of_its_own(capsys):

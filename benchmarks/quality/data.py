@@ -41,9 +41,9 @@ def folds(folder: pathlib.Path) -> list[dict[str, Lists]]:
     """
     if (folder / "Fold1").is_dir():
         return [
-            {part: _read(folder / f"Fold{fold}", part) for part in PARTS} for fold in range(1, 6)
+            {part: read(folder / f"Fold{fold}", part) for part in PARTS} for fold in range(1, 6)
         ]
-    sets = [_read(folder, f"S{i}") for i in range(1, 6)]
+    sets = [read(folder, f"S{i}") for i in range(1, 6)]
     return [
         {
             "train": [x for i in range(3) for x in sets[(fold + i) % 5]],
@@ -54,7 +54,7 @@ def folds(folder: pathlib.Path) -> list[dict[str, Lists]]:
     ]
 
 
-def _read(folder: pathlib.Path, name: str) -> Lists:
+def read(folder: pathlib.Path, name: str) -> Lists:
     path = next(path for path in sorted(folder.glob(f"{name}.txt*")))
     return list(letor.read(path, letor.num_features(path)))
 

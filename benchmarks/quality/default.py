@@ -1,9 +1,11 @@
 """What `tfrank-sel-pipelines run` trains by default, on the folds of the quality benchmark."""
 
+import contextlib
 import pathlib
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+import keras
 import numpy as np
 import rich.console
 
@@ -16,38 +18,45 @@ from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
+# from a candidate and settings
+Train = Callable[[Candidate, Settings], training.Trained]
+
+
+@contextlib.contextmanager
+def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
+    """Ingests a fold, and gives a function that trains on it as a run does."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        sources = []
+        for part, split in zip(PARTS, ("train", "validation", "test"), strict=True):
+            letor.write(folder / f"{part}.txt", fold[part])
+            sources.append(Source(str(folder / f"{part}.txt"), split))
+        quiet = Progress(rich.console.Console(quiet=True))
+        layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
+        spec = data.FeatureSpec(len(layout.names))
+        prepared = preparation.prepared(splits["train"], layout, within_list=True)
+        batches = (splits[split].batches(spec) for split in ("train", "validation"))
+        with training.PreparedLists(*batches, Settings(), folder / "prepared") as lists:
+
+            def train(candidate: Candidate, settings: Settings) -> training.Trained:
+                return training.train(
+                    candidate, prepared, lists, settings, folder / "logs", lambda line: None
+                )
+
+            yield train
+
+
+def scores(model: keras.Model, lists: Lists) -> list[np.ndarray]:
+    """Returns the scores of each list."""
+    return [np.array(model(x.features[np.newaxis], training=False))[0] for x in lists]
+
 
 def train(folds: Sequence[dict[str, Lists]]) -> Scores:
     """Returns the scores of the test lists of each fold and seed: one setting, not chosen."""
     found: Scores = {}
     for number, fold in enumerate(folds):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            sources = []
-            for part, split in zip(PARTS, ("train", "validation", "test"), strict=True):
-                letor.write(folder / f"{part}.txt", fold[part])
-                sources.append(Source(str(folder / f"{part}.txt"), split))
-            quiet = Progress(rich.console.Console(quiet=True))
-            layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
-            spec = data.FeatureSpec(len(layout.names))
-            prepared = preparation.prepared(splits["train"], layout, within_list=True)
-            with training.PreparedLists(
-                splits["train"].batches(spec),
-                splits["validation"].batches(spec),
-                Settings(),
-                folder / "prepared",
-            ) as lists:
-                for seed in SEEDS:
-                    trained = training.train(
-                        Candidate(),
-                        prepared,
-                        lists,
-                        Settings(seed=seed),
-                        folder / "logs",
-                        on_epoch=lambda line: None,
-                    )
-                    found[number, seed] = [
-                        np.array(trained.model(x.features[np.newaxis], training=False))[0]
-                        for x in fold["test"]
-                    ]
+        with trainer(fold) as trained:
+            for seed in SEEDS:
+                model = trained(Candidate(), Settings(seed=seed)).model
+                found[number, seed] = scores(model, fold["test"])
     return found

@@ -44,7 +44,7 @@ class Row:
         peer: Beside whom.
         ours: What it takes us, in `unit`.
         theirs: What it takes the peer, in `unit`.
-        unit: A time, and for what.
+        unit: A time and for what, or MiB.
         first: Seconds of our first call, which compiles, if there is something to compile.
     """
 

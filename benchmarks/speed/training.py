@@ -25,12 +25,13 @@ import argparse
 import dataclasses
 import functools
 import importlib
+import itertools
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -63,16 +64,22 @@ def web30k_like(count: int) -> Splits:
     """Makes lists of 40 to 200 documents, from the documents of `data.synthetic`."""
     counts = {"train": count, "validation": -(-count // 3), "test": -(-count // 3)}
     sizes = np.random.default_rng(0).integers(40, 201, sum(counts.values()))
-    made = list(synthetic.lists(len(sizes), num_features=NUM_FEATURES, max_list_size=1000))
-    features, labels = (
-        np.split(np.concatenate(parts), np.cumsum(sizes))
-        for parts in ([x.features for x in made], [x.labels for x in made])
-    )
-    lists = (
-        ItemList(f"{i}", labels[i], features[i], tuple(f"{i}d{j}" for j in range(size)))
-        for i, size in enumerate(sizes)
-    )
-    return {split: [next(lists) for _ in range(number)] for split, number in counts.items()}
+    made = synthetic.lists(len(sizes), num_features=NUM_FEATURES, max_list_size=1000)
+    lists = recut(made, sizes)
+    return {split: list(itertools.islice(lists, number)) for split, number in counts.items()}
+
+
+def recut(lists: Iterator[ItemList], sizes: Iterable[int]) -> Iterator[ItemList]:
+    """Makes lists of other sizes of the same documents, in their order."""
+    features, labels = np.zeros([0, NUM_FEATURES], np.float32), np.zeros([0], np.float32)
+    for i, size in enumerate(sizes):
+        while len(labels) < size:
+            more = next(lists)
+            features = np.concatenate([features, more.features])
+            labels = np.concatenate([labels, more.labels])
+        doc_ids = tuple(f"{i}d{j}" for j in range(size))
+        yield ItemList(f"{i}", labels[:size].copy(), features[:size].copy(), doc_ids)
+        features, labels = features[size:], labels[size:]
 
 
 def fold(folder: pathlib.Path) -> Splits:

@@ -1,14 +1,18 @@
 """Speed of a training step of the default network, beside a bare Keras MLP.
 
-    python -m benchmarks.speed.training_step
+    python -m benchmarks.speed.training_step [--stream 10000 100000]
 
 The network is that of `models.ListScorer`, compiled by `pipelines.training`, with `RGCrossLoss`.
 The floor is an MLP of the same widths and dropout on the same prepared features, a row a document:
 mean squared error, Adam, no lists. Both run eight steps at a time, on batches at hand; and with
 their input: lists from `data.cache.Cache`, in a new order each pass, beside documents gathered from
 arrays in memory. CPU time of one core of this machine, from calls in turn.
+
+`--stream` adds an epoch of `fit` on as many lists, read from disk, beside as many steps on one
+batch in memory: the time, and the peak memory of the process.
 """
 
+import functools
 import itertools
 import pathlib
 import tempfile
@@ -18,9 +22,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.speed import rows
+from benchmarks.speed import memory, rows
 from benchmarks.speed.interleaved import Call, use_one_core
-from benchmarks.speed.rows import Peer
+from benchmarks.speed.rows import Peer, Row
 from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines import training
@@ -29,8 +33,10 @@ from tfrank_sel.pipelines.candidates import Candidate, Settings
 ONE_LOSS = Candidate(losses.RGCrossLoss())
 SETTINGS = Settings(epochs=1)
 SHAPES = ((40, 46), (128, 136))  # list size, number of features
+STREAMED = (20, 20)
 AT_HAND = 8  # batches
 FLOOR = Peer("bare Keras MLP")
+ONE_BATCH = Peer("one batch in memory")
 
 
 def bare(width: int, settings: Settings) -> keras.Model:
@@ -51,16 +57,26 @@ def bare(width: int, settings: Settings) -> keras.Model:
     return model
 
 
+def made(list_size: int, num_features: int, lists: int) -> tf.data.Dataset:
+    """Batches of seeded features and grades, made as they are read."""
+    shape = [SETTINGS.batch_size, list_size]
+
+    def batch(number: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        features = tf.random.stateless_normal([*shape, num_features], [0, number])
+        grades = tf.random.stateless_uniform(shape, [1, number], maxval=5, dtype=tf.int32)
+        inputs = {"features": features, "mask": tf.ones(shape, tf.bool)}
+        return inputs, tf.cast(grades, tf.float32)
+
+    return tf.data.Dataset.range(lists // SETTINGS.batch_size).map(batch)
+
+
 def network(
     list_size: int, num_features: int, lists: int, folder: pathlib.Path
 ) -> tuple[keras.Model, Cache]:
     """Trains a network for an epoch, so that it is compiled as a user's; and what it reads."""
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=[lists, list_size, num_features]).astype(np.float32)
-    labels = rng.integers(0, 5, [lists, list_size]).astype(np.float32)
-    inputs = {"features": features, "mask": np.ones(labels.shape, bool)}
-    batches = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(SETTINGS.batch_size)
-    preparation = models.Preparation(*models.moments(features), within_list=True)
+    batches = made(list_size, num_features, lists)
+    inputs, _ = next(iter(batches))
+    preparation = models.Preparation(*models.moments(inputs["features"]), within_list=True)
     prepared = training.PreparedLists(batches, batches.take(1), SETTINGS, folder / "prepared")
     trained = training.train(
         ONE_LOSS, preparation, prepared, SETTINGS, folder / "logs", on_epoch=lambda line: None
@@ -119,13 +135,37 @@ def found(lists: int, executions: int, rounds: int) -> Iterator[rows.Found]:
                 yield from rows.compare(calls, floor, rounds, "µs a document", count)
 
 
+def streamed(lists: int) -> Iterator[rows.Found]:
+    """An epoch of `fit` on lists from disk, beside as many steps on one batch in memory."""
+    size, (list_size, num_features) = SETTINGS.batch_size, STREAMED
+    peaks: dict[tf.data.Dataset, float] = {}
+    with tempfile.TemporaryDirectory() as name:
+        model, cache = network(list_size, num_features, lists, pathlib.Path(name))
+        batches = cache.batches(size, [list_size], seed=0)
+        one, count = batches.take(1).cache(), int(batches.cardinality())
+
+        def epoch(of: tf.data.Dataset) -> None:
+            memory.start_peak()
+            model.fit(of.repeat(), steps_per_epoch=count, shuffle=False, verbose=0)
+            peaks[of] = memory.peak()
+
+        case = f"{lists:,} lists from disk, [{size}, {list_size}, {num_features}]"
+        ours = {f"an epoch of {case}": functools.partial(epoch, batches)}
+        theirs = {ONE_BATCH: functools.partial(epoch, one)}
+        yield from rows.compare(ours, theirs, 1, "µs a document", count * size * list_size)
+        yield Row(f"peak memory, {case}", ONE_BATCH, peaks[batches], peaks[one], "MiB")
+
+
 def main() -> None:
     parser = rows.parser(__doc__, rounds=5)
     parser.add_argument("--lists", type=int, default=256, help="lists to learn from")
     parser.add_argument("--executions", type=int, default=8, help="of eight steps, in a call")
+    parser.add_argument("--stream", type=int, nargs="*", default=[], help="lists on disk")
     arguments = parser.parse_args()
     use_one_core()
-    rows.show(found(arguments.lists, arguments.executions, arguments.rounds), arguments.json)
+    steps_found = found(arguments.lists, arguments.executions, arguments.rounds)
+    epochs_found = itertools.chain.from_iterable(map(streamed, arguments.stream))
+    rows.show(itertools.chain(steps_found, epochs_found), arguments.json)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,15 @@ import numpy as np
 import tensorflow as tf
 from rich.console import Console
 
+from benchmarks.speed import memory
 from benchmarks.speed.rows import digits
 from benchmarks.speed.training_step import ONE_LOSS, bare, documents
 from tfrank_sel import data, metrics, models
-from tfrank_sel.data import ItemList, batching, letor, packed
+from tfrank_sel.data import ItemList, letor, packed
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.run import Plan, run
 
@@ -63,8 +65,8 @@ class Watch:
     """Takes CPU seconds at the end of each pass, and memory, from when it is made."""
 
     def __init__(self) -> None:
-        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-        self.data, self.ends = _mebibytes("VmRSS"), list[float]()
+        memory.start_peak()
+        self.data, self.ends = memory.resident(), list[float]()
         self._began = time.process_time()
 
     def __call__(self, *_: object) -> None:
@@ -74,13 +76,8 @@ class Watch:
         """Returns how training on `count` documents a pass went."""
         ends, passes = self.ends, len(self.ends)
         speed = count * (passes - 1) / (ends[-1] - ends[0])
-        memory = self.data, _mebibytes("VmHWM")
-        return Fitted(passes, ndcg, ends[0], ends[best], ends[-1], speed, *memory)
-
-
-def _mebibytes(name: str) -> float:
-    status = pathlib.Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in status if line.startswith(name)).split()[1]) / 1024
+        times = ends[0], ends[best], ends[-1]
+        return Fitted(passes, ndcg, *times, speed, self.data, memory.peak())
 
 
 def arrays(lists: Sequence[ItemList]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -104,9 +101,7 @@ def prepared(splits: Splits, folder: pathlib.Path) -> tuple[Any, training.Prepar
         with tf.io.TFRecordWriter(path) as file:
             for x in splits[split]:
                 file.write(packed.serialize(x.features, spec, labels=x.labels))
-        edges = batching.bucket_edges(Counter(len(x.labels) for x in splits[split]))
-        parts = [spec.features, "mask"]
-        return batching.batches([path], spec, batch_size=64, bucket_edges=edges, inputs=parts)
+        return stored.batches([path], spec, Counter(len(x.labels) for x in splits[split]))
 
     lists = training.PreparedLists(
         batches("train"), batches("validation"), Settings(), folder / "prepared"
@@ -156,7 +151,7 @@ def _run(splits: Splits, plan: Plan, settings: Settings, folder: pathlib.Path) -
     passes = sum(fit.epochs for fit in fits)
     best = max(fit.validation_ndcg for fit in fits)
     found = (passes, best, None, None, total, count * passes / total)
-    return Fitted(*found, watch.data, _mebibytes("VmHWM"))
+    return Fitted(*found, watch.data, memory.peak())
 
 
 def mlp(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:

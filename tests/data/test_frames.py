@@ -6,6 +6,7 @@ import polars
 import pyarrow
 import pytest
 
+from tfrank_sel import features
 from tfrank_sel.data import InputError, frames
 
 COLUMNS = {
@@ -86,3 +87,34 @@ def test_a_missing_column_is_told():
         list(frames.lists(COLUMNS, query="qid", label="rel", doc_id="id"))
     with pytest.raises(InputError, match="expected a column of numbers"):
         list(frames.lists({"q": ["a"], "y": [1]}, query="q", label="y"))
+
+
+def test_a_dataset_has_weights_and_texts_where_there_are_some():
+    frame = {"q": [1, 1, 2], "y": [1.0, 0.0, 2.0], "x": [1.0, None, 3.0], "w": [1.0, 2.0, 3.0]}
+    frame["brand"] = ["a", None, "b"]
+    kinds = {"x": features.Number(), "brand": features.Category()}
+    made = frames.dataset(
+        frame, query="q", label="y", features=kinds, weight="w", shuffle=False, bucket_edges=1
+    )
+    [(inputs, labels, weights)] = made
+    assert inputs["texts"].numpy().tolist() == [[[b"a"], [b""]], [[b"b"], [b""]]]
+    np.testing.assert_array_equal(inputs["features"][..., 0], [[1.0, np.nan], [3.0, 0.0]])
+    assert inputs["mask"].numpy().tolist() == [[True, True], [True, False]]
+    np.testing.assert_array_equal(labels, [[1.0, 0.0], [2.0, np.nan]])
+    assert weights.numpy().tolist() == [[1.0, 2.0], [3.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "`batch_size` must be positive"),
+        ({"bucket_edges": [1]}, "must reach the longest list, 2"),
+        ({"bucket_edges": [3, 2]}, "increasing"),
+    ],
+)
+def test_a_dataset_that_cannot_be_is_refused(options, message):
+    frame = {"q": [1, 1], "y": [1.0, 0.0], "x": [1.0, 2.0]}
+    with pytest.raises(ValueError, match=message):
+        frames.dataset(frame, query="q", label="y", **options)
+    with pytest.raises(InputError, match="expected a row"):
+        frames.dataset({"q": [], "y": [], "x": np.zeros(0)}, query="q", label="y")

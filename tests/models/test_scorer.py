@@ -1,3 +1,5 @@
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
@@ -91,3 +93,16 @@ def test_moments_standardise_the_items_and_leave_out_constants():
 def test_moments_need_finite_items(x, mask):
     with pytest.raises(ValueError, match="must hold an item, and be finite"):
         models.moments(x, mask)
+
+
+def test_moments_of_many_items_take_less_memory_than_the_items():
+    x = np.random.default_rng(0).normal(size=[2**20, 16]).astype(np.float32)
+    tracemalloc.start()
+    mean, variance = models.moments(x)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < x.nbytes
+    compressed = np.sign(x) * np.log1p(np.abs(x.astype(np.float64)))
+    np.testing.assert_allclose(mean, compressed.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(variance, compressed.var(axis=0), rtol=1e-9)

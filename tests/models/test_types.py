@@ -2,13 +2,14 @@
 
 import datetime
 import itertools
+import warnings
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import features as types, losses, models
+from tfrank_sel import data, features as types, losses, models
 from tfrank_sel.models.preparation import column_names
 from tfrank_sel.models.summary import by_feature, vocabulary
 
@@ -249,3 +250,23 @@ def test_a_timestamp_is_measured_to_a_timestamp():
 def test_all_types_are_tested():
     assert {type(feature) for feature in FEATURES.values()} == set(types.TYPES.values())
     assert len(list(itertools.chain(WORDS))) == TEXTS
+
+
+def test_a_dataset_trains_without_a_warning(tmp_path):
+    frame = {"q": np.repeat(np.arange(9), 4), "y": np.tile([0.0, 1.0, 0.0, 2.0], 9)}
+    frame["x"] = np.random.default_rng(0).normal(size=36)
+    made = data.frames.dataset(frame, query="q", label="y", batch_size=4, seed=0)
+    path = tmp_path / "lists.tfrecord"
+    spec = data.FeatureSpec(1)
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for one in data.frames.lists(frame, query="q", label="y"):
+            file.write(data.packed.serialize(one.features, spec, labels=one.labels))
+    inputs = ["features", "mask"]
+    read = data.batches([path], spec, batch_size=4, shuffle_buffer=9, seed=0, inputs=inputs)
+    model = models.ListScorer([0.0], [1.0], [4])
+    model.compile("adam", losses.SoftmaxLoss())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for dataset in (made, read):
+            assert int(dataset.cardinality()) == 3 == len(list(dataset))
+            model.fit(dataset, epochs=2, verbose=0, shuffle=False)

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Self
 
@@ -9,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrank_sel.features import Category, Feature
+
+BLOCK = 2**16  # items of which to hold a copy in float64
 
 
 def moments(
@@ -31,7 +34,7 @@ def moments(
         >>> [f"{value:.4f}" for value in (*mean, *variance)]
         ['0.3466', '1.3863', '0.1201', '0.0000']
     """
-    values = np.asarray(features, np.float64)
+    values = np.asarray(features)
     rows = (
         values.reshape([-1, values.shape[-1]]) if mask is None else values[np.asarray(mask, bool)]
     )
@@ -40,7 +43,8 @@ def moments(
             "`features` must hold an item, and be finite. "
             f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
         )
-    found = Moments.of(compressed(rows))
+    blocks = (rows[i : i + BLOCK].astype(np.float64) for i in range(0, len(rows), BLOCK))
+    found = functools.reduce(Moments.merged, (Moments.of(compressed(x)) for x in blocks))
     return found.mean.tolist(), told_apart(found.mean, found.variance()).tolist()
 
 

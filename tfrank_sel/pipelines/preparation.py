@@ -8,7 +8,7 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data, models
-from tfrank_sel.data import batching, letor, synthetic
+from tfrank_sel.data import letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
@@ -18,7 +18,6 @@ from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
-READ_AT_ONCE = 64  # lists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +29,7 @@ class Split:
 
     def batches(self, spec: data.FeatureSpec) -> tf.data.Dataset:
         """Returns features and mask of its lists by name, and the labels, for one pass."""
-        return batching.batches(
-            self.shards,
-            spec,
-            batch_size=READ_AT_ONCE,
-            bucket_edges=batching.bucket_edges(self.statistics.list_sizes),
-            inputs=list(stored.inputs_spec(spec)),
-        )
+        return stored.batches(self.shards, spec, self.statistics.list_sizes)
 
 
 def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data
-from tfrank_sel.data import packed
+from tfrank_sel.data import batching, packed
 from tfrank_sel.data.lists import Found
 
 _BATCH = 64
@@ -97,6 +97,25 @@ def inputs_spec(spec: data.FeatureSpec) -> dict[str, tf.TensorSpec]:
     if spec.num_texts:
         found[spec.texts] = tf.TensorSpec([None, None, spec.num_texts], tf.string)
     return found
+
+
+def batches(
+    shards: Sequence[str], spec: data.FeatureSpec, list_sizes: Mapping[int, int]
+) -> tf.data.Dataset:
+    """Returns features and mask of lists by name, and the labels, for one pass.
+
+    Args:
+        shards: TFRecord files of the packed layout.
+        spec: Names of the parts and number of features.
+        list_sizes: Number of lists of each size.
+    """
+    return batching.batches(
+        shards,
+        spec,
+        batch_size=_BATCH,
+        bucket_edges=batching.bucket_edges(list_sizes),
+        inputs=list(inputs_spec(spec)),
+    )
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
