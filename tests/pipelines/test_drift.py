@@ -8,7 +8,8 @@ from tfrank_sel.data import packed
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
 from tfrank_sel.pipelines.analysis.drift import Thresholds
-from tfrank_sel.pipelines.analysis.statistics import Statistics, _Summary
+from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
 
 NAMES = ["a", "b"]
 FLOATS = strategies.floats(-1e9, 1e9, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-9)
@@ -47,7 +48,7 @@ def found(lists=400, size=5, grades=(0.6, 0.4), shift=0.0, seed=0):
         features = random.normal(size=(size, 2)) + [shift, 0.0]
         labels = random.choice(len(grades), size, p=grades)
         records.append(packed.serialize(features, spec, labels=labels))
-    summary = _Summary(spec, {name: Number() for name in NAMES})
+    summary = Summary(PackedLists([], spec).parse, {name: Number() for name in NAMES})
     half = len(records) // 2
     parts = [
         summary.add_input(summary.create_accumulator(), part)

@@ -71,7 +71,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     for step in (
         ingest._Store(SPEC, sets.SHARES),
         census.Repeated(),
-        statistics._Summary(SPEC, NUMBERS),
+        statistics.Summary(lists.parse, NUMBERS),
         schema._Outside(SPEC, NUMBERS, low, low),
         slices.Surveyor(lists),
         bootstrap.Bootstrap(4, 0),

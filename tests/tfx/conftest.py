@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tfrank_sel import data
+from tfrank_sel.data.formats import Columns, records
 from tfrank_sel.pipelines.tfx import lists
 from tfrank_sel.pipelines.tfx.__main__ import app
 
@@ -27,6 +28,13 @@ def made_lists() -> list[data.ItemList]:
     return made
 
 
+def layout_of(kinds: dict[str, str]) -> lists.Layout:
+    """The layout of lists with features of these kinds, and a label that is a number."""
+    known = {lists.LABEL: ("float_list", 1), **{name: (kind, 1) for name, kind in kinds.items()}}
+    found = records.layout_of((known, {}), Columns(), "the schema")
+    return lists.Layout(found.features, kinds=(known, {}))
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """A finished run."""
@@ -38,6 +46,10 @@ class Run:
         """Folder of what a component wrote last."""
         folder = self.output / "artefacts" / component / name
         return max(folder.iterdir(), key=lambda path: int(path.name))
+
+    def layout(self, columns: Columns | None = None) -> lists.Layout:
+        """What the lists hold, by the schema that was found."""
+        return lists.Layout.load(str(self.artefact("SchemaGen", "schema")), columns or Columns())
 
     def split(self, name: str) -> str:
         """Pattern of the files of a split."""

@@ -9,12 +9,12 @@ from tfrank_sel.pipelines.tfx.infra_validation import RefusalError
 
 @pytest.fixture(scope="module")
 def layout(run):
-    return lists.Layout.load(str(run.artefact("SchemaGen", "schema")))
+    return run.layout()
 
 
 @pytest.fixture(scope="module")
 def asked(run, layout):
-    return lists.requests(lists.records(run.split("test")), layout, 3)
+    return lists.requests([run.split("test")], layout, 3)
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,8 @@ def test_in_a_container_the_blessing_names_the_model_as_the_platform_does(
         "evaluation": artifact("ModelEvaluation", tmp_path / "evaluation", "evaluations/1"),
         "blessing": artifact("ModelBlessing", tmp_path / "blessing", "blessings/1"),
     }
-    parameters = {name: constant(tasks["Evaluator"], name) for name in ("rules", "seed")}
+    named = ("columns", "rules", "seed")
+    parameters = {name: constant(tasks["Evaluator"], name) for name in named}
     told = tmp_path / "told" / "executor_output.json"
     container = containers["Evaluator_executor"]
     invocation = {

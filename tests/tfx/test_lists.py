@@ -5,11 +5,13 @@ from google.protobuf import text_format
 from hypothesis import given, settings, strategies as st
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from tests.tfx.conftest import layout_of
 from tfrank_sel import data
 from tfrank_sel.data import elwc
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.tfx import lists
 
-LAYOUT = lists.Layout({"feature_001": tf.float32, "feature_002": tf.float32})
+LAYOUT = layout_of({"feature_001": "float_list", "feature_002": "float_list"})
 
 
 def made(sizes):
@@ -32,8 +34,9 @@ def test_what_is_written_is_read(tmp_path_factory, sizes):
     path = tmp_path_factory.mktemp("written") / "lists.tfrecord"
     lists.write(path, made(sizes))
     serialized = tf.stack(list(tf.data.TFRecordDataset(str(path))))
-    features, labels, found = (x.numpy() for x in LAYOUT.parse(serialized))
-    assert found.tolist() == sizes
+    inputs, labels = LAYOUT.inputs(serialized)
+    features, labels = inputs["features"].numpy(), labels.numpy()
+    assert inputs["mask"].numpy().sum(axis=1).tolist() == sizes
     for index, one in enumerate(made(sizes)):
         np.testing.assert_array_equal(features[index, : len(one.labels)], one.features)
         np.testing.assert_array_equal(labels[index, : len(one.labels)], one.labels)
@@ -65,7 +68,7 @@ def test_a_failed_write_leaves_nothing(tmp_path):
 def test_requests_hold_the_same_features(tmp_path):
     lists.write(tmp_path / "lists.tfrecord", made([0, 3, 2]))
     gzipped(tmp_path / "lists.gz", tmp_path / "lists.tfrecord")
-    asked = lists.requests(lists.records(str(tmp_path / "*.gz")), LAYOUT, 9)
+    asked = lists.requests([str(tmp_path / "*.gz")], LAYOUT, 9)
     assert len(asked) == 2
     parsed = elwc.parse(tf.constant(asked[:1]), LAYOUT.spec)
     np.testing.assert_array_equal(parsed["features"][0], list(made([0, 3, 2]))[1].features)
@@ -91,7 +94,7 @@ feature {
 
 
 def test_a_layout_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
-    layout = lists.Layout.of(text_format.Parse(SCHEMA, schema_pb2.Schema()))
+    layout = lists.Layout.of(text_format.Parse(SCHEMA, schema_pb2.Schema()), Columns())
     assert list(layout.features) == ["clicks", "price"]
     example = text_format.Parse(
         """
@@ -103,19 +106,23 @@ def test_a_layout_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
         """,
         tf.train.SequenceExample(),
     )
-    features, labels, _ = layout.parse(tf.constant([example.SerializeToString()]))
-    assert features.numpy().tolist() == [[[7.0, 0.5]]]
+    inputs, labels = layout.inputs(tf.constant([example.SerializeToString()]))
+    assert inputs["features"].numpy().tolist() == [[[7.0, 0.5]]]
     assert labels.numpy().tolist() == [[2.0]]
 
 
 @pytest.mark.parametrize(
-    ("missing", "left"), [("relevance", "clicks.*doc_id.*price"), ("price|clicks", "relevance")]
+    ("missing", "said"),
+    [
+        ("relevance", r"expected 'relevance' in the items.*clicks.*doc_id.*price"),
+        ("price|clicks", "expected numbers to rank by in the items.*relevance"),
+    ],
 )
-def test_a_schema_without_label_or_features_is_refused(missing, left):
+def test_a_schema_without_label_or_features_is_refused(missing, said):
     schema = text_format.Parse(SCHEMA, schema_pb2.Schema())
     domain = schema.feature[1].struct_domain
     kept = [field for field in domain.feature if field.name not in missing.split("|")]
     del domain.feature[:]
     domain.feature.extend(kept)
-    with pytest.raises(ValueError, match=f"must have the number 'relevance'.*{left}"):
-        lists.Layout.of(schema)
+    with pytest.raises(data.InputError, match=said):
+        lists.Layout.of(schema, Columns())

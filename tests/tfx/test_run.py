@@ -9,10 +9,11 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 from typer.testing import CliRunner
 
 from tests.tfx.conftest import FEATURES, made_lists
-from tfrank_sel import metrics
+from tfrank_sel import data, metrics
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.tfx import evaluation, lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
 
@@ -32,7 +33,7 @@ COMPONENTS = [
 
 @pytest.fixture(scope="module")
 def layout(run):
-    return lists.Layout.load(str(run.artefact("SchemaGen", "schema")))
+    return run.layout()
 
 
 def query_ids(run, split):
@@ -126,8 +127,9 @@ def test_the_pushed_version_tells_the_order_of_the_features(run, layout):
 
 def test_a_model_of_other_features_is_not_evaluated(run):
     [version] = (run.output / "serving" / "ranker").iterdir()
-    with pytest.raises(ValueError, match=r"1 features of the lists\. Received: a model of 3"):
-        evaluation.SavedScorer(str(version), 1)
+    inputs = stored.inputs_spec(data.FeatureSpec(num_features=1))
+    with pytest.raises(ValueError, match=r"'float32', None, 1\).*Received: .*'float32', None, 3\)"):
+        evaluation.SavedScorer(str(version), inputs)
 
 
 def test_data_must_be_a_folder(tmp_path):

@@ -1,40 +1,51 @@
-import collections
 import json
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfrank_sel.pipelines.tfx.scaling import Totals, described
+from tests.tfx.conftest import layout_of
+from tfrank_sel import data
+from tfrank_sel.data import writing
+from tfrank_sel.pipelines.analysis.statistics import Summary
+from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx.scaling import described
 
-LISTS = collections.Counter({"train": 3, "eval": 1})
-
-
-def totals(values, lists=LISTS):
-    values = np.array(values)
-    moments = np.stack([np.ones_like(values), values, np.square(values)]).sum(axis=1)
-    return Totals(moments, lists)
-
-
-def test_mean_and_variance_are_those_of_the_values():
-    found = json.loads(described(totals([[1.0, 5.0], [3.0, 5.0]]), ["a", "b"]))
-    assert (found["mean"], found["variance"]) == ([2.0, 5.0], [1.0, 0.0])
+LAYOUT = layout_of({"a": "float_list", "b": "float_list"})
 
 
-def test_the_rounding_of_a_constant_is_no_variance():
-    constant = np.full([1000, 1], 0.1)
-    of_sums = totals(constant)
-    count, values, squares = of_sums.moments[:, 0]
-    assert squares / count - np.square(values / count) > 0.0
-    assert json.loads(described(of_sums, ["a"]))["variance"] == [0.0]
+def statistics(*batches):
+    """Statistics of batches of lists, each of which is `[items, 2]` features."""
+    kinds = {name: tf.io.FixedLenFeature([], tf.float32) for name in ("a", "b", lists.LABEL)}
+    known = data.ListFeatures(kinds)
+    summary = Summary(LAYOUT.inputs, LAYOUT.features)
+    total = summary.create_accumulator()
+    for batch in batches:
+        made = [
+            writing.serialize_sequence_example(
+                {"a": [x for x, _ in one], "b": [x for _, x in one], lists.LABEL: [1.0] * len(one)},
+                known,
+            )
+            for one in batch
+        ]
+        total = summary.add_input(total, made)
+    return summary.extract_output(total)
+
+
+def test_mean_and_variance_are_those_of_the_compressed_values():
+    lists_of_two = [[(np.e - 1.0, 5.0), (np.e**3 - 1.0, 5.0)]], [[], [(np.e**2 - 1.0, 5.0)]]
+    found = json.loads(described("train", LAYOUT, statistics(*lists_of_two)))
+    np.testing.assert_allclose(found["mean"], [2.0, np.log(6.0)], rtol=1e-6)
+    np.testing.assert_allclose(found["variance"], [2.0 / 3.0, 0.0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_features_that_are_not_finite_are_named(value):
-    with pytest.raises(ValueError, match=r"features must be finite\. Received others in b$"):
-        described(totals([[1.0, 5.0], [3.0, value]]), ["a", "b"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="`b` must be finite"):
+        statistics([[(1.0, 5.0), (3.0, value)]])
 
 
 def test_a_split_without_items_is_refused():
-    lists = collections.Counter({"train": 3, "eval": 0})
-    with pytest.raises(ValueError, match=r"Received lists: \{'train': 3, 'eval': 0\}"):
-        described(totals([[1.0]], lists), ["a"])
+    for found in (statistics(), statistics([[]])):
+        with pytest.raises(ValueError, match="'eval' must hold a list with items"):
+            described("eval", LAYOUT, found)

@@ -10,15 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from tests.pipelines.test_candidates import Square, linear
-from tests.tfx.conftest import FEATURES, made_lists
+from tests.tfx.conftest import FEATURES, layout_of, made_lists
 from tfrank_sel import data
 from tfrank_sel.data import packed
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.tfx import lists, training
-from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples
+from tfrank_sel.pipelines.tfx.lists import SequenceExamples
 
 
 def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, monkeypatch):
@@ -27,6 +28,7 @@ def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, mon
     config = {
         "settings": dataclasses.asdict(Settings(epochs=1, batch_size=8, hidden_units=[4])),
         "candidate": Candidate(Square(), linear).get_config(),
+        "columns": json.dumps(Columns().get_config()),
     }
     scaling = (run.artefact("Scaling", "scaling") / "scaling.json").read_text()
     training.run_fn(
@@ -68,7 +70,7 @@ def test_both_layouts_are_evaluated_and_blessed_alike(tmp_path):
                 one.features, spec, labels=one.labels, query_id=one.query_id.encode()
             )
             writer.write(record)
-    layout = Layout({f"feature_{i:03d}": tf.float32 for i in range(1, FEATURES + 1)})
+    layout = layout_of({f"feature_{i:03d}": "float_list" for i in range(1, FEATURES + 1)})
     of_run, of_tfx = (
         evaluation.evaluate(last_feature, first_feature, found, str(tmp_path), seed=1)
         for found in (

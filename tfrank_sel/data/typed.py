@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.data.spec import ListFeatures
-from tfrank_sel.features import REFUSE, Feature, Set, Timestamp, Vector
+from tfrank_sel.data.spec import ListFeatures, input_name
+from tfrank_sel.features import REFUSE, Category, Feature, Hash, Set, Timestamp, Vector
 
 MISSING = tf.int64.min  # an integer that is missing
 DAY = 86_400  # seconds
@@ -38,6 +38,76 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
         items[doc_id] = tf.io.FixedLenFeature([], tf.string, "")
     context = {name: kinds[name] for name in of_query}
     return ListFeatures(items, context, mask=_MASK, size=_SIZE)
+
+
+def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
+    """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
+    `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
+    found = {}
+    for name, feature in features.items():
+        shape: list[int | None] = [None, None] if feature.of == "item" else [None]
+        if isinstance(feature, Vector | Set):
+            shape.append(feature.size if isinstance(feature, Vector) else feature.max_values)
+        found[name] = tf.TensorSpec(shape, dtype(feature), name=input_name(name))
+    return found
+
+
+def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
+    """Returns the features that were parsed as `list_features` says, with sets padded.
+
+    Args:
+        parsed: The features by name, and anything else.
+        features: Type of each feature.
+    """
+    found = {}
+    for name, feature in features.items():
+        value = parsed[name]
+        if isinstance(feature, Set):
+            default = MISSING if value.dtype == tf.int64 else ""
+            shape = [None] * (value.shape.rank - 1) + [feature.max_values]
+            value = value.to_tensor(default, shape=shape)
+        found[name] = value
+    return found
+
+
+def matrices(
+    values: Mapping[str, tf.Tensor], features: Mapping[str, Feature]
+) -> dict[str, tf.Tensor]:
+    """Returns a batch as `tfrank_sel.models.Preparation` takes it, but for the mask.
+
+    Args:
+        values: The features as `structure` has them.
+        features: Type of each feature, in the order of the columns.
+
+    Returns:
+        `features`, numbers `[batch_size, list_size, num_features]`, and `texts` `[batch_size,
+        list_size, num_texts]` if there are any.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a number is infinite, one that may not be missing is NaN,
+            or a value has another shape.
+    """
+    shapes = structure(features)
+    item = next(name for name, feature in features.items() if feature.of == "item")
+    numbers, texts = [], []
+    for name, feature in features.items():
+        value = tf.ensure_shape(values[name], shapes[name].shape)
+        if feature.of == "query":
+            shape = tf.concat([tf.shape(values[item])[:2], tf.shape(value)[1:]], 0)
+            value = tf.broadcast_to(value[:, tf.newaxis], shape)
+        if isinstance(feature, Category | Hash):
+            value = value if isinstance(feature, Set) else value[..., tf.newaxis]
+            if value.dtype == tf.int64:
+                value = tf.where(value == MISSING, "", tf.strings.as_string(value))
+            texts.append(value)
+            continue
+        value = value if isinstance(feature, Vector) else value[..., tf.newaxis]
+        if isinstance(feature, Timestamp):
+            parts = tf.concat([value // DAY, value % DAY], axis=-1)
+            value = tf.where(value == MISSING, float("nan"), tf.cast(parts, tf.float32))
+        numbers.append(_checked(name, feature, value))
+    found = {"features": tf.concat(numbers, axis=-1)}
+    return {**found, "texts": tf.concat(texts, axis=-1)} if texts else found
 
 
 def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
@@ -92,6 +162,16 @@ def _kind(feature: Feature) -> Any:
         return tf.io.FixedLenFeature(shape, kind)
     missing = {tf.float32: float("nan"), tf.int64: MISSING, tf.string: ""}[kind]
     return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
+
+
+def _checked(name: str, feature: Feature, value: tf.Tensor) -> tf.Tensor:
+    if getattr(feature, "missing", None) == REFUSE:
+        return tf.debugging.check_numerics(value, f"`{name}` must be finite")
+    # NaN is a missing value
+    present = tf.where(tf.math.is_nan(value), tf.zeros_like(value), value)
+    found = tf.debugging.check_numerics(present, f"`{name}` must not be infinite")
+    with tf.control_dependencies([found]):
+        return tf.identity(value)
 
 
 def _number(row: np.ndarray, feature: Feature) -> Any:

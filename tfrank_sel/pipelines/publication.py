@@ -37,22 +37,23 @@ def first_lists(
         Serialized `ExampleListWithContext`.
     """
     found = itertools.islice(stored.lists(shards, spec), count)
+    return [request(one, spec, features) for one in found]
+
+
+def request(
+    one: data.ItemList, spec: data.FeatureSpec, features: Mapping[str, Feature] | None = None
+) -> bytes:
+    """Returns a list as a server is sent it, an `ExampleListWithContext`: see `first_lists`."""
     if features is None:
-        return [
-            elwc.serialize(
-                one.features,
-                spec,
-                labels=one.labels,
-                doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
-                query_id=one.query_id.encode(),
-            )
-            for one in found
-        ]
-    named = typed.list_features(features, spec.doc_id)
-    return [
-        writing.serialize_elwc({**typed.values(one, features), spec.doc_id: one.doc_ids}, named)
-        for one in found
-    ]
+        return elwc.serialize(
+            one.features,
+            spec,
+            labels=one.labels,
+            doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
+            query_id=one.query_id.encode(),
+        )
+    values = {**typed.values(one, features), spec.doc_id: one.doc_ids}
+    return writing.serialize_elwc(values, typed.list_features(features, spec.doc_id))
 
 
 def infra_validate(

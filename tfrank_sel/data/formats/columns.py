@@ -3,11 +3,12 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.features import Feature, check
+from tfrank_sel.features import Feature, check, of_config
 
 
 def is_index(name: str) -> bool:
@@ -65,6 +66,27 @@ class Columns(Checked):
                 raise ValueError(f"the names of columns must differ. Received: {received}")
             roles[name] = role
         check(self.types or {})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Makes the columns of what `get_config` returned."""
+        known = config["features"]
+        if isinstance(known, Mapping):
+            known = {name: of_config(found) for name, found in known.items()}
+        return cls(**{**config, "features": known, "context": tuple(config["context"])})
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments as JSON-ready values.
+
+        Example:
+            >>> Columns.from_config(Columns(features=("price",)).get_config()).features
+            ['price']
+        """
+        config = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        features: Any = list(self.features)
+        if self.types is not None:
+            features = {name: feature.config() for name, feature in self.types.items()}
+        return {**config, "features": features, "context": list(self.context)}
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())

@@ -56,7 +56,21 @@ def layout(path: str, form: forms.Form, columns: Columns) -> Layout:
     Raises:
         InputError: If the file cannot be read, lacks what the columns name, or has another kind.
     """
-    items, context = forms.kinds(path, form)
+    return layout_of(forms.kinds(path, form), columns, path)
+
+
+def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: str) -> Layout:
+    """Returns what lists hold, by the kinds of the features of their items and queries.
+
+    Args:
+        kinds: As `forms.kinds` returns them.
+        columns: Names of the parts.
+        place: Where they are, for errors.
+
+    Raises:
+        InputError: If what the columns name is not there, or of another kind.
+    """
+    items, context = kinds
     names = columns.features or sorted(
         name
         for name, (kind, _) in items.items()
@@ -72,11 +86,11 @@ def layout(path: str, form: forms.Form, columns: Columns) -> Layout:
         if name not in found:
             where = "the items" if found is items else "the query"
             reason = f"expected {name!r} in {where}. Received: {sorted(found)}"
-            raise InputError(path, reason)
+            raise InputError(place, reason)
     for name, feature in types.items():
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
-            raise InputError(path, f"expected numbers in {name!r}. Received: bytes")
+            raise InputError(place, f"expected numbers in {name!r}. Received: bytes")
     return Layout(
         columns.types or {name: _numbers_of(items[name][1]) for name in names},
         {name: context[name][0] != "bytes_list" for name in columns.context},
@@ -119,7 +133,7 @@ def _parser(
     path: str, form: forms.Form, columns: Columns, layout: Layout
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns what parses numbered records of a file."""
-    features = _list_features(path, form, columns, layout)
+    features = list_features(forms.kinds(path, form), columns, layout)
     sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -192,9 +206,17 @@ def _rows(
     )
 
 
-def _list_features(path: str, form: forms.Form, columns: Columns, layout: Layout) -> ListFeatures:
-    """What to parse: each feature in the kind that it has in the file, none of them required."""
-    kinds, of_query = forms.kinds(path, form)
+def list_features(
+    found: tuple[forms.Kinds, forms.Kinds], columns: Columns, layout: Layout
+) -> ListFeatures:
+    """Returns what to parse: each feature in the kind that it has, none of them required.
+
+    Args:
+        found: The kinds, as `forms.kinds` returns them.
+        columns: Names of the parts.
+        layout: What the lists hold.
+    """
+    kinds, of_query = found
     default = None if columns.types is not None else 0
     items, context = dict[str, Any](), dict[str, Any]()
     for name, feature in layout.features.items():

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
-from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed, told_apart
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import bands, sketches
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
 
 SHOWN = 1000  # values of a hashed feature that are told
@@ -102,7 +102,8 @@ def summarise(
                 summary = (
                     pipeline
                     | f"Read {split}" >> stored.Read(files)
-                    | f"Summarise {split}" >> beam.CombineGlobally(_Summary(spec, features))
+                    | f"Summarise {split}"
+                    >> beam.CombineGlobally(Summary(PackedLists(files, spec).parse, features))
                     | f"As JSON {split}" >> beam.Map(dataclasses.asdict)
                 )
                 artefacts.tell(summary, Path(scratch) / split)
@@ -114,7 +115,7 @@ def summarise(
 
 @dataclasses.dataclass
 class _Totals:
-    """What `_Summary` has seen so far."""
+    """What `Summary` has seen so far."""
 
     comparable_lists: int
     list_sizes: collections.Counter[int]
@@ -131,25 +132,34 @@ class _Totals:
     texts: dict[str, collections.Counter[str]]
 
 
-class _Summary(beam.CombineFn):
-    """Batches of serialized lists to `Statistics`."""
+class Summary(beam.CombineFn):
+    """Batches of serialized lists to `Statistics`.
 
-    def __init__(self, spec: data.FeatureSpec, features: Mapping[str, Feature]) -> None:
-        self.spec, self.features = spec, features
+    Args:
+        parse: Returns `features`, `mask` and, if there are any, `texts` by name, and the labels.
+        features: Type of each feature.
+    """
+
+    def __init__(
+        self,
+        parse: Callable[[tf.Tensor], tuple[Any, ...]],
+        features: Mapping[str, Feature],
+    ) -> None:
+        self.parse, self.features = parse, features
         self.names = preparation.column_names(features)
 
     def create_accumulator(self) -> _Totals:
         return self._totals(np.zeros([0, 0]), np.zeros([0, len(self.names)]), {})
 
     def add_input(self, accumulator: _Totals, serialized: list[bytes]) -> _Totals:
-        parsed = packed.parse(tf.constant(serialized), self.spec)
-        mask = parsed["mask"].numpy()
-        labels = np.where(mask, parsed[self.spec.label].numpy(), np.nan)
-        numbers = tf.constant(parsed[self.spec.features].numpy()[mask], tf.float64)
+        inputs, labels, *_ = self.parse(tf.constant(serialized))
+        mask = inputs["mask"].numpy()
+        labels = np.where(mask, labels.numpy(), np.nan)
+        numbers = tf.constant(inputs["features"].numpy()[mask], tf.float64)
         rows = preparation.columns(self.features, numbers).numpy()
         texts = {}
-        if self.spec.num_texts:
-            octets = parsed[self.spec.texts].numpy()[mask]
+        if "texts" in inputs:
+            octets = inputs["texts"].numpy()[mask]
             decoded = np.vectorize(bytes.decode, otypes=[object])(octets)
             texts = summary.by_feature(decoded, self.features)
         return _merged(accumulator, self._totals(labels, rows, texts))

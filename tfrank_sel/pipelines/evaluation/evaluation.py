@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import census, stored
 
-# Features and mask, by name, to scores; such a function is sent to workers.
+# What `Lists.parse` gives, by name, to scores; such a function is sent to workers.
 Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 
@@ -139,7 +139,7 @@ class _Score(beam.DoFn):
 
         @tf.function(
             input_signature=[
-                stored.inputs_spec(self.lists.spec),
+                dict(self.lists.inputs),
                 tf.TensorSpec([None, None]),
                 tf.TensorSpec([None, None]),
             ],

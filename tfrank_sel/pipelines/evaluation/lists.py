@@ -19,6 +19,7 @@ class Lists(Protocol):
         shards: The files, or patterns of them.
         spec: Names of the parts and number of features.
         context: What is known of a query, and whether it is a number.
+        inputs: What a scorer takes, by name: the kinds of what `parse` returns.
     """
 
     @property
@@ -30,8 +31,11 @@ class Lists(Protocol):
     @property
     def context(self) -> Mapping[str, bool]: ...
 
+    @property
+    def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
+
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns features and mask by name, and the labels, NaN at padding, of records."""
+        """Returns what a scorer takes, with the mask, and the labels, NaN at padding."""
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
@@ -50,6 +54,11 @@ class PackedLists:
     shards: Sequence[str]
     spec: data.FeatureSpec
     context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    @property
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """Features, texts if there are any, and mask."""
+        return stored.inputs_spec(self.spec)
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Returns features and mask by name, and the labels, as `Lists.parse`."""

@@ -60,8 +60,8 @@ def run(
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
     The baseline is the model that was blessed last. Without data, a synthetic set is made. The
-    status is 3 if the model is not pushed. Of the configuration, the sections model, training and
-    blessing, and `modules`, count.
+    status is 3 if the model is not pushed. Of the configuration, `modules`, the sections features,
+    model, training and blessing count, and of data the names of the columns.
     """
     configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
@@ -77,6 +77,7 @@ def run(
     with _logged(log):
         with console.status("loading TFX"):
             from tfrank_sel.pipelines import console as tables, planning
+            from tfrank_sel.pipelines.configuration.inputs import columns
             from tfrank_sel.pipelines.tfx import local
             from tfrank_sel.pipelines.tfx.pipeline import pipeline
         composed = pipeline(
@@ -86,6 +87,7 @@ def run(
             planning.settings(configuration),
             planning.rules(configuration),
             planning.candidate(configuration),
+            columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             metadata=str(metadata),
             beam_options=beam_option,
@@ -124,11 +126,12 @@ def compile_for_kubeflow(
     """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
     configuration = _configuration(config, context)
     from tfrank_sel.pipelines import planning
+    from tfrank_sel.pipelines.configuration.inputs import columns
     from tfrank_sel.pipelines.tfx import kubeflow
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
     try:
-        candidate = planning.candidate(configuration)
+        candidate, named = planning.candidate(configuration), columns(configuration)
     except ConfigurationError as error:
         raise _refused(error) from error
     composed = pipeline(
@@ -138,6 +141,7 @@ def compile_for_kubeflow(
         planning.settings(configuration),
         planning.rules(configuration),
         candidate,
+        columns=named,
         most_milliseconds=most_milliseconds,
         beam_options=beam_option,
     )

@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import apache_beam as beam
 import tensorflow as tf
@@ -18,6 +20,7 @@ from tfx.v1.dsl.components import (
     component,
 )
 
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
 from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern
@@ -32,6 +35,7 @@ def Evaluator(  # noqa: N802
     model: InputArtifact[standard_artifacts.Model],
     evaluation: OutputArtifact[standard_artifacts.ModelEvaluation],
     blessing: OutputArtifact[standard_artifacts.ModelBlessing],
+    columns: Parameter[str],
     baseline_model: InputArtifact[standard_artifacts.Model] = None,
     rules: Parameter[str] = "{}",
     seed: Parameter[int] = 42,
@@ -39,11 +43,12 @@ def Evaluator(  # noqa: N802
 ) -> None:
     """Evaluates on the split `test`, and blesses by `rules`, the fields of `Rules` as JSON.
 
+    `columns` is the config of the `Columns` of the lists, as JSON.
     TFMA evaluates row by row of `tf.Example`; here a list is the row.
     """
-    layout = Layout.load(schema.uri)
+    layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
     ours, baseline = (
-        saved and SavedScorer(path_utils.serving_model_path(saved.uri), len(layout.features))
+        saved and SavedScorer(path_utils.serving_model_path(saved.uri), layout.signature)
         for saved in (model, baseline_model)
     )
     lists = SequenceExamples([pattern(examples, "test")], layout)
@@ -82,27 +87,29 @@ class SavedScorer:
 
     Args:
         folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
-        num_features: Number of features of an item.
+        inputs: What its signature `predict` must take, by name.
 
     Raises:
-        ValueError: If the model ranks by another number of features.
+        ValueError: If the model ranks by other features.
     """
 
-    def __init__(self, folder: str, num_features: int) -> None:
+    def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
         self._loaded = tf.saved_model.load(folder)
-        inputs = self._loaded.signatures["predict"].structured_input_signature[1]
-        wanted = inputs["features"].shape[-1]
-        if wanted != num_features:
+        found = self._loaded.signatures["predict"].structured_input_signature[1]
+        wanted, received = (
+            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
+            for kinds in (inputs, found)
+        )
+        if received != wanted:
             raise ValueError(
-                f"{folder} must rank by the {num_features} features of the lists. "
-                f"Received: a model of {wanted}"
+                f"{folder} must take the features of the lists, {wanted}. Received: {received}"
             )
-        self._arguments = folder, num_features
+        self._arguments = folder, inputs
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return self._loaded.signatures["predict"](**inputs)["scores"]
 
-    def __reduce__(self) -> tuple[type["SavedScorer"], tuple[str, int]]:
+    def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
         return SavedScorer, self._arguments
 
 

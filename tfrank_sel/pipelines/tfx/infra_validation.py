@@ -23,8 +23,9 @@ from tfx.types import standard_artifacts
 from tfx.utils import io_utils, path_utils
 from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, component
 
-from tfrank_sel.data import elwc
-from tfrank_sel.pipelines.tfx.lists import Layout, pattern, records, requests
+from tfrank_sel import export
+from tfrank_sel.data.formats import Columns
+from tfrank_sel.pipelines.tfx.lists import Layout, pattern, requests
 
 NAME = "ranker"
 TOLERANCE = 1e-5
@@ -43,6 +44,7 @@ def InfraValidator(  # noqa: N802
     examples: InputArtifact[standard_artifacts.Examples],
     schema: InputArtifact[standard_artifacts.Schema],
     blessing: OutputArtifact[standard_artifacts.InfraBlessing],
+    columns: Parameter[str],
     lists: Parameter[int] = 32,
     most_milliseconds: Parameter[float] = 1000.0,
     start_seconds: Parameter[float] = 120.0,
@@ -51,10 +53,11 @@ def InfraValidator(  # noqa: N802
 
     Real lists of the split `test` are asked one by one, and must get the scores that the model
     gives in this process; the slowest answer but one in a hundred must be in time. The stock
-    InfraValidator needs Docker or Kubernetes.
+    InfraValidator needs Docker or Kubernetes. `columns` is the config of the `Columns` of the
+    lists, as JSON.
     """
-    layout = Layout.load(schema.uri)
-    asked = requests(records(pattern(examples, "test")), layout, lists)
+    layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
+    asked = requests([pattern(examples, "test")], layout, lists)
     try:
         with served(path_utils.serving_model_path(model.uri), start_seconds) as server:
             milliseconds = check(server, asked, layout, most_milliseconds)
@@ -124,7 +127,7 @@ def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds:
     Args:
         server: The server.
         asked: Serialized `ExampleListWithContext`.
-        layout: What describes an item.
+        layout: What a list holds.
         most_milliseconds: How long an answer may take.
 
     Returns:
@@ -138,9 +141,8 @@ def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds:
     with grpc.insecure_channel(server.grpc) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         for one in asked:
-            parsed = elwc.parse(tf.constant([one]), layout.spec)
-            features, mask = parsed[layout.spec.features], parsed["mask"]
-            expected = loaded.signatures["predict"](features=features, mask=mask)["scores"].numpy()
+            inputs = export.dense_inputs(tf.constant([one]), layout.types or layout.spec)
+            expected = loaded.signatures["predict"](**inputs)["scores"].numpy()
             began = time.perf_counter()
             scores = _by_grpc(stub, one)
             seconds.append(time.perf_counter() - began)

@@ -1,9 +1,12 @@
 """Ranking lists as `SequenceExample`: features with a name each, as TFX reads them natively."""
 
 import dataclasses
+import functools
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,84 +16,178 @@ from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
 from tfrank_sel import data
-from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data import formats, parsing, typed
+from tfrank_sel.data.formats import Columns, Part, forms, records as parsed_records, rows
+from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
+from tfrank_sel.data.lists import Found
+from tfrank_sel.features import REFUSE, Feature
+from tfrank_sel.pipelines import publication
+from tfrank_sel.pipelines.ingestion import stored
 
 # The feature of a schema that holds the feature lists of a `SequenceExample`.
 SEQUENCE = "##SEQUENCE##"
-QUERY_ID, DOC_ID, LABEL = data.FeatureSpec.query_id, data.FeatureSpec.doc_id, data.FeatureSpec.label
+QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, Columns.label
 PARSED_AT_ONCE = 64
 
-_DTYPES = {schema_pb2.FLOAT: tf.float32, schema_pb2.INT: tf.int64}
+_KINDS = {
+    schema_pb2.FLOAT: "float_list",
+    schema_pb2.INT: "int64_list",
+    schema_pb2.BYTES: "bytes_list",
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
-    """What describes an item: every number but the label, in the order of the names.
-
-    In that order the model takes them, and requests to a server have to give them.
+class Layout(formats.Layout):
+    """What a list holds.
 
     Args:
-        features: Type of each feature, by name.
-        label: Type of the label.
+        features: Type of each feature, by name, in the order in which the model takes them: those
+            of the columns, or else every number of an item that has no other role, by name.
+        context: What is kept of the query to slice by, and whether it is a number.
+        parts: Names of the parts.
+        kinds: Kinds of the features of items and of queries, by name.
     """
 
-    features: Mapping[str, tf.DType]
-    label: tf.DType = tf.float32
+    parts: Columns = dataclasses.field(default_factory=Columns)
+    kinds: tuple[forms.Kinds, forms.Kinds] = ({}, {})
 
     @classmethod
-    def of(cls, schema: schema_pb2.Schema) -> "Layout":
+    def of(cls, schema: schema_pb2.Schema, columns: Columns) -> "Layout":
         """Reads the layout off a schema.
 
         Args:
             schema: The schema of a set of lists, from SchemaGen.
+            columns: Names of the parts.
 
         Raises:
-            ValueError: If the schema has no feature lists, no label, or no other number.
+            tfrank_sel.data.InputError: If the schema lacks what the columns name, or there is no
+                feature to rank by.
         """
-        sequences = [f.struct_domain for f in schema.feature if f.name == SEQUENCE]
-        fields = [field for sequence in sequences for field in sequence.feature]
-        dtypes = {f.name: _DTYPES[f.type] for f in fields if f.type in _DTYPES}
-        label = dtypes.pop(LABEL, None)
-        if label is None or not dtypes:
-            raise ValueError(
-                f"the items must have the number {LABEL!r} and other numbers to rank by. "
-                f"Received: {sorted(f.name for f in fields)}"
-            )
-        return cls(dict(sorted(dtypes.items())), label)
+        sequences = [x.struct_domain.feature for x in schema.feature if x.name == SEQUENCE]
+        kinds = _kinds(itertools.chain(*sequences)), _kinds(schema.feature)
+        found = parsed_records.layout_of(kinds, columns, "the schema")
+        if not found.features:
+            reason = f"expected numbers to rank by in the items. Received: {sorted(kinds[0])}"
+            raise data.InputError("the schema", reason)
+        return cls(found.features, found.context, columns, kinds)
 
     @classmethod
-    def load(cls, schema: str) -> "Layout":
+    def load(cls, schema: str, columns: Columns) -> "Layout":
         """Reads the layout off the schema in a folder, as SchemaGen writes it."""
         file = io_utils.get_only_uri_in_dir(schema)
-        return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()))
+        return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()), columns)
 
     @property
     def spec(self) -> data.FeatureSpec:
-        """What the served model is asked with."""
-        return data.FeatureSpec(num_features=len(self.features))
+        """Names and sizes of the parts of a list as a model is trained on it."""
+        return data.FeatureSpec(len(self.names), num_texts=len(self.texts))
 
-    def parse(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Reads a batch of serialized lists.
+    @property
+    def types(self) -> Mapping[str, Feature] | None:
+        """Type of each feature that the served model takes by name; None if they are packed."""
+        return None if self.parts.types is None else self.features
+
+    @property
+    def signature(self) -> dict[str, tf.TensorSpec]:
+        """What the signature `predict` of the model takes, by name."""
+        packed = stored.inputs_spec(self.spec)
+        if self.types is None:
+            return packed
+        named = typed.structure(self.types).values()
+        return {**{spec.name: spec for spec in named}, "mask": packed["mask"]}
+
+    def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
+        """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
+        the other parts, by name."""
+        # none is 0 if it is missing, as it would be in files of lists, but at padding
+        columns = dataclasses.replace(self.parts, features=self.features)
+        wanted = parsed_records.list_features(self.kinds, columns, self)
+        refused = [x for x, y in self.features.items() if getattr(y, "missing", None) == REFUSE]
+        at_padding = {name: 0 for name in refused if name in wanted.items}
+        wanted = dataclasses.replace(wanted, padding=at_padding)
+        parsed = parsing.parse_sequence_example(serialized, wanted)
+        padded = typed.padded(parsed, self.features)
+        sent = {x: _as(typed.dtype(y), padded[x]) for x, y in self.features.items()}
+        return {**parsed, **sent}
+
+    def inputs(self, serialized: tf.Tensor) -> tuple[Any, ...]:
+        """Reads a batch of serialized lists as a model is trained on them.
 
         Args:
             serialized: Serialized `SequenceExample`, strings `[batch_size]`.
 
         Returns:
-            Features, float32 `[batch_size, list_size, num_features]`, 0 at padding; labels, float32
-            `[batch_size, list_size]`, NaN at padding; and the sizes, `[batch_size]`.
-        """
-        dtypes = {**self.features, LABEL: self.label}
-        items = {name: tf.io.FixedLenFeature([], dtype) for name, dtype in dtypes.items()}
-        parsed = parsing.parse_sequence_example(serialized, data.ListFeatures(items))
-        columns = [tf.cast(parsed[name], tf.float32) for name in self.features]
-        labels = tf.cast(parsed[LABEL], tf.float32)
-        labels = tf.where(parsed["mask"], labels, tf.constant(float("nan")))
-        return tf.stack(columns, axis=2), labels, parsed["size"]
+            A dict of `features`, `texts` if there are any, and `mask`; labels, float32
+            `[batch_size, list_size]`, NaN at padding; and weights of the same shape, if the
+            columns name some.
 
-    def inputs(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns features and mask of a batch of serialized lists by name, and the labels."""
-        features, labels, _ = self.parse(serialized)
-        return {self.spec.features: features, "mask": ~tf.math.is_nan(labels)}, labels
+        Raises:
+            tf.errors.InvalidArgumentError: If a number is infinite, or missing though it may not
+                be.
+            ValueError: If a label or weight is out of range; in a graph, the error above.
+        """
+        parsed = self.parse(serialized)
+        inputs = {**typed.matrices(parsed, self.features), "mask": parsed["mask"]}
+        return inputs, *self._measured(parsed)
+
+    def named(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns a batch of serialized lists as `predict` takes it, and the labels."""
+        if self.types is None:
+            inputs, labels, *_ = self.inputs(serialized)
+            return inputs, labels
+        parsed = self.parse(serialized)
+        named = typed.structure(self.types).items()
+        values = {spec.name: parsed[name] for name, spec in named}
+        return {**values, "mask": parsed["mask"]}, self._measured(parsed)[0]
+
+    def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
+        """Labels, and weights if there are any."""
+        mask, of_items = parsed["mask"], []
+        for name in self.parts.measures.values():
+            found = _as(tf.float32, parsed[name])
+            of_list = found if found.shape.rank == 2 else found[:, tf.newaxis]
+            of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
+        measure = functools.partial(_measures, self.parts)
+        found = tf.numpy_function(measure, of_items, tf.float32)
+        found = tf.ensure_shape(found, [1 if len(of_items) == 1 else 2, None])
+        places, shape = tf.where(mask), tf.shape(mask, tf.int64)
+        labels, *weights = (tf.scatter_nd(places, x, shape) for x in tf.unstack(found))
+        return [tf.where(mask, labels, float("nan")), *weights]
+
+
+def _kinds(features: Iterable[schema_pb2.Feature]) -> forms.Kinds:
+    return {x.name: (_KINDS[x.type], 1) for x in features if x.type in _KINDS}
+
+
+def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
+    """Values as a server is sent them, of what may be stored in their place."""
+    if value.dtype == dtype:
+        return value
+    if value.dtype == tf.int64:
+        found = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
+        missing = "" if dtype == tf.string else float("nan")
+        return tf.where(value == typed.MISSING, tf.constant(missing, dtype), found)
+    if (value.dtype, dtype) == (tf.float32, tf.int64):
+        return tf.where(tf.math.is_nan(value), typed.MISSING, tf.cast(value, dtype))
+    raise TypeError(f"values must be {dtype.name}. Received: {value.dtype.name}")
+
+
+def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
+    """Labels, and weights if there are any, of what items hold in the columns of these."""
+    measures = dict(zip(columns.measures, values, strict=True))
+    named = dict(zip(columns.measures.values(), values, strict=True))
+    faults = rows.faults(
+        columns,
+        formats.Layout({}),
+        measures,
+        np.empty([len(values[0]), 0]),
+        None,
+        lambda name, row: named[name][row].item(),
+    )
+    if faults:
+        raise ValueError(next(iter(faults.values())))
+    weights = rows.weights(measures)
+    return np.stack([measures["label"], *([] if weights is None else [weights])])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,27 +196,38 @@ class SequenceExamples:
 
     Args:
         shards: Patterns of their TFRecord files.
-        layout: What describes an item.
+        layout: What a list holds.
     """
 
     shards: Sequence[str]
     layout: Layout
-    context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
     @property
     def spec(self) -> data.FeatureSpec:
-        """Names of the parts and number of features."""
+        """Names and sizes of the parts."""
         return self.layout.spec
 
+    @property
+    def context(self) -> Mapping[str, bool]:
+        """What is known of a query, and whether it is a number."""
+        return self.layout.context
+
+    @property
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """What the signature `predict` takes."""
+        return self.layout.signature
+
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns features and mask by name, and the labels, NaN at padding."""
-        return self.layout.inputs(serialized)
+        """Returns what `predict` takes, by name, and the labels, NaN at padding."""
+        return self.layout.named(serialized)
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
-        """Returns the identifier of each query, as `query_id`."""
-        known = {QUERY_ID: tf.io.FixedLenFeature([], tf.string)}
-        found, _, _ = tf.io.parse_sequence_example(serialized, known)
-        return {QUERY_ID: found[QUERY_ID].numpy()}
+        """Returns the identifier of each query, as `query_id`, and its context by name."""
+        parsed, columns = self.layout.parse(serialized), self.layout.parts
+        found = {QUERY_ID: _as(tf.string, parsed[columns.query])}
+        for name, is_number in self.context.items():
+            found[name] = _as(tf.float32 if is_number else tf.string, parsed[name])
+        return {name: value.numpy() for name, value in found.items()}
 
 
 def write(path: Path, lists: Iterable[data.ItemList]) -> None:
@@ -156,23 +264,31 @@ def records(*patterns: str) -> tf.data.Dataset:
     Raises:
         FileNotFoundError: If there is no such file.
     """
-    files = [file for found in patterns for file in sorted(fileio.glob(found))]
-    if not files:
-        raise FileNotFoundError(f"the lists must be in {' or '.join(patterns)}. Received: no file")
-    return tf.data.TFRecordDataset(files, compression_type="GZIP")
+    return tf.data.TFRecordDataset(_files(patterns), compression_type="GZIP")
 
 
-def requests(serialized: tf.data.Dataset, layout: Layout, count: int) -> list[bytes]:
+def requests(patterns: Sequence[str], layout: Layout, count: int) -> list[bytes]:
     """Returns the first lists as one asks a server: as `ExampleListWithContext`.
 
     Args:
-        serialized: The serialized lists. Those without items are left out.
-        layout: What describes an item.
+        patterns: Patterns of the files. Lists without items are left out.
+        layout: What a list holds.
         count: How many lists.
     """
-    one_by_one = serialized.batch(1).map(layout.parse)
-    found = one_by_one.filter(lambda _, labels, size: size[0] > 0).take(count)
-    return [elwc.serialize(features[0].numpy(), layout.spec) for features, _, _ in found]
+    reader = SequenceExampleReader(layout.parts)
+    read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
+    found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
+    return [
+        publication.request(one, layout.spec, layout.types)
+        for one in itertools.islice(found, count)
+    ]
+
+
+def _files(patterns: Sequence[str]) -> list[str]:
+    files = [file for found in patterns for file in sorted(fileio.glob(found))]
+    if not files:
+        raise FileNotFoundError(f"the lists must be in {' or '.join(patterns)}. Received: no file")
+    return files
 
 
 def _sequence_example(one: data.ItemList) -> tf.train.SequenceExample:

@@ -8,11 +8,11 @@ from tfx import v1 as tfx
 from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
-from tfrank_sel.pipelines.tfx.lists import QUERY_ID
 from tfrank_sel.pipelines.tfx.scaling import Scaling
 
 # Of ten queries, how many are for training, for stopping it in time, and for the verdict.
@@ -27,6 +27,7 @@ def pipeline(
     rules: Rules,
     candidate: Candidate,
     *,
+    columns: Columns | None = None,
     most_milliseconds: float = 1000.0,
     name: str = "ranker",
     metadata: str | None = None,
@@ -45,6 +46,8 @@ def pipeline(
         settings: How to train.
         rules: What a model must be to be pushed. The baseline is the last blessed model.
         candidate: What to train. Its loss and model must be importable where Trainer runs.
+        columns: Names of the parts of a list, and types of its features; by default the features
+            are all numbers.
         most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
         name: Name of the pipeline.
         metadata: File of the metadata store; None where the platform has one of its own.
@@ -56,6 +59,8 @@ def pipeline(
     Raises:
         ValueError: If the loss or the function of the candidate cannot be imported by name.
     """
+    columns = columns or Columns()
+    told = json.dumps(columns.get_config())
     examples = tfx.components.ImportExampleGen(
         input_base=data,
         output_config=example_gen_pb2.Output(
@@ -64,7 +69,7 @@ def pipeline(
                     example_gen_pb2.SplitConfig.Split(name=split, hash_buckets=buckets)
                     for split, buckets in SPLITS.items()
                 ],
-                partition_feature_name=QUERY_ID,
+                partition_feature_name=columns.query,
             )
         ),
         payload_format=example_gen_pb2.FORMAT_TF_SEQUENCE_EXAMPLE,
@@ -78,7 +83,7 @@ def pipeline(
     validator = tfx.components.ExampleValidator(
         statistics=statistics.outputs["statistics"], schema=schema, exclude_splits=["train"]
     )
-    scaling = Scaling(examples=lists, schema=schema)
+    scaling = Scaling(examples=lists, schema=schema, columns=told)
     trainer = tfx.components.Trainer(
         run_fn="tfrank_sel.pipelines.tfx.training.run_fn",
         examples=lists,
@@ -87,6 +92,7 @@ def pipeline(
         custom_config={
             "settings": dataclasses.asdict(settings),
             "candidate": candidate.get_config(),
+            "columns": told,  # not as a dict, whose keys TFX would sort
         },
     )
     model = trainer.outputs["model"]
@@ -100,11 +106,16 @@ def pipeline(
         schema=schema,
         model=model,
         baseline_model=blessed.outputs["model"],
+        columns=told,
         rules=json.dumps(dataclasses.asdict(rules)),
         seed=settings.seed,
     )
     infra_validator = InfraValidator(
-        model=model, examples=lists, schema=schema, most_milliseconds=most_milliseconds
+        model=model,
+        examples=lists,
+        schema=schema,
+        columns=told,
+        most_milliseconds=most_milliseconds,
     )
     pusher = tfx.components.Pusher(
         model=model,

@@ -1,5 +1,6 @@
 """Function that TFX's Trainer runs: trains a candidate and exports it for serving."""
 
+import json
 import logging
 import os
 import tempfile
@@ -10,6 +11,7 @@ from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
 from tfrank_sel import export, models
+from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.tfx import lists
@@ -25,21 +27,24 @@ def run_fn(fn_args: FnArgs) -> None:
 
     Args:
         fn_args: What Trainer gives: `custom_config` holds the fields of `Settings` as `settings`,
-            and the config of a `Candidate` as `candidate`; `hyperparameters` what `Scaling` wrote.
+            the config of a `Candidate` as `candidate` and that of `Columns`, as JSON, as `columns`;
+            `hyperparameters` what `Scaling` wrote.
     """
     config, known = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
-    layout = lists.Layout.load(os.path.dirname(fn_args.schema_path))
+    columns = Columns.from_config(json.loads(config["columns"]))
+    layout = lists.Layout.load(os.path.dirname(fn_args.schema_path), columns)
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
     with tempfile.TemporaryDirectory() as folder:
         learned, measured = (
             records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        preparation = models.Preparation(known["mean"], known["variance"], within_list=True)
+        preparation = models.Preparation.from_config(known)
         logs = fn_args.model_run_dir
         trained = training.train(candidate, preparation, prepared, settings, logs, _log.info)
-    _export(trained.model, layout, lists.requests(held_out, layout, WARM_UP_LISTS), fn_args)
+    warm_up = lists.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
+    _export(trained.model, layout, warm_up, fn_args)
 
 
 def _export(
@@ -50,9 +55,9 @@ def _export(
         saved_model = os.path.join(folder, "model")
         export.export(
             model,
-            layout.spec,
+            layout.types or layout.spec,
             saved_model,
             examples=warm_up,
-            metadata={"feature_names": list(layout.features)},
+            metadata={"feature_names": layout.names},
         )
         io_utils.copy_dir(saved_model, fn_args.serving_model_dir)
