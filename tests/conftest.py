@@ -15,14 +15,17 @@ hypothesis.settings.load_profile("busy")
 # what `make test` leaves to `.ci/run`: long trials, and all that documents show
 LONG = (
     "distribution",
+    "losses/test_digits.py",
     "models/als/test_group.py",
     "pipelines/test_kills.py",
     "pipelines/test_memory.py",
     "plots/test_figures.py",
     "serving/test_faults.py",
+    "test_click_log.py",
     "test_examples.py",
     "test_no_room.py",
     "test_pages.py",
+    "test_speed.py",
 )
 
 

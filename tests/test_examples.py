@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from tfrank_sel import models
+
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
@@ -23,6 +25,7 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
 def test_the_definition_of_a_run_says_what_a_run_takes() -> None:
     defined = runpy.run_path(str(EXAMPLES[0].parent.parent / "pipelines" / "run.py"))
     plan = defined["Plan"](rules=defined["RULES"])
-    model = defined["model"]([0.0, 0.0], [1.0, 1.0], defined["SETTINGS"])
+    preparation = models.Preparation([0.0, 0.0], [1.0, 1.0], within_list=True)
+    model = defined["model"](preparation, defined["SETTINGS"])
     assert plan.rules.metric == "NDCG@10"
     assert model({"features": np.ones([1, 3, 2]), "mask": np.ones([1, 3], bool)}).shape == (1, 3)

@@ -163,10 +163,7 @@ def test_training_is_measured_in_a_process_of_its_own(capsys):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.long if name.startswith("run") else ())
-        for name in training.SYSTEMS
-    ],
+    training.SYSTEMS,
 )
 def test_a_system_is_measured_to_the_last_pass(name, tmp_path):
     if name in training.TREES:

@@ -154,6 +154,7 @@ def test_the_gradient_of_soft_rank_is_stable_for_long_lists(sigma: float) -> Non
     np.testing.assert_allclose(2.0 * np.sum(double * step), change, rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "loss", [losses.SoftRankLoss(), losses.DirectAPLoss()], ids=lambda loss: loss.name
 )

@@ -136,6 +136,7 @@ def test_what_is_published_is_what_was_trained(finished):
     np.testing.assert_allclose(scores, model(features), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.long
 def test_an_unblessed_model_is_not_published_and_another_run_tells_what_drifted(finished, tmp_path):
     reference, _ = finished
     files = str(reference.parent / "*.txt.gz")
