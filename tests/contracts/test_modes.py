@@ -216,6 +216,7 @@ def fit(
     return model.get_weights(), told.history
 
 
+@pytest.mark.long
 @every_loss
 def test_trains_alike_in_every_mode_and_loads(case: Case, tmp_path: pathlib.Path) -> None:
     learnt, epochs = [], 8 if case in SAMPLED else 4
