@@ -15,6 +15,8 @@ from tfrank_sel.arguments import Checked
 
 MEAN, REFUSE = "mean", "refuse"
 LARGEST_ID = 2**24  # up to which float32 holds every integer
+MISSING_INTEGER = -(2**63)  # stands for an integer that is missing
+DAY = 86_400  # seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,11 @@ class Feature(Checked):
 
     def __post_init__(self) -> None:
         _check("of", self.of, ("item", "query"))
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether a row or a request may lack it."""
+        return True
 
     def numbers(self, name: str) -> list[str]:
         """Returns a name for each of its columns in the matrix of numbers."""
@@ -72,6 +79,10 @@ class _Numeric(Feature):
         super().__post_init__()
         if isinstance(self.missing, str):
             _check("missing", self.missing, (MEAN, REFUSE), "or a number")
+
+    @property
+    def may_be_missing(self) -> bool:
+        return self.missing != REFUSE
 
     def numbers(self, name: str) -> list[str]:
         return [name]

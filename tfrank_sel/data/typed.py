@@ -9,10 +9,17 @@ import tensorflow as tf
 
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import ListFeatures, input_name
-from tfrank_sel.features import REFUSE, Category, Feature, Hash, Set, Timestamp, Vector
+from tfrank_sel.features import (
+    DAY,
+    MISSING_INTEGER,
+    Category,
+    Feature,
+    Hash,
+    Set,
+    Timestamp,
+    Vector,
+)
 
-MISSING = tf.int64.min  # an integer that is missing
-DAY = 86_400  # seconds
 _MASK, _SIZE = "\0mask", "\0size"  # features may be called `mask` and `size`
 
 
@@ -63,7 +70,7 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[s
     for name, feature in features.items():
         value = parsed[name]
         if isinstance(feature, Set):
-            default = MISSING if value.dtype == tf.int64 else ""
+            default = MISSING_INTEGER if value.dtype == tf.int64 else ""
             shape = [None] * (value.shape.rank - 1) + [feature.max_values]
             value = value.to_tensor(default, shape=shape)
         found[name] = value
@@ -98,13 +105,13 @@ def matrices(
         if isinstance(feature, Category | Hash):
             value = value if isinstance(feature, Set) else value[..., tf.newaxis]
             if value.dtype == tf.int64:
-                value = tf.where(value == MISSING, "", tf.strings.as_string(value))
+                value = tf.where(value == MISSING_INTEGER, "", tf.strings.as_string(value))
             texts.append(value)
             continue
         value = value if isinstance(feature, Vector) else value[..., tf.newaxis]
         if isinstance(feature, Timestamp):
             parts = tf.concat([value // DAY, value % DAY], axis=-1)
-            value = tf.where(value == MISSING, float("nan"), tf.cast(parts, tf.float32))
+            value = tf.where(value == MISSING_INTEGER, float("nan"), tf.cast(parts, tf.float32))
         numbers.append(_checked(name, feature, value))
     found = {"features": tf.concat(numbers, axis=-1)}
     return {**found, "texts": tf.concat(texts, axis=-1)} if texts else found
@@ -158,14 +165,14 @@ def _kind(feature: Feature) -> Any:
     if isinstance(feature, Set):
         return tf.io.RaggedFeature(kind, row_splits_dtype=tf.int64)
     shape = [feature.size] if isinstance(feature, Vector) else []
-    if getattr(feature, "missing", None) == REFUSE:
+    if not feature.may_be_missing:
         return tf.io.FixedLenFeature(shape, kind)
-    missing = {tf.float32: float("nan"), tf.int64: MISSING, tf.string: ""}[kind]
+    missing = {tf.float32: float("nan"), tf.int64: MISSING_INTEGER, tf.string: ""}[kind]
     return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
 
 
 def _checked(name: str, feature: Feature, value: tf.Tensor) -> tf.Tensor:
-    if getattr(feature, "missing", None) == REFUSE:
+    if not feature.may_be_missing:
         return tf.debugging.check_numerics(value, f"`{name}` must be finite")
     # NaN is a missing value
     present = tf.where(tf.math.is_nan(value), tf.zeros_like(value), value)

@@ -7,13 +7,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.features import MEAN, Category, Feature, Timestamp, Vector, check, of_config
-from tfrank_sel.models.summary import Moments, by_feature, compressed, told_apart, vocabulary
+from tfrank_sel.features import DAY, MEAN, Category, Feature, Timestamp, Vector, check, of_config
+from tfrank_sel.models.summary import (
+    Moments,
+    by_feature,
+    compressed,
+    decoded,
+    told_apart,
+    vocabulary,
+)
 from tfrank_sel.models.texts import Texts
 from tfrank_sel.models.within_list import WithinList
 from tfrank_sel.serialization import Configurable, register
-
-DAY = 86_400.0  # seconds
 
 
 @register
@@ -89,10 +94,10 @@ class Preparation(Configurable, keras.layers.Layer):
         self.mean = [float(value) for value in mean]
         self.variance = [float(value) for value in variance]
         self.within_list = within_list
-        self.features = features and {name: _config(found) for name, found in features.items()}
         self.vocabularies = vocabularies and {name: [*x] for name, x in vocabularies.items()}
         self.missing = list(missing)
-        self._types = _types(self.features, len(self.mean))
+        self._types = _types(features, len(self.mean))
+        self.features = features and {name: kind.config() for name, kind in self._types.items()}
         columns = column_names(self._types)
         if len(columns) != len(self.mean):
             raise ValueError(
@@ -136,7 +141,7 @@ class Preparation(Configurable, keras.layers.Layer):
             for inputs, *_ in batches
         ]  # fmt: skip
         rows, *others = (np.concatenate(x) for x in zip(*parts, strict=True))
-        types = _types(features and {n: x.config() for n, x in features.items()}, rows.shape[1])
+        types = _types(features, rows.shape[1])
         values = columns(types, tf.constant(rows, tf.float64)).numpy()
         if not len(rows) or np.isinf(values).any():
             received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
@@ -144,8 +149,7 @@ class Preparation(Configurable, keras.layers.Layer):
         found = Moments.of(compressed(values))
         vocabularies = {}
         for texts in others:
-            decoded = np.vectorize(bytes.decode, otypes=[object])(texts)
-            for name, counts in by_feature(decoded, types).items():
+            for name, counts in by_feature(decoded(texts), types).items():
                 if isinstance(kind := types[name], Category):
                     vocabularies[name] = vocabulary(counts, kind)
         lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])
@@ -262,14 +266,13 @@ def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
     return tf.concat(parts, axis=-1)
 
 
-def _config(feature: Any) -> dict[str, Any]:
-    return (feature if isinstance(feature, Feature) else of_config(feature)).config()
-
-
 def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]:
     if features is None:
         return {"features": Vector(size=count, within_list=True)}
-    types = {name: of_config(config) for name, config in features.items()}
+    types = {
+        name: found if isinstance(found, Feature) else of_config(found)
+        for name, found in features.items()
+    }
     check(types)
     return types
 

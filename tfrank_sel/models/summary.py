@@ -97,6 +97,12 @@ def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
+def decoded(octets: np.ndarray) -> np.ndarray:
+    """Returns texts that TensorFlow gave as octets."""
+    texts: np.ndarray = np.vectorize(bytes.decode, otypes=[object])(octets)
+    return texts
+
+
 def by_feature(
     texts: np.ndarray, features: Mapping[str, Feature]
 ) -> dict[str, collections.Counter[str]]:

@@ -31,9 +31,6 @@ class Texts(tf.Module):
         self._types = {
             name: kind for name, kind in features.items() if isinstance(kind, (Category, Hash))
         }
-        # a table reads a file, so that an export has it among its assets
-        self._folder = tempfile.mkdtemp()
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._tables = {
             name: self._table(name, vocabularies.get(name, ()))
             for name, kind in self._types.items()
@@ -92,8 +89,10 @@ class Texts(tf.Module):
         if not values or any(not value or "\n" in value or "\r" in value for value in values):
             wanted = f"the vocabulary of {name!r} must have values, none empty or with a line break"
             raise ValueError(f"{wanted}. Received: {list(values)[:10]}")
-        folder = Path(tempfile.mkdtemp(dir=self._folder))
-        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
+        # a table reads a file, so that an export has it among its assets
+        folder = tempfile.mkdtemp()
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
         path.write_text("".join(f"{value}\n" for value in values))
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         source = tf.lookup.TextFileInitializer(str(path), tf.string, whole, tf.int64, number)

@@ -19,7 +19,7 @@ from rich.console import Console
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
-from tfrank_sel.pipelines.configuration.inputs import complete, inputs, proposed
+from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -85,10 +85,9 @@ def run(
     """
     console = Console()
     try:
-        configuration, left_out = complete(load(config, flags.overrides(context.params)))
+        configuration, found, left_out = complete(load(config, flags.overrides(context.params)))
         for name, reason in left_out.items():
             console.print(f"left out: the column {name!r}: {reason}", highlight=False)
-        found = inputs(configuration)
         # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
         with _quiet():
             from tfrank_sel.pipelines import console as tables, planning, run as pipeline

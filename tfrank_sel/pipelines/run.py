@@ -122,11 +122,12 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             step.tell(f"{len(evaluated.slices) - 1} slices of them")
             blessed = blessing.bless(evaluated, plan.rules)
             artefacts.write_json(folder / "blessing.json", blessed.figures())
+        types = inputs.types(layout)
         _publish(
             trained["ours"],
             spec,
             layout,
-            inputs.types(layout),
+            types,
             splits,
             evaluated,
             blessed,
@@ -136,7 +137,6 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
             progress,
         )
         first = _teaching_list(splits["test"], spec)
-        types = inputs.types(layout)
         one_query = "one_query.txt" if types is None else "one_query.jsonl"
         text = letor.text(first) if types is None else typed.text(first, types)
         artefacts.write_text(folder / one_query, text)

@@ -150,11 +150,6 @@ class Layout(Checked):
         """A name for each text of an item."""
         return [x for name, feature in self.features.items() for x in feature.texts(name)]
 
-    @property
-    def columns(self) -> list[str]:
-        """A name for each number of an item that is standardised; see `Feature.columns`."""
-        return [x for name, feature in self.features.items() for x in feature.columns(name)]
-
     @functools.cached_property
     def of_query(self) -> tuple[np.ndarray, np.ndarray]:
         """Which columns of both matrices are the same for all items of a list: indices."""

@@ -12,8 +12,8 @@ from google.protobuf import message
 from tfrank_sel.data import elwc, parsing
 from tfrank_sel.data.formats import values
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.features import MISSING_INTEGER
 
-NOTHING = -(2**63)  # stands for an integer that is missing
 _FRAME = 16  # octets around a record
 _SAMPLE = 100  # records that tell which features there are
 # TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
@@ -124,7 +124,7 @@ def text(value: bytes | int | float) -> str:
     """A value as text; empty if it is missing."""
     if isinstance(value, bytes):
         return value.decode()
-    if value == NOTHING or value != value:
+    if value == MISSING_INTEGER or value != value:
         return ""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 

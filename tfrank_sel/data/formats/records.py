@@ -14,12 +14,21 @@ from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.spec import ListFeatures
-from tfrank_sel.features import REFUSE, Bool, Feature, Number, Set, Timestamp, Vector
+from tfrank_sel.features import (
+    MISSING_INTEGER,
+    REFUSE,
+    Bool,
+    Feature,
+    Number,
+    Set,
+    Timestamp,
+    Vector,
+)
 
 _BATCH = 64  # records parsed at once
 _MISSING = {
     "float_list": (tf.float32, float("nan")),
-    "int64_list": (tf.int64, forms.NOTHING),
+    "int64_list": (tf.int64, MISSING_INTEGER),
     "bytes_list": (tf.string, b""),
 }
 
@@ -191,7 +200,7 @@ def _rows(
 
     def received(name: str, row: int) -> Any:
         found = of_items(name)[row].tolist()
-        return None if found == forms.NOTHING else found
+        return None if found == MISSING_INTEGER else found
 
     return Rows(
         place,
@@ -270,7 +279,7 @@ def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:
 
 def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     if found.dtype == np.int64:
-        return np.where(found == forms.NOTHING, np.nan, found).astype(dtype)
+        return np.where(found == MISSING_INTEGER, np.nan, found).astype(dtype)
     return np.asarray(found, dtype)
 
 

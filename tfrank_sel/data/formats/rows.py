@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.lists import Found, ItemList, Rejected
-from tfrank_sel.features import REFUSE, Feature, Vector
+from tfrank_sel.features import Feature, Vector
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
@@ -160,9 +160,8 @@ def _blocks(layout: Layout, features: np.ndarray) -> Iterator[tuple[str, Feature
 def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
     """Which rows have what is no value of the type, or a part of one."""
     is_missing = np.isnan(block)
-    may_be_missing = getattr(feature, "missing", None) != REFUSE
     is_bad: np.ndarray = np.isinf(block).any(axis=1) | is_missing.any(axis=1)
-    return is_bad & ~is_missing.all(axis=1) if may_be_missing else is_bad
+    return is_bad & ~is_missing.all(axis=1) if feature.may_be_missing else is_bad
 
 
 def _is_no_integer(texts: np.ndarray) -> np.ndarray:

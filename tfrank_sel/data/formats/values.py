@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.features import Bool, Feature, Set, Timestamp, Vector
+from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
 
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "true", "1")
-_DAY = 86_400  # seconds
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
 
 
@@ -180,9 +179,9 @@ def day_and_second(seconds: np.ndarray) -> np.ndarray:
         >>> day_and_second(np.array([86_400.0, -1.0])).tolist()
         [[1.0, 0.0], [-1.0, 86399.0]]
     """
-    days = np.floor(np.where(np.isinf(seconds), 0.0, seconds) / _DAY)
+    days = np.floor(np.where(np.isinf(seconds), 0.0, seconds) / DAY)
     # a request holds whole seconds
-    found = np.stack([days, np.floor(seconds - days * _DAY)], axis=1).astype(np.float32)
+    found = np.stack([days, np.floor(seconds - days * DAY)], axis=1).astype(np.float32)
     found[np.isinf(seconds) | (days < _DAYS[0]) | (days > _DAYS[1])] = np.inf
     return found
 

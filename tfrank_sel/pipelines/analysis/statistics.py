@@ -159,9 +159,8 @@ class Summary(beam.CombineFn):
         rows = preparation.columns(self.features, numbers).numpy()
         texts = {}
         if "texts" in inputs:
-            octets = inputs["texts"].numpy()[mask]
-            decoded = np.vectorize(bytes.decode, otypes=[object])(octets)
-            texts = summary.by_feature(decoded, self.features)
+            of_items = summary.decoded(inputs["texts"].numpy()[mask])
+            texts = summary.by_feature(of_items, self.features)
         return _merged(accumulator, self._totals(labels, rows, texts))
 
     def merge_accumulators(self, accumulators: Iterable[_Totals]) -> _Totals:

@@ -99,22 +99,25 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
     reader.layout([first])
 
 
-def complete(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
+def complete(
+    configuration: Configuration,
+) -> tuple[Configuration, Inputs | None, dict[str, str]]:
     """Returns a configuration that has types if its files are tables: its own, or as `proposed`.
 
     Args:
         configuration: The configuration.
 
     Returns:
-        The configuration; and the columns that are left out, with the reason.
+        The configuration; its `inputs`; and the columns that are left out, with the reason.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     found = inputs(configuration)
     if found is None or configuration.features or not isinstance(found.reader, TableReader):
-        return configuration, {}
-    return proposed(configuration)
+        return configuration, found, {}
+    configuration, left_out = _with_types(configuration, found)
+    return configuration, inputs(configuration), left_out
 
 
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
@@ -130,8 +133,12 @@ def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     found = inputs(configuration)
-    if found is None:
-        return configuration, {}
+    return (configuration, {}) if found is None else _with_types(configuration, found)
+
+
+def _with_types(
+    configuration: Configuration, found: Inputs
+) -> tuple[Configuration, dict[str, str]]:
     types, left_out = found.reader.propose(found.sources[0].path)
     features = {name: _brief(feature) for name, feature in types.items()}
     features.update(configuration.features)

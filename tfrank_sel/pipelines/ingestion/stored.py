@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfrank_sel import data
 from tfrank_sel.data import batching, packed
 from tfrank_sel.data.lists import Found
+from tfrank_sel.models import summary
 
 _BATCH = 64
 
@@ -134,8 +135,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
         for i, size in enumerate(parsed["mask"].sum(axis=1)):
             texts = None
             if spec.num_texts:
-                octets = parsed[spec.texts][i, :size]
-                texts = np.array([[x.decode() for x in row] for row in octets], np.object_)
+                texts = summary.decoded(parsed[spec.texts][i, :size])
             yield data.ItemList(
                 queries[i].decode(),
                 parsed[spec.label][i, :size],

@@ -20,7 +20,7 @@ from tfrank_sel.data import formats, parsing, typed
 from tfrank_sel.data.formats import Columns, Part, forms, records as parsed_records, rows
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.lists import Found
-from tfrank_sel.features import REFUSE, Feature
+from tfrank_sel.features import MISSING_INTEGER, Feature
 from tfrank_sel.pipelines import publication
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -102,7 +102,7 @@ class Layout(formats.Layout):
         # none is 0 if it is missing, as it would be in files of lists, but at padding
         columns = dataclasses.replace(self.parts, features=self.features)
         wanted = parsed_records.list_features(self.kinds, columns, self)
-        refused = [x for x, y in self.features.items() if getattr(y, "missing", None) == REFUSE]
+        refused = [x for x, y in self.features.items() if not y.may_be_missing]
         at_padding = {name: 0 for name in refused if name in wanted.items}
         wanted = dataclasses.replace(wanted, padding=at_padding)
         parsed = parsing.parse_sequence_example(serialized, wanted)
@@ -166,9 +166,9 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
     if value.dtype == tf.int64:
         found = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
         missing = "" if dtype == tf.string else float("nan")
-        return tf.where(value == typed.MISSING, tf.constant(missing, dtype), found)
+        return tf.where(value == MISSING_INTEGER, tf.constant(missing, dtype), found)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
-        return tf.where(tf.math.is_nan(value), typed.MISSING, tf.cast(value, dtype))
+        return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(f"values must be {dtype.name}. Received: {value.dtype.name}")
 
 
