@@ -77,7 +77,12 @@ class Watch:
         ends, passes = self.ends, len(self.ends)
         speed = count * (passes - 1) / (ends[-1] - ends[0])
         times = ends[0], ends[best], ends[-1]
-        return Fitted(passes, ndcg, *times, speed, self.data, memory.peak())
+        return Fitted(passes, ndcg, *times, speed, self.data, self.peak)
+
+    @property
+    def peak(self) -> float:
+        """The peak memory until now; Linux counts in rough steps, so no less than at the start."""
+        return max(self.data, memory.peak())
 
 
 def arrays(lists: Sequence[ItemList]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -151,7 +156,7 @@ def _run(splits: Splits, plan: Plan, settings: Settings, folder: pathlib.Path) -
     passes = sum(fit.epochs for fit in fits)
     best = max(fit.validation_ndcg for fit in fits)
     found = (passes, best, None, None, total, count * passes / total)
-    return Fitted(*found, watch.data, memory.peak())
+    return Fitted(*found, watch.data, watch.peak)
 
 
 def mlp(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
