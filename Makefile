@@ -24,21 +24,21 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 demo: .venv/installed
 	rm -rf $(DEMO)
 	.venv/bin/tfrank-sel-pipelines run $(DATA) --output $(DEMO)
-	$(call serve_and_rank,.venv,$(DEMO))
+	$(call serve_and_rank,.venv,$(DEMO),export/)
 
 demo-tfx: .venv-tfx/installed
 	rm -rf $(TFX_DEMO)
 	.venv-tfx/bin/python -m tfrank_sel.pipelines.tfx run --output $(TFX_DEMO) --epochs 10
-	$(call serve_and_rank,.venv-tfx,$(TFX_DEMO))
+	$(call serve_and_rank,.venv-tfx,$(TFX_DEMO),)
 
-# the environment, and the folder of the run
+# the environment, the folder of the run, and that of the query in it
 define serve_and_rank
 @echo; echo "Serving it, and ranking one query:"
 @$(1)/bin/tfrank-sel-serving serve --model-base-path $(2)/serving/ranker \
 	--grpc-port 0 --rest-port 0 > $(2)/serving.log & server=$$!; trap "kill $$server" EXIT; \
 until grep -q ^Serving $(2)/serving.log; do kill -0 $$server && sleep 0.5 || exit 1; done; \
 address=$$(sed -n 's/^Serving .*: gRPC \([^,]*\),.*/\1/p' $(2)/serving.log); \
-$(1)/bin/tfrank-sel-serving rank --file $(2)/one_query.txt --address $$address
+$(1)/bin/tfrank-sel-serving rank --file $(2)/$(3)one_query.txt --address $$address
 endef
 
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with

@@ -9,20 +9,25 @@ from pathlib import Path
 import keras
 from rich.console import Console
 
-from tfrank_sel import losses, models
-from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel import models
+from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
-from tfrank_sel.pipelines.run import Plan, run
+from tfrank_sel.pipelines.run import run
 
-DATA: list[str] = []  # files or globs, such as "clicks/*.parquet"; a synthetic set if empty
 OUTPUT = Path("runs/definition")
-COLUMNS = Columns(query="query_id", label="relevance", doc_id="doc_id")
-SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of the queries
-SETTINGS = Settings(epochs=20, hidden_units=(64, 32), dropout=0.3)
-RULES = Rules(metric="NDCG@10", margin=0.02)  # the largest drop below the baseline
+CONFIGURATION = {
+    "data": {
+        "data": [],  # files or globs, such as "clicks/*.parquet"; a synthetic set if empty
+        "query": "query_id",
+        "label": "relevance",
+        "split": [80.0, 10.0, 10.0],  # shares of train, validation and test
+    },
+    "model": {"class": f"{__name__}:model", "hidden_units": [64, 32], "dropout": 0.3},
+    "training": {"loss": "RGCrossLoss", "epochs": 20},
+    "evaluation": {"baseline": "SoftmaxLoss"},
+    "blessing": {"metric": "NDCG@10", "margin": 0.02},  # the largest drop below the baseline
+}
 
 
 def model(preparation: models.Preparation, settings: Settings) -> keras.Model:
@@ -33,15 +38,10 @@ def model(preparation: models.Preparation, settings: Settings) -> keras.Model:
 
 
 def main() -> None:
-    """Trains, evaluates and publishes a ranker."""
-    plan = Plan(
-        inputs=Inputs(expand(DATA), COLUMNS, shares=SHARES) if DATA else None,
-        rules=RULES,
-        candidate=Candidate(losses.RGCrossLoss(), model),
-        baseline=Candidate(losses.SoftmaxLoss(), model),
-    )
-    result = run(plan, OUTPUT, SETTINGS, Progress(Console()))
-    print("Published" if result.blessing.blessed else f"Not published: {result.blessing.reasons}")
+    """Trains, evaluates and publishes a ranker; what is done already is not done again."""
+    result = run(Configuration.model_validate(CONFIGURATION), OUTPUT, Progress(Console()))
+    assert result.pushed is not None
+    print(result.pushed.saved_model or f"Not published: {result.pushed.reasons}")
 
 
 if __name__ == "__main__":

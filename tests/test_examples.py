@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from tfrank_sel import models
+from tfrank_sel.pipelines import planning
+from tfrank_sel.pipelines.configuration import Configuration
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
 
@@ -24,8 +26,8 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 def test_the_definition_of_a_run_says_what_a_run_takes() -> None:
     defined = runpy.run_path(str(EXAMPLES[0].parent.parent / "pipelines" / "run.py"))
-    plan = defined["Plan"](rules=defined["RULES"])
+    configuration = Configuration.model_validate(defined["CONFIGURATION"])
     preparation = models.Preparation([0.0, 0.0], [1.0, 1.0], within_list=True)
-    model = defined["model"](preparation, defined["SETTINGS"])
-    assert plan.rules.metric == "NDCG@10"
+    model = defined["model"](preparation, planning.settings(configuration))
+    assert planning.rules(configuration).metric == "NDCG@10"
     assert model({"features": np.ones([1, 3, 2]), "mask": np.ones([1, 3], bool)}).shape == (1, 3)

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from tfrank_sel import data, export
-from tfrank_sel.export.claim import claimed
+from tfrank_sel.claim import claimed
 
 SPEC = data.FeatureSpec(num_features=3)
 
@@ -54,8 +54,8 @@ def test_of_two_at_once_the_second_is_refused(tmp_path, model, saved_model):
 
 
 def test_what_finds_no_room_names_the_file_and_leaves_nothing():
-    steps = ["--steps", "ingest", "publish", "export", "--limits", "1000"]
+    steps = ["--steps", "run ingest", "publish", "export", "--limits", "1000"]
     command = [sys.executable, "-m", "benchmarks.robustness.full_disk", *steps]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.findall(r"\| (\w+) \| 1000 \|", done.stdout) == ["ingest", "publish", "export"]
+    assert re.findall(r"\| ([\w ]+) \| 1000 \|", done.stdout) == ["run ingest", "publish", "export"]

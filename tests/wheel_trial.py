@@ -45,7 +45,7 @@ def job(here: pathlib.Path, commands: pathlib.Path) -> None:
         ready = server.stdout.readline()
         assert ready.startswith("Serving ranker: gRPC "), ready
         address = ready.split()[3].rstrip(",")
-        rank = [serving, "rank", "--file", "runs/1/one_query.txt", "--address", address]
+        rank = [serving, "rank", "--file", "runs/1/export/one_query.txt", "--address", address]
         subprocess.run(rank, cwd=here, check=True)
     finally:
         server.terminate()

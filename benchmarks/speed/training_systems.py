@@ -19,10 +19,10 @@ from tfrank_sel import data, metrics, models
 from tfrank_sel.data import ItemList, letor, packed
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.run import Plan, run
+from tfrank_sel.pipelines.run import run
 
 FILES = {"train": "train.txt", "validation": "vali.txt", "test": "test.txt"}
 
@@ -135,22 +135,24 @@ def network(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
 
 def whole_run(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     """A run of one network and no baseline, from LETOR text to a published model."""
-    return _run(splits, Plan(candidate=ONE_LOSS, baseline=None), to_the_end(epochs), folder)
+    training = {"loss": "RGCrossLoss", "epochs": epochs, "patience": epochs}
+    return _run(splits, folder, training=training, evaluation={"baseline": False})
 
 
 def default_run(splits: Splits, epochs: int, folder: pathlib.Path) -> Fitted:
     """A run as it is without options: three networks, each until it gets no better."""
-    return _run(splits, Plan(), Settings(), folder)
+    return _run(splits, folder)
 
 
-def _run(splits: Splits, plan: Plan, settings: Settings, folder: pathlib.Path) -> Fitted:
+def _run(splits: Splits, folder: pathlib.Path, **sections: dict[str, Any]) -> Fitted:
     for split, lists in splits.items():
         letor.write(folder / FILES[split], lists)
     count = sum(len(x.labels) for x in splits["train"])
     splits.clear()
-    inputs = Inputs([Source(str(folder / name), split) for split, name in FILES.items()])
-    watch, quiet = Watch(), Progress(Console(quiet=True))
-    result = run(dataclasses.replace(plan, inputs=inputs), folder / "out", settings, quiet)
+    files = {split: [str(folder / name)] for split, name in FILES.items()}
+    configuration = Configuration.model_validate({"data": files, **sections})
+    watch = Watch()
+    result = run(configuration, folder / "out", Progress(Console(quiet=True)))
     watch()
     fits, (total,) = result.trained["ours"].fits, watch.ends
     passes = sum(fit.epochs for fit in fits)

@@ -8,11 +8,10 @@ import rich.console
 
 from tests.pipelines.test_main import small_set
 from tfrank_sel import losses
-from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer
+from tfrank_sel.pipelines.candidates import Candidate, list_scorer
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion.ingest import Inputs
-from tfrank_sel.pipelines.ingestion.inputs import expand
-from tfrank_sel.pipelines.run import Plan, run
+from tfrank_sel.pipelines.run import run
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -40,20 +39,22 @@ def linear(preparation, settings):
 
 
 def test_loss_model_and_baseline_are_the_users(tmp_path):
-    splits = small_set(tmp_path).items()
-    sources = [one for split, path in splits for one in expand([str(path)], split)]
-    plan = Plan(Inputs(sources), candidate=Candidate(Square(name="square"), linear), baseline=None)
+    sections = {
+        "data": {split: str(path) for split, path in small_set(tmp_path).items()},
+        "model": {"class": f"{__name__}:linear", "hidden_units": [4]},
+        "training": {"loss": {"class": f"{__name__}:Square", "name": "square"}, "epochs": 1},
+        "evaluation": {"baseline": False},
+    }
     quiet = Progress(rich.console.Console(quiet=True))
-    settings = Settings(epochs=1, batch_size=8, hidden_units=[4])
-    result = run(plan, tmp_path / "out", settings, quiet)
+    result = run(Configuration.model_validate(sections), tmp_path / "out", quiet)
     [ours] = result.trained.values()
     assert [tuple(weights.shape) for weights in ours.model.weights[-4:-2]] == [(3, 4), (4,)]
-    written = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert written["against"] == result.evaluation.against == "random order"
-    [(name, trained)] = written["training"].items()
+    assert result.evaluation.against == "random order"
+    [(name, trained)] = json.loads((tmp_path / "out/train/training.json").read_text()).items()
     assert (name, trained["model"]) == ("ours", "linear")
     assert [fit["loss"] for fit in trained["fits"]] == ["square"]
-    rules = [check.rule for check in result.blessing.checks]
+    judged = json.loads((tmp_path / "out/push/blessing.json").read_text())
+    rules = [check["rule"] for check in judged["checks"]]
     assert "NDCG@10 no worse than the random order's, to 0.02" in rules
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<tr><td>ours<td>square<td>linear<td" in page

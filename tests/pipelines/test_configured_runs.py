@@ -72,7 +72,7 @@ def test_a_loss_must_take_the_labels_that_are_found(loss, reason):
 
 
 def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfrank_sel.pipelines.run.training.train", None)  # not called
+    monkeypatch.setattr("tfrank_sel.pipelines.steps.training.train", None)  # not called
     files = [f"--{split}={path}" for split, path in small_set(tmp_path).items()]
     loss = "training.loss={class = 'OrdinalLoss', ordinal_size = 2}"
     line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)
@@ -163,7 +163,7 @@ def test_the_command_proposes_types_for_the_columns_of_a_file(table, tmp_path):
 
 
 def weights(folder):
-    model = keras.models.load_model(folder / "models" / "ours.keras", compile=False)
+    model = keras.models.load_model(folder / "train" / "ours.keras", compile=False)
     return [np.asarray(x) for x in model.weights]
 
 
@@ -185,11 +185,11 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     manifest = json.loads((model / "assets.extra" / "manifest.json").read_text())
     served = {name: of_config(x) for name, x in manifest["features"]["types"].items()}
     assert served == {name: of_config(x) for name, x in types.items()}
-    of_train = json.loads((output / "statistics" / "train.json").read_text())
+    of_train = json.loads((output / "analyze" / "statistics" / "train.json").read_text())
     known = (model / "assets" / "brand.txt").read_text().split()
     assert set(known) == {x for x, count in of_train["texts"]["brand"].items() if count > 1}
     lists = stored.lists(
-        artefacts.shards(output / "records" / "train"),
+        artefacts.shards(output / "ingest" / "records" / "train"),
         data.FeatureSpec(15, num_texts=7, weight="weight"),
     )
     found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}
@@ -198,8 +198,8 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     report = (output / "report.html").read_text()
     assert "device tablet" in report
     assert "published_at[age]" in report
-    lines = (output / "one_query.jsonl").read_text().splitlines()
-    items = requests.read(output / "one_query.jsonl")
+    lines = (output / "export" / "one_query.jsonl").read_text().splitlines()
+    items = requests.read(output / "export" / "one_query.jsonl")
     assert {*json.loads(lines[0])} == {*types, "doc_id"}
     one = requests.item_list(items, served)
     example = writing.serialize_elwc(typed.values(one, served), typed.list_features(served))
@@ -257,9 +257,9 @@ def test_the_file_of_a_run_makes_the_same_model_again(tmp_path, monkeypatch):
     for one, other in zip(weights(first), weights(second), strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(weights(first)) == 2 * 4
-    report = json.loads((first / "metrics.json").read_text())
-    assert report["training"]["ours"]["model"] == "ensemble"
-    assert [fit["loss"] for fit in report["training"]["ours"]["fits"]] == [
+    training = json.loads((first / "train" / "training.json").read_text())
+    assert training["ours"]["model"] == "ensemble"
+    assert [fit["loss"] for fit in training["ours"]["fits"]] == [
         "selective_softmax_loss_scaling_exp_label_map_signed_expm1_scale_0_6931471805599453",
         "mine",
     ]

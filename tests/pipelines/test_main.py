@@ -56,7 +56,7 @@ def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     assert "1 lists of one item" in result.stdout
     assert "rg_cross_loss: 2 epochs" in result.stdout
     assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in result.stdout
-    assert f"tfrank-sel-serving rank --file {output}/one_query.txt" in result.stdout
+    assert f"tfrank-sel-serving rank --file {output}/export/one_query.txt" in result.stdout
     assert result.stderr == ""
 
 
@@ -65,29 +65,26 @@ def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
     assert sorted(path.name for path in output.parent.iterdir() if path.name != "out") == [
         f"{split}.txt.gz" for split in sorted(SPLITS)
     ]
-    assert sorted(path.name for path in output.iterdir()) == [
-        "anomalies",
-        "blessing.json",
-        "config.toml",
-        "ingest.json",
-        "logs",
-        "metrics.json",
-        "models",
-        "one_query.txt",
-        "records",
-        "report.html",
-        "saved_model",
-        "schema.pbtxt",
-        "serving",
-        "statistics",
-    ]
+    expected = {
+        "ingest": {"ingest.json", "layout.json", "records"},
+        "analyze": {"anomalies", "increment", "schema.pbtxt", "statistics"},
+        "train": {"baseline.keras", "logs", "ours.keras", "training.json"},
+        "evaluate": {"metrics.json"},
+        "export": {"one_query.txt", "saved_model"},
+        "push": {"blessing.json", "pushed.json"},
+    }
+    found = {path.name: path for path in output.iterdir()}
+    assert set(found) == {*expected, "config.toml", "report.html", "serving"}
+    for step, names in expected.items():
+        assert {path.name for path in found[step].iterdir()} == {*names, "manifest.json"}
     assert not [path for path in output.rglob(".*") if path.is_file()]
-    assert list((output / "logs" / "ours" / "rg_cross_loss" / "validation").glob("events*"))
+    logs = output / "train" / "logs" / "ours" / "rg_cross_loss"
+    assert list((logs / "validation").glob("events*"))
 
 
 def test_metrics_compare_ours_with_the_baseline(finished):
     output, _ = finished
-    report = json.loads((output / "metrics.json").read_text())
+    report = json.loads((output / "evaluate" / "metrics.json").read_text())
     assert set(report["metrics"]) == {"NDCG@1", "NDCG@5", "NDCG@10", "MRR"}
     for value in report["metrics"].values():
         assert value["queries"] == SPLITS["test"]
@@ -96,14 +93,14 @@ def test_metrics_compare_ours_with_the_baseline(finished):
     assert (
         set(report["slices"]["list_size 1-10"]) == set(report["chance"]) == set(report["metrics"])
     )
+    training = json.loads((output / "train" / "training.json").read_text())
     trained = {
-        name: ([fit["loss"] for fit in x["fits"]], x["model"])
-        for name, x in report["training"].items()
+        name: ([fit["loss"] for fit in x["fits"]], x["model"]) for name, x in training.items()
     }
     assert trained["baseline"] == (["softmax_loss"], "list_scorer")
     losses = ["softmax_loss", "rg_cross_loss", "lambda_loss"]
     assert trained["ours"] == (losses, "ensemble")
-    ours, baseline = (report["training"][name]["fits"] for name in ("ours", "baseline"))
+    ours, baseline = (training[name]["fits"] for name in ("ours", "baseline"))
     assert ours[0] == baseline[0]  # which is not trained twice
     assert report["against"] == "baseline"
     assert all(fit["epochs"] <= 2 for fit in ours)
@@ -112,10 +109,12 @@ def test_metrics_compare_ours_with_the_baseline(finished):
 
 def test_statistics_and_schema_describe_the_training_split(finished):
     output, _ = finished
-    statistics = json.loads((output / "statistics" / "train.json").read_text())
+    statistics = json.loads((output / "analyze" / "statistics" / "train.json").read_text())
     assert statistics["lists"] == 16
     assert statistics["list_sizes"] == {"1": 1, "4": 15}
-    schema = text_format.Parse((output / "schema.pbtxt").read_text(), schema_pb2.Schema())
+    schema = text_format.Parse(
+        (output / "analyze" / "schema.pbtxt").read_text(), schema_pb2.Schema()
+    )
     first = next(feature for feature in schema.feature if feature.name == "features[1]")
     assert first.float_domain.max == statistics["features"]["max"][0]
 
@@ -129,8 +128,8 @@ def test_what_is_published_is_what_was_trained(finished):
     [entry] = config.model_config_list.config
     assert (entry.name, entry.model_platform) == ("ranker", "tensorflow")
     served = tf.saved_model.load(f"{entry.base_path}/1")
-    model = keras.models.load_model(output / "models" / "ours.keras", compile=False)
-    [query] = letor.read(output / "one_query.txt", 3)
+    model = keras.models.load_model(output / "train" / "ours.keras", compile=False)
+    [query] = letor.read(output / "export" / "one_query.txt", 3)
     features = tf.constant(query.features[None])
     scores = served.signatures["predict"](features=features, mask=tf.constant([[True]]))["scores"]
     np.testing.assert_allclose(scores, model(features), rtol=1e-5, atol=1e-5)
@@ -146,28 +145,46 @@ def test_an_unblessed_model_is_not_published_and_another_run_tells_what_drifted(
     assert result.exit_code == 3, (result.output, result.exception)
     reason, where = result.stderr.splitlines()
     assert reason.startswith("not blessed: expected NDCG@10 of at least 1.1. Received: ")
-    assert where == f"nothing is published; see {tmp_path}/out/blessing.json"
+    assert where == f"nothing is published; see {tmp_path}/out/push/blessing.json"
     assert "tfrank-sel-serving" not in result.stdout
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"saved_model", "models", "metrics.json", "one_query.txt"} <= written
+    assert "export" in written
     assert "serving" not in written
-    assert json.loads((tmp_path / "out" / "blessing.json").read_text())["blessed"] is False
-    assert {path.stem for path in (tmp_path / "out" / "anomalies").iterdir()} == {*SPLITS}
-    report = json.loads((tmp_path / "out" / "ingest.json").read_text())
+    folder = tmp_path / "out"
+    assert json.loads((folder / "push" / "blessing.json").read_text())["blessed"] is False
+    assert {path.stem for path in (folder / "analyze" / "anomalies").iterdir()} == {*SPLITS}
+    report = json.loads((folder / "ingest" / "ingest.json").read_text())
     lists = {split: counted["lists"] for split, counted in report["splits"].items()}
     assert sum(lists.values()) == sum(SPLITS.values())
     assert set(lists) == {*SPLITS}
+    again = CliRunner().invoke(app, ["run", "--output", str(folder)])
+    assert (again.exit_code, again.stderr) == (3, result.stderr)
 
 
-def test_a_second_run_does_not_touch_the_first(finished):
+def test_an_unchanged_run_does_nothing_and_does_not_wait_for_tensorflow(finished):
     output, _ = finished
-    before = sorted(output.rglob("*"))
-    result = invoke({}, output)
-    assert result.exit_code == 2
-    assert result.stderr == (
-        f"{output}: the output folder must be new or empty. Received: a folder that holds a run\n"
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+    script = (
+        "import sys; from tfrank_sel.pipelines.__main__ import app\n"
+        "try: app()\n"
+        "except SystemExit as end: code = end.code\n"
+        "print(code, sorted({'tensorflow', 'keras', 'apache_beam'} & set(sys.modules)))"
     )
-    assert sorted(output.rglob("*")) == before
+    command = [sys.executable, "-c", script, "run", "--output", output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+    assert done.stdout.count("up to date") == 6
+    assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in done.stdout
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "letters.txt").write_text("mine")
+    result = invoke({}, tmp_path)
+    assert result.exit_code == 2
+    reason = "the output folder must be new, empty, or hold a run"
+    assert result.stderr == f"{tmp_path}: {reason}. Received: a folder of something else\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +217,8 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, split, text, place, reason
     assert line.startswith(f"{sources[split]}{place}: ")
     assert reason in line
     assert "Traceback" not in result.output
-    assert [path for path in tmp_path.rglob("*") if path.suffix != ".txt"] == []
+    left = {path.name for path in (tmp_path / "out").rglob("*") if path.parent.name == "run"}
+    assert left == ({"ingest", "config.toml"} if reason == "two different labels" else set())
 
 
 def test_many_bad_lines_are_listed_and_counted(tmp_path):

@@ -7,12 +7,10 @@ import keras
 import pytest
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.losses import SoftmaxLoss
 from tfrank_sel.pipelines.analysis.drift import Thresholds
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.run import Plan
 
 
 @pytest.mark.parametrize(
@@ -23,9 +21,6 @@ from tfrank_sel.pipelines.run import Plan
         (Columns, "features", "price"),
         (Inputs, "sources", ["train.txt"]),
         (Inputs, "adjacent", "no"),
-        (Plan, "baseline", SoftmaxLoss()),
-        (Plan, "reference", "runs/last"),
-        (Plan, "version", 1.5),
         (Rules, "margin", math.nan),
         (Rules, "min_queries", "many"),
         (Settings, "averaging", 1.0),

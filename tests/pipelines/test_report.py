@@ -1,7 +1,7 @@
-import json
 import re
 import shutil
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -10,12 +10,13 @@ from tests.references import metrics as references
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import letor, synthetic
 from tfrank_sel.features import Number
+from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import schema, statistics
-from tfrank_sel.pipelines.candidates import Candidate
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import report
+from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import Fit, Trained
 
 SPEC = data.FeatureSpec(num_features=4)
@@ -65,26 +66,28 @@ def page(tmp_path_factory, shards, scorers):
         for name, model in scorers.items()
     }
     compared = dict.fromkeys(("NDCG@1", "NDCG@10", "MRR"), COMPARED)
-    (folder / "metrics.json").write_text(
-        json.dumps(
-            {
-                "metrics": compared,
-                "against": "baseline",
-                "chance": compared,
-                "slices": {"country <i>": compared},
-                "training": {name: one.figures() for name, one in trained.items()},
-                "settings": {"epochs": 3},
-                "seconds": {"ingest": 1.0},
-            }
-        )
-    )
+    metrics = {
+        "metrics": compared,
+        "against": "baseline",
+        "chance": compared,
+        "slices": {"country <i>": compared},
+    }
     check = {"rule": "at least 10 queries", "received": "9", "passed": False}
-    (folder / "blessing.json").write_text(json.dumps({"blessed": False, "checks": [check]}))
+    folders.write_json(folder / "evaluate" / "metrics.json", metrics)
+    folders.write_json(folder / "push" / "blessing.json", {"blessed": False, "checks": [check]})
     found = [schema.Anomaly("third & last", "at most 1 as in training", 7)]
-    (folder / "anomalies").mkdir()
-    schema.write(found, folder / "anomalies" / "test.json")
-    splits = dict.fromkeys(("train", "validation", "test"), split)
-    return report.write(folder, SPEC, splits, trained, seed=1)
+    (folder / "analyze" / "anomalies").mkdir(parents=True)
+    schema.write(found, folder / "analyze" / "anomalies" / "test.json")
+    run = types.SimpleNamespace(
+        output=folder,
+        spec=SPEC,
+        splits=dict.fromkeys(("train", "validation", "test"), split),
+        trained=trained,
+        settings=Settings(epochs=3),
+        seconds={"ingest": 1.0},
+        pushed=None,
+    )
+    return report.write(run)
 
 
 def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers):

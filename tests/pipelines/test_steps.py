@@ -13,7 +13,7 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import artefacts, preparation, publication
+from tfrank_sel.pipelines import preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import ingest, stored
@@ -151,44 +151,6 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
     assert publication.infra_validate(tmp_path / "model", model, **arguments) <= 1e-5
     with pytest.raises(ValueError, match="must score as the model does"):
         publication.infra_validate(tmp_path / "model", other, **arguments)
-
-
-def test_a_failed_block_leaves_nothing(tmp_path):
-    def fail():
-        with artefacts.aside(tmp_path / "new" / "out") as folder:
-            artefacts.write_json(folder / "deep" / "value.json", {"a": 1})
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-    (tmp_path / "out").mkdir()
-    with artefacts.aside(tmp_path / "out") as folder:
-        artefacts.write_text(folder / "text", "whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-    assert (tmp_path / "out" / "text").read_text() == "whole"
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path):
-    left = tmp_path / ".out.partial"
-    (left / "written" / "records").mkdir(parents=True)
-    for name in ("lock", "written/records/half"):
-        (left / name).write_text("left")
-    with artefacts.aside(tmp_path / "out") as folder:
-        assert list(folder.iterdir()) == []
-        artefacts.write_text(folder / "text", "whole")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-def test_of_two_at_once_the_second_is_refused_and_the_first_goes_on(tmp_path):
-    with artefacts.aside(tmp_path / "out") as folder:
-        artefacts.write_text(folder / "text", "whole")
-        with (
-            pytest.raises(data.InputError, match="one run at a time"),
-            artefacts.aside(tmp_path / "out"),
-        ):
-            pass
-    assert (tmp_path / "out" / "text").read_text() == "whole"
 
 
 def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):

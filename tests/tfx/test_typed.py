@@ -13,9 +13,12 @@ from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.spec import input_name
-from tfrank_sel.pipelines import configuration, console, preparation, training
+from tfrank_sel.pipelines import configuration, preparation, training
+from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.configuration import inputs
+from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.tfx import lists
 from tfrank_sel.pipelines.tfx.__main__ import app
 
@@ -160,8 +163,12 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
         for file in tf.io.gfile.glob(run.split(name))
     ]
     read_alike = Inputs(sources, columns, format="sequence-example")
-    layout, splits = preparation.ingested(read_alike, tmp_path, console.Progress(console.Console()))
-    wanted = preparation.prepared(splits["train"], layout, within_list=True).get_config()
+    layout = read_alike.layout()
+    shards = ingest.ingest(read_alike, layout, tmp_path).shards
+    types = layout.features
+    statistics.summarise(shards, read_alike.spec(layout), tmp_path, features=types)
+    split = Split.load(shards["train"], tmp_path / "train.json")
+    wanted = preparation.prepared(split, layout, within_list=True).get_config()
     for name in ("mean", "variance"):
         np.testing.assert_allclose(found.pop(name), wanted.pop(name), rtol=1e-9, atol=1e-12)
     assert found == json.loads(json.dumps(wanted))

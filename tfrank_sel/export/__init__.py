@@ -6,6 +6,7 @@ from tfrank_sel.export.publication import (
     publish as publish,
     remove_old as remove_old,
     roll_back as roll_back,
+    versions as versions,
 )
 from tfrank_sel.export.signatures import (
     PADDING_SCORE as PADDING_SCORE,

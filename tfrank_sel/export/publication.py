@@ -4,11 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
-from tfrank_sel.export.claim import claimed
+from tfrank_sel.claim import claimed
 
 
 def publish(
-    saved_model: str | os.PathLike[str], base: str | os.PathLike[str], version: int
+    saved_model: str | os.PathLike[str],
+    base: str | os.PathLike[str],
+    version: int | None = None,
 ) -> Path:
     """Puts a SavedModel where a server that polls `base` finds it, whole or not at all.
 
@@ -18,7 +20,7 @@ def publish(
     Args:
         saved_model: Folder of the SavedModel; it stays as it is.
         base: Base path of the model on the server; made when absent.
-        version: Version to publish; not negative.
+        version: Version to publish; not negative. By default one more than the latest, or 1.
 
     Returns:
         The folder of the version.
@@ -29,14 +31,16 @@ def publish(
         FileNotFoundError: If `saved_model` holds no SavedModel.
         ValueError: If `version` is negative.
     """
+    saved_model, base = Path(saved_model), Path(base)
+    if version is None:
+        version = 1 + max(versions(base), default=0)
     if version < 0:
         raise ValueError(f"`version` must not be negative. Received: {version}")
-    saved_model, base = Path(saved_model), Path(base)
     if not (saved_model / "saved_model.pb").is_file():
         raise FileNotFoundError(f"`saved_model` must hold saved_model.pb. Received: {saved_model}")
     published = base / str(version)
     with claimed(base / f".publish-{version}") as copy:
-        if version in (found := _versions(base)):
+        if version in (found := versions(base)):
             wanted = f"`version` must be new in {base}"
             raise FileExistsError(f"{wanted}. Received: {found[version].name}")
         _copy(saved_model, copy)
@@ -82,7 +86,7 @@ def roll_back(base: str | os.PathLike[str]) -> int:
     Raises:
         ValueError: If `base` holds fewer than two versions.
     """
-    found = _versions(Path(base))
+    found = versions(base)
     if len(found) < 2:
         raise ValueError(
             f"{base} must hold a version to go back to. Received: versions {sorted(found)}"
@@ -110,18 +114,23 @@ def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
     """
     if keep < 1:
         raise ValueError(f"`keep` must be positive. Received: {keep}")
-    found = _versions(Path(base))
+    found = versions(base)
     old = sorted(found)[:-keep]
     for version in old:
         shutil.rmtree(found[version].rename(Path(base) / f".removed-{found[version].name}"))
     return old
 
 
-def _versions(base: Path) -> dict[int, Path]:
-    """Returns the folders that a server takes for versions, `007` too."""
+def versions(base: str | os.PathLike[str]) -> dict[int, Path]:
+    """Returns the folders that a server takes for versions, `007` too, by their numbers.
+
+    Args:
+        base: Base path of the model on the server; it need not exist.
+    """
+    base = Path(base)
     return {
         int(child.name): child
-        for child in base.iterdir()
+        for child in (base.iterdir() if base.is_dir() else ())
         if child.name.isascii() and child.name.isdecimal() and child.is_dir()
     }
 

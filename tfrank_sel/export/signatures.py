@@ -11,10 +11,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.claim import claimed
 from tfrank_sel.data import elwc, packed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.export import extras, publication
-from tfrank_sel.export.claim import claimed
 from tfrank_sel.export.gate import check_servable
 from tfrank_sel.export.inputs import Inputs, Lists, Named, Packed, Values
 from tfrank_sel.export.typed import Typed

@@ -1,14 +1,16 @@
 """The command `tfrank-sel-pipelines`."""
 
 import contextlib
+import enum
+import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 # TensorFlow reads it once, when it is first imported.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -17,13 +19,14 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import flags
-from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
+from tfrank_sel.pipelines import flags, folders, manifests
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 Files: TypeAlias = list[str] | None
+Step = enum.StrEnum("Step", {name: name for name in manifests.STEPS})  # type: ignore[misc]
 
 
 @app.callback()
@@ -31,11 +34,11 @@ def _commands() -> None:
     """From files of lists to a served ranker."""
 
 
-@app.command(epilog="Options of Beam and of its runner come last, after `--`.")
+@app.command(epilog=flags.AFTER)
 def run(
     context: typer.Context,
-    output: Annotated[Path, typer.Option(help="Folder to make; new or empty.")],
-    beam_options: Annotated[list[str] | None, typer.Argument(help="Options of Beam.")] = None,
+    output: flags.Output,
+    beam_options: flags.BeamOptions = None,
     config: flags.Config = None,
     set: flags.Set = None,
     module: flags.Module = None,
@@ -76,42 +79,20 @@ def run(
     learning_rate: Annotated[float | None, flags.option("training.learning_rate")] = None,
     max_items: Annotated[int | None, flags.option("training.max_items")] = None,
     seed: flags.Seed = None,
+    continue_from: Annotated[str | None, flags.option("data.continue_from")] = None,
+    from_: Annotated[
+        Step | None, typer.Option("--from", help="Run this step and those after it again.")
+    ] = None,
 ) -> None:
-    """Trains a ranker, compares it with a baseline, and publishes it for serving.
+    """Trains a ranker, compares it with a baseline and with the model that is served, and
+    publishes it for serving.
 
     Each option is a key of the configuration, which `config` prints, and replaces the value in the
-    file. Without files, a synthetic set is made. A model that is not blessed is not published: the
-    status is 3 then, and all else is in the output folder.
+    file. Without files, a synthetic set is made. In a folder that holds a run, its configuration
+    is read, steps that are up to date are kept, and what was interrupted goes on. A model that is
+    not blessed is not published: the status is 3 then, and all else is in the output folder.
     """
-    console = Console()
-    try:
-        configuration, found, left_out = complete(load(config, flags.overrides(context.params)))
-        for name, reason in left_out.items():
-            console.print(f"left out: the column {name!r}: {reason}", highlight=False)
-        # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
-        with _quiet():
-            from tfrank_sel.pipelines import console as tables, planning, run as pipeline
-
-        plan = planning.plan(configuration, found)
-        settings = planning.settings(configuration)
-        result = pipeline.run(plan, output, settings, tables.Progress(console))
-    except (ConfigurationError, InputError) as error:
-        raise _refused(error) from error
-    for table in (
-        tables.seconds_table(result.seconds),
-        tables.speed_table(result.trained),
-        tables.slices_table(result.evaluation, plan.rules.metric),
-        tables.comparison_table(result.evaluation.overall, result.evaluation.against),
-    ):
-        console.print(table)
-    if not result.blessing.blessed:
-        for reason in result.blessing.reasons:
-            print(f"not blessed: {reason}", file=sys.stderr)
-        print(f"nothing is published; see {output.absolute()}/blessing.json", file=sys.stderr)
-        raise typer.Exit(3)
-    console.print("Next:", style="bold")
-    print(f"tfrank-sel-serving serve --model-base-path {result.model_base}")
-    print(f"tfrank-sel-serving rank --file {result.one_query}")
+    _run(output, config, context.params, force=from_ and from_.value)
 
 
 @app.command("config")
@@ -138,6 +119,103 @@ def print_configuration(
     except (ConfigurationError, InputError) as error:
         raise _refused(error) from error
     print(text(configuration, left_out), end="")
+
+
+def _step(step: str) -> Callable[..., None]:
+    """Returns the command that runs a step alone."""
+
+    def command(
+        context: typer.Context,
+        output: flags.Output,
+        beam_options: flags.BeamOptions = None,
+        config: flags.Config = None,
+        set: flags.Set = None,
+        module: flags.Module = None,
+    ) -> None:
+        _run(output, config, context.params, only=step)
+
+    return command
+
+
+_HELP = {
+    "ingest": "Reads the files into records, split by query.",
+    "analyze": "Finds statistics, the schema and anomalies, and holds them against the gates.",
+    "train": "Trains the model and the baseline; goes on with a training that was interrupted.",
+    "export": "Writes the SavedModel, and tries it.",
+    "push": "Compares the model with the one that is served, and publishes it if it passes.",
+}
+for _name, _help in _HELP.items():
+    app.command(_name, help=f"{_help} A step of `run`, alone.", epilog=flags.AFTER)(_step(_name))
+
+
+def _run(
+    output: Path,
+    config: str | None,
+    options: Mapping[str, Any],
+    *,
+    only: str | None = None,
+    force: str | None = None,
+) -> None:
+    """Runs the steps that are not up to date, or one."""
+    console = Console(soft_wrap=True)
+    try:
+        kept = output / folders.CONFIGURATION
+        if config is None and kept.is_file():
+            config = str(kept)
+        configuration, found, left_out = complete(load(config, flags.overrides(options)))
+        for name, reason in left_out.items():
+            console.print(f"left out: the column {name!r}: {reason}", highlight=False)
+        sources = [source.path for source in found.sources] if found else []
+        chosen = [only] if only else [*manifests.STEPS]
+        wanted = manifests.current(configuration, sources, output)
+        stale = manifests.stale(wanted, output)
+        if force or stale.keys() & chosen or not (only or (output / "report.html").exists()):
+            # Imported late, so that help, mistakes and what is done do not wait for TensorFlow.
+            with _quiet():
+                from tfrank_sel.pipelines import console as tables, run as pipeline
+
+            progress = tables.Progress(console)
+            result = pipeline.run(configuration, output, progress, only=only, force=force)
+            if only is None:
+                for table in tables.tables(result):
+                    console.print(table)
+        else:
+            for step in chosen:
+                console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
+    except (ConfigurationError, InputError) as error:
+        raise _refused(error) from error
+    except KeyboardInterrupt as error:
+        raise _interrupted(output) from error
+    if "push" in chosen:
+        _tell_pushed(output, configuration, console)
+
+
+def _tell_pushed(output: Path, configuration: Configuration, console: Console) -> None:
+    """Says where the model is, or why it is not published."""
+    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    if not pushed["blessed"]:
+        for reason in pushed["reasons"]:
+            print(f"not blessed: {reason}", file=sys.stderr)
+        where = output.absolute() / "push" / "blessing.json"
+        print(f"nothing is published; see {where}", file=sys.stderr)
+        raise typer.Exit(3)
+    console.print("Next:", style="bold")
+    base = Path(pushed["saved_model"]).parent
+    [one_query] = (output.absolute() / "export").glob("one_query.*")
+    print(f"tfrank-sel-serving serve --model-base-path {base}")
+    name = "" if base.name == "ranker" else f" --model-name {base.name}"
+    print(f"tfrank-sel-serving rank --file {one_query}{name}")
+
+
+def _interrupted(output: Path) -> typer.Exit:
+    """Says what is kept, and how to go on."""
+    kept = [step for step in manifests.STEPS if (output / step).is_dir()]
+    if (output / ".train.partial").is_dir():
+        kept.append("the epochs of the training")
+    print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
+    if kept:
+        print(f"go on with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)
+    return typer.Exit(130)
 
 
 def _refused(error: Exception) -> typer.Exit:
@@ -167,8 +245,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Leaves by an exception, so that what is half done is removed."""
-    sys.exit(128 + number)
+    """Leaves as Ctrl-C does, so that what is half done is removed."""
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

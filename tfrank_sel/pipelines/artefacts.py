@@ -12,48 +12,28 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from tfrank_sel import data
-from tfrank_sel.export.claim import claimed
+from tfrank_sel.pipelines.folders import write_json as write_json, write_text as write_text
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def aside(output: Path) -> Iterator[Path]:
-    """Gives a folder beside `output`, which becomes `output` if the block succeeds.
-
-    If it does not, the folder is removed, and nothing stands at `output`. What a process that was
-    killed has left there is removed first.
+def room_for(output: Path) -> Iterator[None]:
+    """Tells a disk that is full by its place.
 
     Args:
-        output: The folder to make. It must be new or empty.
-
-    Yields:
-        The folder to write to meanwhile.
+        output: The folder that is written to.
 
     Raises:
-        tfrank_sel.data.InputError: If `output` is a file or a folder that is not empty, its place
-            cannot be written to or has no room, or another process is making it.
+        tfrank_sel.data.InputError: If an error in the block is one of a full disk.
     """
-    output = output.absolute()
-    with contextlib.ExitStack() as stack:
-        try:
-            folder = stack.enter_context(claimed(output.with_name(f".{output.name}.partial")))
-            _check_new(output)
-            folder.mkdir()
-        except FileExistsError as error:
-            reason = f"one run at a time can make the output folder. Received: {error}"
-            raise data.InputError(str(output), reason) from error
-        except OSError as error:
-            wanted = "the output folder must be in a place that can be written to"
-            raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
-        try:
-            yield folder
-            folder.rename(output)
-        except Exception as error:
-            if not _is_for_room(error):
-                raise
-            wanted = "there must be room for the output folder"
-            raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
+    try:
+        yield
+    except Exception as error:
+        if not _is_for_room(error):
+            raise
+        wanted = "there must be room for the output folder"
+        raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
 
 
 def _is_for_room(error: BaseException | None) -> bool:
@@ -63,29 +43,6 @@ def _is_for_room(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _check_new(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise data.InputError(str(output), "the output must be a folder. Received: a file")
-    if output.is_dir() and any(output.iterdir()):
-        kind = "holds a run" if (output / "metrics.json").exists() else "is not empty"
-        raise data.InputError(
-            str(output), f"the output folder must be new or empty. Received: a folder that {kind}"
-        )
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON."""
-    write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file aside and renames it, making its folder if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.rename(path)
 
 
 def shards(prefix: Path) -> list[str]:

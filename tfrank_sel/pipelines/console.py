@@ -3,13 +3,16 @@
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
-from tfrank_sel.pipelines.training import Trained
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+    from tfrank_sel.pipelines.runs import Run
+    from tfrank_sel.pipelines.training import Trained
 
 
 class Step:
@@ -40,6 +43,14 @@ class Progress:
         self.console = console
         self.seconds: dict[str, float] = {}
 
+    def skip(self, name: str) -> None:
+        """Says that a step is up to date."""
+        self.console.print(f"[green]kept[/] {name:18} up to date", highlight=False)
+
+    def note(self, what: str) -> None:
+        """Prints a line."""
+        self.console.out(what, highlight=False)
+
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
         """Shows a step while the block runs, and its outcome and duration if it succeeds."""
@@ -54,7 +65,18 @@ class Progress:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
 
-def comparison_table(comparisons: Mapping[str, Comparison], against: str) -> Table:
+def tables(run: "Run") -> list[Table]:
+    """Returns the tables of a run that is done."""
+    metric = run.configuration.blessing.metric
+    return [
+        seconds_table(run.seconds),
+        speed_table(run.trained),
+        slices_table(run.evaluation, metric),
+        comparison_table(run.evaluation.overall, run.evaluation.against),
+    ]
+
+
+def comparison_table(comparisons: Mapping[str, "Comparison"], against: str) -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
     table = Table("metric", against, "ours", f"ours - {against} (95 % interval)")
     for name, value in comparisons.items():
@@ -62,7 +84,7 @@ def comparison_table(comparisons: Mapping[str, Comparison], against: str) -> Tab
     return table
 
 
-def speed_table(trained: Mapping[str, Trained]) -> Table:
+def speed_table(trained: Mapping[str, "Trained"]) -> Table:
     """Returns the table of training speed."""
     table = Table("training", "loss", "epochs", "ms a step", "lists/s", "documents/s")
     for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
@@ -85,7 +107,7 @@ def seconds_table(seconds: Mapping[str, float]) -> Table:
     return table
 
 
-def slices_table(evaluation: Evaluation, metric: str) -> Table:
+def slices_table(evaluation: "Evaluation", metric: str) -> Table:
     """Returns the table of a metric by slice."""
     difference = f"ours - {evaluation.against} (95 % interval)"
     table = Table("slice", "queries", metric, difference)
@@ -95,6 +117,6 @@ def slices_table(evaluation: Evaluation, metric: str) -> Table:
     return table
 
 
-def _cells(value: Comparison) -> tuple[str, str, str]:
+def _cells(value: "Comparison") -> tuple[str, str, str]:
     difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
     return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference

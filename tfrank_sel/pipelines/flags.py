@@ -1,6 +1,7 @@
 """Options that the commands of the pipelines share: each is a key of the configuration."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -17,6 +18,11 @@ def option(key: str) -> Any:
     return typer.Option(help=field.description, show_default=str(shown) if shown else False)
 
 
+AFTER = "Options of Beam and of its runner come last, after `--`."
+Output: TypeAlias = Annotated[
+    Path, typer.Option(help="Folder of the run: new, empty, or of a run to go on with.")
+]
+BeamOptions: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Options of Beam.")]
 Config: TypeAlias = Annotated[
     str | None, typer.Option(metavar="FILE", help="Configuration to read, a TOML file.")
 ]
@@ -123,6 +129,7 @@ _KEYS = {
             "num_features",
             "allow_bad_lines",
             "reference",
+            "continue_from",
         )
     },
     "features": "features",

@@ -8,41 +8,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from apache_beam.options.pipeline_options import PipelineOptions
+
 from tfrank_sel.pipelines import candidates, classes, runners
 from tfrank_sel.pipelines.candidates import Candidate
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.ingestion.inputs import Inputs
-from tfrank_sel.pipelines.run import Plan
 from tfrank_sel.pipelines.settings import Settings
 
 
-def plan(configuration: Configuration, inputs: Inputs | None) -> Plan:
-    """Returns what a run does.
-
-    Args:
-        configuration: The configuration.
-        inputs: What to read: see `configuration.inputs`.
+def beam_options(configuration: Configuration) -> PipelineOptions:
+    """Returns the options of every Beam pipeline.
 
     Raises:
-        ConfigurationError: If a class, a function or an option that it names cannot be used.
+        ConfigurationError: If there is no such runner, or Beam does not know an option.
     """
-    data, beam, serving = configuration.data, configuration.beam, configuration.serving
+    beam = configuration.beam
     try:
-        options = runners.pipeline_options(beam.runner, beam.options)
+        return runners.pipeline_options(beam.runner, beam.options)
     except ValueError as error:
         raise configuration.error("beam:", str(error)) from error
-    return Plan(
-        inputs,
-        rules(configuration),
-        None if data.reference is None else Path(data.reference),
-        options,
-        serving.model_name,
-        serving.version,
-        candidate(configuration),
-        baseline(configuration),
-        text(configuration.absolute()),
-    )
 
 
 def candidate(configuration: Configuration) -> Candidate:
@@ -82,7 +67,7 @@ def settings(configuration: Configuration) -> Settings:
 
 def rules(configuration: Configuration) -> Rules:
     """Returns what a model must be to be published."""
-    return Rules(**configuration.blessing.model_dump())
+    return Rules(**configuration.blessing.model_dump(exclude={"champion"}))
 
 
 def _candidate(

@@ -1,11 +1,7 @@
 """The first steps of a run: files to splits that are known, and held against each other."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-
-import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data, models
 from tfrank_sel.data import letor, synthetic
@@ -14,22 +10,11 @@ from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis import drift, schema, statistics
 from tfrank_sel.pipelines.console import Progress, Step
-from tfrank_sel.pipelines.ingestion import ingest, stored
-from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.splits import Split
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
-
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """A split on disk: its shards and statistics."""
-
-    shards: Sequence[str]
-    statistics: statistics.Statistics
-
-    def batches(self, spec: data.FeatureSpec) -> tf.data.Dataset:
-        """Returns features and mask of its lists by name, and the labels, for one pass."""
-        return stored.batches(self.shards, spec, self.statistics.list_sizes)
 
 
 def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
@@ -52,50 +37,8 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
     return Inputs(sources)
 
 
-def ingested(
-    inputs: Inputs,
-    folder: Path,
-    progress: Progress,
-    *,
-    options: PipelineOptions | None = None,
-) -> tuple[Layout, dict[str, Split]]:
-    """Turns files into records, and finds the statistics of each split.
-
-    Args:
-        inputs: What to read.
-        folder: Folder of the run.
-        progress: Told of each step.
-        options: Of the Beam pipelines.
-
-    Returns:
-        What a list holds, and the splits.
-
-    Raises:
-        tfrank_sel.data.InputError: If the input cannot be used.
-    """
-    with progress.step("ingest") as step:
-        layout = inputs.layout()
-        step.doing(f"{len(inputs.sources)} files")
-        ingested = ingest.ingest(inputs, layout, folder, options=options)
-        step.tell(f"{len(layout.names)} features")
-        for line in ingest.summary(ingested.report):
-            step.tell(line)
-    spec = inputs.spec(layout)
-    splits = {}
-    with progress.step("statistics") as step:
-        named = {split: ingested.shards[split] for split in SPLITS if split in ingested.shards}
-        summaries = statistics.summarise(
-            named, spec, folder / "statistics", features=layout.features, options=options
-        )
-        for split, found in summaries.items():
-            splits[split] = Split(named[split], found)
-            files = [source.path for source in inputs.sources if source.split in (None, split)]
-            _check_comparable(found, ", ".join(files))
-            step.tell(f"{split}: {_described(found)}")
-    return layout, splits
-
-
-def _described(found: statistics.Statistics) -> str:
+def described(found: statistics.Statistics) -> str:
+    """Tells how many lists and items a split has."""
     sizes = found.list_sizes
     described = f"{found.lists} lists of {min(sizes)} to {max(sizes)} items, {found.items} items"
     if 1 in sizes:
@@ -103,7 +46,8 @@ def _described(found: statistics.Statistics) -> str:
     return described
 
 
-def _check_comparable(found: statistics.Statistics, source: str) -> None:
+def check_comparable(found: statistics.Statistics, source: str) -> None:
+    """Raises an error if no list of a split has two different labels."""
     if found.comparable_lists == 0:
         labels = ", ".join(found.labels)
         raise data.InputError(
@@ -114,45 +58,39 @@ def _check_comparable(found: statistics.Statistics, source: str) -> None:
 
 
 def examine(
-    spec: data.FeatureSpec,
-    layout: Layout,
+    run: Run,
     splits: Mapping[str, Split],
+    own: Mapping[str, statistics.Statistics],
     folder: Path,
-    progress: Progress,
-    *,
-    reference: Path | None = None,
-    options: PipelineOptions | None = None,
 ) -> None:
     """Infers the schema of the training split, and tells what is other elsewhere.
 
     Args:
-        spec: Names of the parts and number of features.
-        layout: What a list holds.
+        run: The run.
         splits: The splits.
-        folder: Folder of the run: `schema.pbtxt`, and `anomalies/SPLIT.json`.
-        progress: Told of each step.
-        reference: The folder of another run, whose training split was different or not.
-        options: Of the Beam pipelines.
+        own: Statistics of the lists that this run ingested.
+        folder: Where to write `schema.pbtxt`, and `anomalies/SPLIT.json`.
 
     Raises:
-        tfrank_sel.data.InputError: If `reference` is not the folder of a run.
+        tfrank_sel.data.InputError: If the reference is not the folder of a run.
     """
     known = splits["train"].statistics
-    with progress.step("schema") as step:
+    with run.progress.step("schema") as step:
         path = folder / "schema.pbtxt"
-        inferred = schema.infer(known, spec, path)
+        inferred = schema.infer(known, run.spec, path)
         step.tell(f"inferred from train: {path.name}")
-    with progress.step("validation") as step:
+    with run.progress.step("validation") as step:
         held = {split: splits[split].shards for split in ("validation", "test")}
         outside = schema.validate(
-            held, inferred, spec, folder, features=layout.features, options=options
+            held, inferred, run.spec, folder, features=run.layout.features, options=run.options
         )
         for split in held:
             skewed = drift.anomalies(known, splits[split].statistics)
             _tell(split, outside[split] + skewed, folder, step)
+        reference = run.configuration.data.reference or run.earlier
         if reference is not None:
-            drifted = drift.anomalies(_reference(reference), known, of="the reference")
-            _tell("train", drifted, folder, step)
+            before = _reference(Path(reference))
+            _tell("train", drift.anomalies(before, own["train"], of="the reference"), folder, step)
 
 
 def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
@@ -203,7 +141,7 @@ def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list
 
 
 def _reference(run: Path) -> statistics.Statistics:
-    path = run / "statistics" / "train.json"
+    path = run / "analyze" / "statistics" / "train.json"
     if not path.is_file():
         raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
     return statistics.Statistics.load(path)

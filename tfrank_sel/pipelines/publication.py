@@ -1,4 +1,4 @@
-"""Publication: a model exported, tried as a server would, and put where one finds it."""
+"""Requests of lists as a server is sent them, and an exported model tried with them."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format
-from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data, export
 from tfrank_sel.data import elwc, packed, typed, writing
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -110,29 +107,6 @@ def infra_validate(
             f"Received: a difference of {worst:.3g}"
         )
     return worst
-
-
-def push(saved_model: Path, serving: Path, name: str, version: int, *, final: Path) -> Path:
-    """Puts a SavedModel under `serving/name/version` and writes `serving/models.config`.
-
-    Args:
-        saved_model: Folder of the SavedModel.
-        serving: Folder of all models to serve.
-        name: Name of the model.
-        version: Its version; not yet there.
-        final: Where `serving` will be found when the run is over: the base path in the
-            configuration is absolute.
-
-    Returns:
-        The folder of the version.
-    """
-    export.publish(saved_model, serving / name, version)
-    config = model_server_config_pb2.ModelServerConfig()
-    config.model_config_list.config.add(
-        name=name, base_path=str(final.absolute() / name), model_platform="tensorflow"
-    )
-    artefacts.write_text(serving / "models.config", text_format.MessageToString(config))
-    return serving / name / str(version)
 
 
 def _gap(scores: np.ndarray, expected: np.ndarray) -> float:

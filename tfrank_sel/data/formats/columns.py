@@ -2,6 +2,9 @@
 
 import dataclasses
 import functools
+import json
+import os
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -168,3 +171,16 @@ class Layout(Checked):
             for x in feature.texts(name)
             if getattr(feature, "dtype", "string") == "int64"
         }
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the layout to a JSON file."""
+        features = {name: feature.config() for name, feature in self.features.items()}
+        text = json.dumps({"features": features, "context": dict(self.context)}, indent=2)
+        pathlib.Path(path).write_text(f"{text}\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads the layout that `write` wrote."""
+        found = json.loads(pathlib.Path(path).read_text())
+        features = {name: of_config(config) for name, config in found["features"].items()}
+        return cls(features, found["context"])

@@ -1,5 +1,6 @@
 """Sections of the configuration of a run: keys, types, ranges, defaults and descriptions."""
 
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,10 @@ MODELS = ("ListScorer", "Scorer")
 
 def _absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
+
+
+def _absolute_if_given(path: str | bool | None) -> str | bool | None:
+    return _absolute(path) if isinstance(path, str) else path
 
 
 def _class(value: Any) -> dict[str, Any]:
@@ -135,6 +140,17 @@ class Data(Section):
         default=None,
         examples=["runs/1"],
         description="Folder of an earlier run to report drift from.",
+    )
+    continue_from: str | None = Field(
+        default=None,
+        examples=["runs/1"],
+        description="Folder of an earlier run to continue: its records, vocabularies and weights.",
+    )
+    memory: int | None = Field(
+        default=None,
+        ge=0,
+        examples=[6],
+        description="Number of earlier increments of data to keep; all if unset.",
     )
 
     @model_validator(mode="after")
@@ -284,6 +300,18 @@ class Blessing(Section):
     min_queries: int = Field(
         default=1, ge=1, description="Minimum number of queries to evaluate on."
     )
+    max_milliseconds: float = Field(
+        default=math.inf,
+        gt=0.0,
+        allow_inf_nan=True,
+        description="Maximum time to score a list, at the 99th percentile.",
+    )
+    champion: str | Literal[False] | None = Field(
+        default=None,
+        examples=["models/ranker/3"],
+        description="SavedModel that must not be better by more than the margins; if unset, the "
+        "version that is served; false for none.",
+    )
 
 
 class Serving(Section):
@@ -294,7 +322,21 @@ class Serving(Section):
         pattern=r"^[A-Za-z0-9][\w.-]*$",
         description="Name to serve the model under; letters, digits and `._-`.",
     )
-    version: int = Field(default=1, ge=0, description="Version to serve the model under.")
+    folder: str | None = Field(
+        default=None,
+        examples=["models"],
+        description="Folder of all models that are served; if unset, `serving` in that of the run.",
+    )
+    version: int | None = Field(
+        default=None,
+        ge=0,
+        examples=[7],
+        description="Version to serve the model under; if unset, one more than the last.",
+    )
+    canary: bool = Field(
+        default=False,
+        description="Publish under the label `canary`, and leave `stable` to the champion.",
+    )
 
 
 class Beam(Section):
@@ -336,11 +378,21 @@ class Configuration(Section):
 
     def absolute(self) -> Self:
         """Returns the same configuration for any working directory: with absolute paths."""
-        files = {x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")}
-        reference = self.data.reference and _absolute(self.data.reference)
-        data = self.data.model_copy(update={**files, "reference": reference})
-        modules = list(map(_absolute, self.modules))
-        return self.model_copy(update={"data": data, "modules": modules})
+        files: dict[str, Any] = {
+            x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")
+        }
+        folders = ("reference", "continue_from")
+        files |= {x: _absolute_if_given(getattr(self.data, x)) for x in folders}
+        serving = {"folder": _absolute_if_given(self.serving.folder)}
+        blessing = {"champion": _absolute_if_given(self.blessing.champion)}
+        return self.model_copy(
+            update={
+                "data": self.data.model_copy(update=files),
+                "modules": list(map(_absolute, self.modules)),
+                "serving": self.serving.model_copy(update=serving),
+                "blessing": self.blessing.model_copy(update=blessing),
+            }
+        )
 
     def error(self, key: str, reason: str) -> ConfigurationError:
         """Returns the error of a key, with the file or option that its value comes from."""

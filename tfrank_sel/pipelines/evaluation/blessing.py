@@ -1,6 +1,7 @@
 """Blessing: whether an evaluated model may be served, and why."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ class Rules(Checked):
         margin: By how much it may be worse than the baseline.
         slice_margin: By how much it may be worse than the baseline on a slice.
         min_slice_queries: Least number of queries of a slice to be judged by.
+        max_milliseconds: Largest time to score a list, in milliseconds, at the 99th percentile.
 
     Raises:
         ValueError: If the metric is none of those of the evaluation.
@@ -35,6 +37,7 @@ class Rules(Checked):
     margin: Bound = 0.02
     slice_margin: Bound = 0.1
     min_slice_queries: int = 30
+    max_milliseconds: Bound = math.inf
 
     def __post_init__(self) -> None:
         if self.metric not in measures():
@@ -84,18 +87,32 @@ class Blessing:
         return {**dataclasses.asdict(self), "reasons": self.reasons}
 
 
-def bless(evaluation: Evaluation, rules: Rules) -> Blessing:
+def bless(
+    evaluation: Evaluation,
+    rules: Rules,
+    *,
+    champion: Evaluation | None = None,
+    milliseconds: float = 0.0,
+) -> Blessing:
     """Checks an evaluation against the rules.
 
     A model must be evaluated on enough queries, reach the least value, not be significantly worse
     than a random order, and not be significantly worse than the baseline by more than the margin,
-    on all queries and on each slice.
+    on all queries and on each slice; nor than the model that is served, if there is one.
 
     Args:
         evaluation: How good the model is.
         rules: What it must be.
+        champion: How good it is beside the model that is served.
+        milliseconds: Time to score a list, at the 99th percentile.
     """
     checks = list(_checks(evaluation, rules))
+    if champion is not None:
+        checks += _not_worse_than(champion, rules)
+    if rules.max_milliseconds < math.inf:
+        rule = f"a list scored in at most {rules.max_milliseconds:g} ms (99th percentile)"
+        received = f"{milliseconds:.1f} ms"
+        checks.append(Check(rule, received, milliseconds <= rules.max_milliseconds))
     return Blessing(all(check.passed for check in checks), rules, checks)
 
 
@@ -107,6 +124,11 @@ def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     reached = overall.ours >= rules.min_value
     yield Check(f"{metric} of at least {rules.min_value:g}", f"{overall.ours:.4f}", reached)
     yield _not_worse(f"{metric} no worse than a random order's", evaluation.chance[metric], 0.0)
+    yield from _not_worse_than(evaluation, rules)
+
+
+def _not_worse_than(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
+    metric = rules.metric
     for name, comparisons in evaluation.slices.items():
         of, margin = f" of {name}", rules.slice_margin
         if name == OVERALL:

@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -48,7 +48,7 @@ class Evaluation:
         slices: Our model against the baseline, for each slice and metric; all queries are in the
             first, `OVERALL`.
         chance: Our model against a random order of the same lists, for each metric.
-        against: "baseline", or "random order" if that takes the place of a baseline.
+        against: What the other model is, such as "baseline"; "random order" if there is none.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
@@ -65,6 +65,13 @@ class Evaluation:
         figures = dataclasses.asdict(self)
         return {"metrics": figures["slices"].pop(OVERALL), **figures}
 
+    @classmethod
+    def of(cls, figures: Mapping[str, Any]) -> Self:
+        """Returns the evaluation whose `figures` these are."""
+        slices = {OVERALL: figures["metrics"], **figures["slices"]}
+        compared = {name: _comparisons(values) for name, values in slices.items()}
+        return cls(compared, _comparisons(figures["chance"]), figures["against"])
+
 
 def measures() -> dict[str, metrics.ListwiseMetric]:
     """Returns the metrics of the report, by the name they have there."""
@@ -79,6 +86,7 @@ def evaluate(
     scratch: str,
     *,
     seed: int,
+    against: str = "baseline",
     pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
     """Compares two models on a split, with paired bootstrap intervals.
@@ -91,6 +99,7 @@ def evaluate(
             values of a text.
         scratch: A folder to write to meanwhile, on any file system that Beam knows.
         seed: Seed of the resampling and of the random order.
+        against: What the other model is called.
         pipeline: Beam pipeline to compose and run; by default it runs in this process.
 
     Returns:
@@ -117,11 +126,15 @@ def evaluate(
     compared = {name: values for name, *values in artefacts.told(found)}
     FileSystems.delete([f"{found}-*"])
     slices = {
-        name: {metric: Comparison(**one) for metric, one in compared[name][0].items()}
+        name: _comparisons(compared[name][0])
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
     }
-    chance = {metric: Comparison(**one) for metric, one in compared[OVERALL][1].items()}
-    return Evaluation(slices, chance, "baseline" if baseline else "random order")
+    chance = _comparisons(compared[OVERALL][1])
+    return Evaluation(slices, chance, against if baseline else "random order")
+
+
+def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Comparison]:
+    return {metric: Comparison(**one) for metric, one in values.items()}
 
 
 class _Score(beam.DoFn):

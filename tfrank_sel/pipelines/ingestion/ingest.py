@@ -20,7 +20,7 @@ from tfrank_sel import data
 from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
-from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines import artefacts, folders
 from tfrank_sel.pipelines.ingestion import census, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
@@ -83,7 +83,7 @@ def ingest(
         if not report["splits"].get(split, {}).get("lists"):
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
-    artefacts.write_json(folder / "ingest.json", report)
+    folders.write_json(folder / "ingest.json", report)
     shards = {split: artefacts.shards(folder / "records" / split) for split in inputs.splits}
     return Ingested(shards, report)
 

@@ -1,5 +1,6 @@
 """The report of a run: one page that holds all it shows, for reading offline."""
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,46 +12,38 @@ import numpy as np
 
 from tfrank_sel import data, losses, metrics
 from tfrank_sel.models.summary import compressed
-from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.preparation import Split
 from tfrank_sel.pipelines.reporting import figures
-from tfrank_sel.pipelines.training import Trained, each_once
+from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.splits import Split
+from tfrank_sel.pipelines.training import each_once
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
 BARS = 24
 
 
-def write(
-    folder: Path,
-    spec: data.FeatureSpec,
-    splits: Mapping[str, Split],
-    trained: Mapping[str, Trained],
-    *,
-    seed: int,
-) -> Path:
-    """Writes `report.html` of a run, beside `metrics.json`, `blessing.json` and `anomalies`.
+def write(run: Run) -> Path:
+    """Writes `report.html` of a run.
 
     Args:
-        folder: Folder of the run, where these three are read.
-        spec: Names of the parts and number of features.
-        splits: The splits.
-        trained: The models, `ours` and, if there is one, `baseline`.
-        seed: Seed of the intervals.
+        run: The run, all of whose steps are done.
 
     Returns:
         The page.
     """
+    trained, splits, spec = run.trained, run.splits, run.spec
     models = {name: one.scores for name, one in trained.items()}
     test, training = splits["test"], splits["train"].statistics
-    measured = json.loads((folder / "metrics.json").read_text())
+    measured = json.loads((run.output / "evaluate" / "metrics.json").read_text())
+    judged = json.loads((run.output / "push" / "blessing.json").read_text())
     found = curves.ndcg(
-        models, spec, test.shards, longest=max(test.statistics.list_sizes), seed=seed
+        models, spec, test.shards, longest=max(test.statistics.list_sizes), seed=run.settings.seed
     )
     grades = sorted(float(label) for label in training.labels)
     grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
@@ -66,12 +59,13 @@ def write(
         metrics=measured["metrics"],
         against=measured["against"],
         chance=measured["chance"],
-        training=measured["training"],
-        settings=measured["settings"],
-        seconds=measured["seconds"],
+        training={name: one.figures() for name, one in trained.items()},
+        settings=dataclasses.asdict(run.settings),
+        seconds=run.seconds,
         slices=everything,
-        blessing=json.loads((folder / "blessing.json").read_text()),
-        anomalies=_anomalies(folder),
+        blessing=judged,
+        pushed=run.pushed,
+        anomalies=_anomalies(run.output / "analyze" / "anomalies"),
         splits=statistics,
         features=list(_features(training)),
         texts=list(_texts(training)),
@@ -87,8 +81,8 @@ def write(
             }.items()
         },
     )
-    path = folder / "report.html"
-    artefacts.write_text(path, page)
+    path = run.output / "report.html"
+    folders.write_text(path, page)
     return path
 
 
@@ -107,7 +101,7 @@ def _anomalies(folder: Path) -> list[dict[str, Any]]:
     """All anomalies, the widest first."""
     found = [
         {"split": path.stem, **anomaly}
-        for path in sorted((folder / "anomalies").glob("*.json"))
+        for path in sorted(folder.glob("*.json"))
         for anomaly in json.loads(path.read_text())
     ]
     return sorted(found, key=lambda one: (one["distance"] or 0.0, one["count"]), reverse=True)

@@ -43,23 +43,44 @@ def claimed(folder: Path) -> Iterator[Path]:
         ...     os.listdir(base)
         ['out']
     """
+    with held(folder, _LOCK):
+        try:
+            _clear(folder)
+            yield folder / "written"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def held(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """Holds a folder for this process alone, until the end.
+
+    Args:
+        folder: The folder; made with its parents, and those are removed if nothing is in them.
+        name: Name of the file in it that is locked.
+
+    Raises:
+        FileExistsError: If a process that lives holds the folder.
+        ImportError: If the system has no such locks as Linux and macOS have.
+        OSError: If the folder cannot be made.
+    """
     if fcntl is None:
         wanted = "To write a folder whole or not at all takes the file locks of Linux or macOS"
         raise ImportError(f"{wanted}. Received: {sys.platform}")
-    made = [parent for parent in folder.parents if not parent.exists()]
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / _LOCK, "w") as lock:
+        with open(folder / name, "w") as lock:
             _hold(lock, folder)
             try:
-                _clear(folder)
-                yield folder / "written"
+                yield
             finally:
-                shutil.rmtree(folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    os.unlink(lock.name)
     finally:
-        for parent in made:
+        for path in made:
             with contextlib.suppress(OSError):  # it is not empty
-                parent.rmdir()
+                path.rmdir()
 
 
 def _hold(lock: IO[str], folder: Path) -> None:

@@ -1,0 +1,271 @@
+"""Manifests of steps: what went into each, so that a step whose inputs are the same is skipped."""
+
+import dataclasses
+import datetime
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import folders
+from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.sections import FUNCTION
+from tfrank_sel.version import __version__
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of step.
+
+    Args:
+        keys: The keys of the configuration that it depends on.
+        after: The steps whose results it reads.
+    """
+
+    keys: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+_OF_DATA = (
+    "train", "validation", "test", "data", "split", "format", "query", "label", "doc_id", "weight",
+    "list_weight", "propensity", "slice_by", "adjacent", "num_features", "allow_bad_lines",
+    "continue_from", "memory",
+)  # fmt: skip
+STEPS = {
+    "ingest": Kind((*(f"data.{key}" for key in _OF_DATA), "features")),
+    "analyze": Kind(("data.reference", "data.schema", "gates"), ("ingest",)),
+    "train": Kind(("modules", "model", "training", "evaluation"), ("ingest",)),
+    "evaluate": Kind(after=("train",)),
+    "export": Kind(after=("evaluate",)),
+    "push": Kind(("blessing", "serving"), ("analyze", "export")),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprint:
+    """What a file is known by.
+
+    Args:
+        size: Its size, in bytes.
+        modified: When it was modified, in nanoseconds.
+        digest: Hash of its content.
+    """
+
+    size: int
+    modified: int
+    digest: str
+
+    @classmethod
+    def of(cls, path: str, known: "Fingerprint | None" = None) -> "Fingerprint":
+        """Returns that of a file, whose content is read only if size or time are not as known.
+
+        Raises:
+            tfrank_sel.data.InputError: If it cannot be read.
+        """
+        try:
+            status = os.stat(path)
+            if known and (known.size, known.modified) == (status.st_size, status.st_mtime_ns):
+                return known
+            with open(path, "rb") as file:
+                digest = hashlib.file_digest(file, _hash).hexdigest()
+        except OSError as error:
+            raise InputError(path, f"expected a file. Received: {error.strerror}") from error
+        return cls(status.st_size, status.st_mtime_ns, digest)
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What went into a step.
+
+    Args:
+        configuration: The values of the keys that it depends on.
+        files: Fingerprint of each file that it reads, by path.
+        after: The digests of the steps whose results it reads.
+        version: Version of the library.
+    """
+
+    configuration: Mapping[str, Any]
+    files: Mapping[str, Fingerprint]
+    after: Mapping[str, str]
+    version: str = __version__
+
+    @property
+    def digest(self) -> str:
+        """Hash of all that went in, the times of files apart."""
+        files = {path: found.digest for path, found in sorted(self.files.items())}
+        parts = [self.configuration, files, self.after, self.version]
+        return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def change(self, now: "Manifest") -> str:
+        """Returns the first thing that is another now, in words; an empty text if none is."""
+        if self.digest == now.digest:
+            return ""
+        for key, value in now.configuration.items():
+            for name, old, new in _differences(key, self.configuration.get(key), value):
+                return f"{name} is {new!r}, was {old!r}"
+        for path in (*now.files, *self.files):
+            old, new = (x.files.get(path) for x in (self, now))
+            if old is None or new is None or old.digest != new.digest:
+                return f"{path} {'is new' if old is None else 'changed' if new else 'is gone'}"
+        for step, digest in now.after.items():
+            if self.after.get(step) != digest:
+                return f"{step} changed"
+        return f"the version is {now.version}, was {self.version}"
+
+    def write(self, folder: Path, seconds: Mapping[str, float]) -> None:
+        """Writes the manifest of a step to its folder, with what else is good to know."""
+        told = {
+            **dataclasses.asdict(self),
+            "digest": self.digest,
+            "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": {"python": sys.version.split()[0], **_versions()},
+            "seconds": dict(seconds),
+        }
+        folders.write_json(folder / folders.MANIFEST, told)
+
+
+def read(output: Path, step: str) -> dict[str, Any] | None:
+    """Returns the manifest of a step as it was written; None if the step has not been run."""
+    path = output / step / folders.MANIFEST
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def current(
+    configuration: Configuration, sources: Iterable[str], output: Path
+) -> dict[str, Manifest]:
+    """Returns the manifest that each step would have if it was run now.
+
+    Args:
+        configuration: The configuration.
+        sources: The files to read.
+        output: Folder of the run, whose manifests tell the content of files that are not modified.
+
+    Raises:
+        tfrank_sel.data.InputError: If a file cannot be read.
+    """
+    values = configuration.absolute().model_dump(mode="json", by_alias=True)
+    found: dict[str, Manifest] = {}
+    for name, kind in STEPS.items():
+        known = _written(read(output, name))
+        files = {
+            path: Fingerprint.of(path, known.files.get(path) if known else None)
+            for path in _files(name, configuration, sources)
+        }
+        chosen = {key: _value(values, key) for key in kind.keys}
+        if name == "ingest" and not files:  # a synthetic set is made
+            chosen["training.seed"] = configuration.training.seed
+        found[name] = Manifest(chosen, files, {step: found[step].digest for step in kind.after})
+    return found
+
+
+def stale(manifests: Mapping[str, Manifest], output: Path) -> dict[str, str]:
+    """Returns the steps that are to be run, each with the reason."""
+    found = {}
+    for name, now in manifests.items():
+        written = _written(read(output, name))
+        reason = "not run yet" if written is None else written.change(now)
+        if reason:
+            found[name] = reason
+    return found
+
+
+def check_unchanged(manifest: Manifest) -> None:
+    """Raises an error if a file that a step has read is not what it was before.
+
+    Raises:
+        tfrank_sel.data.InputError: Names the first such file.
+    """
+    for path, known in manifest.files.items():
+        if Fingerprint.of(path, known).digest != known.digest:
+            reason = "a file must stay as it is while it is read. Received: one that changed"
+            raise InputError(path, reason)
+
+
+def _written(values: Mapping[str, Any] | None) -> Manifest | None:
+    if values is None:
+        return None
+    files = {path: Fingerprint(**found) for path, found in values["files"].items()}
+    return Manifest(values["configuration"], files, values["after"], values["version"])
+
+
+def _files(step: str, configuration: Configuration, sources: Iterable[str]) -> Iterator[str]:
+    """Yields the files that a step reads, those of other steps of the run apart."""
+    data = configuration.data
+    earlier = data.continue_from and Path(data.continue_from)
+    if step == "ingest":
+        for source in sources:
+            folder = Path(source)
+            if folder.is_dir():
+                yield from sorted(str(path) for path in folder.rglob("*") if path.is_file())
+            else:
+                yield source
+        if earlier:
+            yield str(earlier / "ingest" / folders.MANIFEST)
+    elif step == "analyze":
+        if data.reference:
+            yield str(Path(data.reference) / "analyze" / folders.MANIFEST)
+        if getattr(data, "schema_", None):
+            yield data.schema_
+    elif step == "train":
+        yield from _code(configuration)
+        if earlier:
+            yield str(earlier / "train" / folders.MANIFEST)
+
+
+def _code(configuration: Configuration) -> Iterator[str]:
+    """Yields the files of the user that hold losses, models and what else is named."""
+    yield from configuration.modules
+    known = {Path(file).stem for file in configuration.modules}
+    training, model = configuration.training, configuration.model
+    tables = [model.model_dump(by_alias=True), training.model_dump(by_alias=True)]
+    for module in sorted({name.partition(":")[0] for name in _functions(tables)} - known):
+        found: Any = sys.modules.get(module)
+        if found is None:
+            try:
+                found = importlib.util.find_spec(module)
+            except (ImportError, ValueError):  # it is told when it is imported
+                continue
+        file = getattr(found, "__file__", None) or getattr(found, "origin", None)
+        if file and os.path.isfile(file):
+            yield file
+
+
+def _functions(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        name = value.get("class")
+        if isinstance(name, str) and FUNCTION.fullmatch(name):
+            yield name
+        value = list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for one in value:
+            yield from _functions(one)
+
+
+def _value(values: Mapping[str, Any], key: str) -> Any:
+    for part in key.split("."):
+        values = values.get(part, {}) if isinstance(values, Mapping) else {}
+    return values
+
+
+def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the key of each value that differs, the old and the new value."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name in dict.fromkeys((*new, *old)):
+            yield from _differences(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield key, old, new
+
+
+def _versions() -> dict[str, str]:
+    names = ("tfrank_sel", "tensorflow", "keras", "numpy", "apache-beam")
+    return {name: metadata.version(name) for name in names}
+
+
+def _hash(*content: bytes) -> Any:
+    return hashlib.blake2b(*content, digest_size=16)

@@ -1,0 +1,194 @@
+"""Release: a model judged against the one that is served, and published beside it."""
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from tfrank_sel import data, export
+from tfrank_sel.pipelines import folders
+from tfrank_sel.pipelines.configuration.sections import Serving
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.ingestion import stored
+
+STABLE, CANARY = "stable", "canary"
+CONFIGURATION = "models.config"
+TOP = 10
+_TRIED = 200  # lists whose scoring is timed
+
+
+@dataclasses.dataclass(frozen=True)
+class Pushed:
+    """What became of a model.
+
+    Args:
+        blessed: Whether it may be served.
+        reasons: Why it may not.
+        saved_model: Folder of the published version; None if it is not published.
+        champion: Folder of the model that it was judged against, if there is one.
+        digest: Of the export that was published.
+        beside: Latency in milliseconds of both models and, with a champion, `top_10_agreement`.
+    """
+
+    blessed: bool
+    reasons: list[str]
+    saved_model: str | None
+    champion: str | None
+    digest: str
+    beside: dict[str, Any]
+
+    @property
+    def version(self) -> int | None:
+        """The version that is published."""
+        return None if self.saved_model is None else int(Path(self.saved_model).name)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Reads what `write` wrote; None if nothing is there."""
+        path = folder / "pushed.json"
+        return cls(**json.loads(path.read_text())) if path.is_file() else None
+
+    def write(self, folder: Path) -> None:
+        """Writes `pushed.json`."""
+        folders.write_json(folder / "pushed.json", dataclasses.asdict(self))
+
+    def told(self) -> Iterator[str]:
+        """Tells it, in lines."""
+        if self.champion is not None:
+            agreement = self.beside["top_10_agreement"]
+            yield f"beside {self.champion}: {agreement:.0%} of the first {TOP} items agree"
+        times = {name: x["p99"] for name, x in self.beside["milliseconds"].items()}
+        yield ", ".join(f"{name}: {x:.1f} ms a list (p99)" for name, x in times.items())
+        yield self.saved_model or "not published"
+
+
+def served(base: Path, configuration: Path) -> Path | None:
+    """Returns the version that a server answers with by default.
+
+    Args:
+        base: Folder of the versions of a model.
+        configuration: The `models.config` that the server reads; it need not exist.
+
+    Returns:
+        The version labelled `stable`, or else the latest; None if there is none.
+    """
+    entry = _entry(_read(configuration), base.name)
+    found = export.versions(base)
+    if entry is not None and STABLE in entry.version_labels:
+        return found.get(entry.version_labels[STABLE])
+    return found[max(found)] if found else None
+
+
+def publish(saved_model: Path, root: Path, serving: Serving, published: Path | None = None) -> Path:
+    """Publishes a version of a model, and tells the server by `models.config`.
+
+    Without labels, a server takes the latest version. The first canary makes labels: `stable`
+    stays with the version that was served, and `canary` stands for the new one. A version that is
+    published without `canary` from then on is `stable`.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+        root: Folder of all models that are served.
+        serving: Name of the model, its version, and whether it is a canary.
+        published: The version that it has, if it was published before: its label alone changes.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        tfrank_sel.data.InputError: If the version is there already, or no version is served beside
+            which there could be a canary.
+    """
+    base, path = root / serving.model_name, root / CONFIGURATION
+    before = served(base, path)
+    if serving.canary and before in (None, published):
+        reason = f"a canary must stand beside a version that is served. Received: {before}"
+        raise data.InputError(str(base), reason)
+    try:
+        place = published or export.publish(saved_model, base, serving.version)
+    except FileExistsError as error:
+        raise data.InputError(str(base), f"{error}") from error
+    configuration = _read(path)
+    entry = _entry(configuration, serving.model_name)
+    if entry is None:
+        entry = configuration.model_config_list.config.add(name=serving.model_name)
+    entry.base_path, entry.model_platform = str(base.absolute()), "tensorflow"
+    version, labels = int(place.name), dict(entry.version_labels)
+    entry.ClearField("version_labels")
+    entry.ClearField("model_version_policy")
+    if serving.canary:
+        assert before is not None
+        entry.version_labels.update({STABLE: int(before.name), CANARY: version})
+    elif labels:
+        entry.version_labels[STABLE] = version
+    versions = sorted(set(entry.version_labels.values()))
+    entry.model_version_policy.specific.versions.extend(versions)
+    if not versions:
+        entry.ClearField("model_version_policy")
+    folders.write_text(path, text_format.MessageToString(configuration))
+    return place
+
+
+def beside(
+    ours: Scorer, champion: Scorer | None, shards: list[str], spec: data.FeatureSpec
+) -> dict[str, Any]:
+    """Returns how long models take for a list, and how far their first items agree.
+
+    Args:
+        ours: Scores lists by our model.
+        champion: Scores lists by the other model.
+        shards: TFRecord files of the packed layout; the first 200 lists are taken.
+        spec: Names of the parts and number of features.
+
+    Returns:
+        `milliseconds`, with the median `p50` and the 99th percentile `p99` of each model, and
+        `top_10_agreement`, the mean share of the first 10 items of ours that are among those of
+        the other.
+    """
+    models = {"ours": ours, **({"champion": champion} if champion else {})}
+    times: dict[str, list[float]] = {name: [] for name in models}
+    agreements = []
+    lists = [
+        stored.batch_of(one, spec)
+        for one, _ in zip(stored.lists(shards, spec), range(_TRIED), strict=False)
+    ]
+    for model in models.values():  # which makes room, and compiles
+        model(lists[0])
+    for one in lists:
+        tops = []
+        for name, model in models.items():
+            began = time.perf_counter()
+            scores = model(one).numpy()[0]
+            times[name].append(1e3 * (time.perf_counter() - began))
+            tops.append(set(np.argsort(-scores, kind="stable")[:TOP].tolist()))
+        agreements.append(len(tops[0] & tops[-1]) / len(tops[0]))
+    found: dict[str, Any] = {
+        "milliseconds": {
+            name: dict(zip(("p50", "p99"), np.percentile(x, [50, 99]).tolist(), strict=True))
+            for name, x in times.items()
+        }
+    }
+    return {**found, "top_10_agreement": float(np.mean(agreements))} if champion else found
+
+
+def _read(path: Path) -> model_server_config_pb2.ModelServerConfig:
+    found = model_server_config_pb2.ModelServerConfig()
+    if path.is_file():
+        try:
+            text_format.Parse(path.read_text(), found)
+        except text_format.ParseError as error:
+            raise data.InputError(
+                str(path), f"expected a ModelServerConfig. Received: {error}"
+            ) from error
+    return found
+
+
+def _entry(configuration: model_server_config_pb2.ModelServerConfig, name: str) -> Any:
+    entries = configuration.model_config_list.config
+    return next((entry for entry in entries if entry.name == name), None)

@@ -1,0 +1,188 @@
+"""A run: what its configuration describes, and what its steps left in its folder."""
+
+import functools
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tfrank_sel import data
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Feature
+from tfrank_sel.pipelines import artefacts, manifests, planning
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
+from tfrank_sel.pipelines.manifests import STEPS
+from tfrank_sel.pipelines.release import Pushed
+from tfrank_sel.pipelines.splits import Split
+from tfrank_sel.pipelines.training import Fit, Trained
+
+
+class Run:
+    """A run: what its configuration describes, and what its steps left in its folder.
+
+    Args:
+        configuration: What to do.
+        inputs: What to read; a synthetic set is made if None.
+        output: The folder.
+        progress: Told of each step.
+    """
+
+    def __init__(
+        self, configuration: Configuration, inputs: Inputs | None, output: Path, progress: Progress
+    ) -> None:
+        self.configuration, self.progress = configuration, progress
+        self.output = output.absolute()
+        self.given = inputs
+
+    @property
+    def earlier(self) -> Path | None:
+        """Folder of the run that this one continues."""
+        found = self.configuration.data.continue_from
+        return None if found is None else Path(found)
+
+    @functools.cached_property
+    def settings(self) -> Settings:
+        """How models are trained."""
+        return planning.settings(self.configuration)
+
+    @functools.cached_property
+    def candidates(self) -> dict[str, Candidate]:
+        """What is trained: `baseline`, if there is one, and `ours`."""
+        baseline = planning.baseline(self.configuration)
+        ours = {"ours": planning.candidate(self.configuration)}
+        return ours if baseline is None else {"baseline": baseline, **ours}
+
+    @functools.cached_property
+    def options(self) -> PipelineOptions:
+        """Options of every Beam pipeline."""
+        return planning.beam_options(self.configuration)
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """What a list holds."""
+        return Layout.load(self.output / "ingest" / "layout.json")
+
+    @functools.cached_property
+    def spec(self) -> data.FeatureSpec:
+        """Names and sizes of the parts of a list as it is stored."""
+        return self._inputs.spec(self.layout)
+
+    @functools.cached_property
+    def types(self) -> Mapping[str, Feature] | None:
+        """The types of the features that a server takes by name; None if they are packed."""
+        return self._inputs.types(self.layout)
+
+    @property
+    def _inputs(self) -> Inputs:
+        return self.given or Inputs([])
+
+    def files(self, split: str) -> str:
+        """The files that a split is of, for errors."""
+        sources = self.given.sources if self.given else ()
+        return ", ".join(x.path for x in sources if x.split in (None, split)) or split
+
+    def own_shards(self, split: str) -> list[str]:
+        """The records of a split that this run ingested."""
+        return artefacts.shards(self.output / "ingest" / "records" / split)
+
+    def shards(self, split: str) -> list[str]:
+        """The records of a split: those of earlier runs that are kept, and its own."""
+        earlier = _numbered(self.output / "ingest" / "earlier")
+        kept = [shard for folder in earlier for shard in artefacts.shards(folder / split)]
+        return [*kept, *self.own_shards(split)]
+
+    @functools.cached_property
+    def splits(self) -> dict[str, Split]:
+        """The splits on disk."""
+        folder = self.output / "analyze" / "statistics"
+        return {name: Split.load(self.shards(name), folder / f"{name}.json") for name in SPLITS}
+
+    @property
+    def test_lists(self) -> PackedLists:
+        """The test split, to evaluate on."""
+        return PackedLists(self.splits["test"].shards, self.spec, self.layout.context)
+
+    def earlier_increments(self) -> list[Path]:
+        """Folders of the records of the run that this one continues, as far as they are kept."""
+        assert self.earlier is not None
+        folder = self.earlier / "ingest"
+        return self._kept([*_numbered(folder / "earlier"), folder / "records"])
+
+    def earlier_statistics(self) -> list[Path]:
+        """Folders of the statistics of `earlier_increments`."""
+        if self.earlier is None:
+            return []
+        folder = self.earlier / "analyze"
+        return self._kept([*_numbered(folder / "earlier"), folder / "increment"])
+
+    def _kept(self, found: list[Path]) -> list[Path]:
+        memory = self.configuration.data.memory
+        return found if memory is None else found[len(found) - min(memory, len(found)) :]
+
+    def earlier_model(self) -> keras.Model | None:
+        """The model of the run that this one continues, if it continues one."""
+        if self.earlier is None:
+            return None
+        _ = self.candidates  # the modules of the user, which its classes are in
+        return keras.models.load_model(self.earlier / "train" / "ours.keras", compile=False)
+
+    @functools.cached_property
+    def trained(self) -> dict[str, Trained]:
+        """The models, `ours` and, if there is one, `baseline`."""
+        folder = self.output / "train"
+        figures = json.loads((folder / "training.json").read_text())
+        return {
+            name: Trained(
+                candidate,
+                keras.models.load_model(folder / f"{name}.keras", compile=False),
+                (),
+                [Fit(**fit) for fit in figures[name]["fits"]],
+            )
+            for name, candidate in self.candidates.items()
+        }
+
+    @functools.cached_property
+    def evaluation(self) -> Evaluation:
+        """Our model against the baseline on the test split."""
+        return Evaluation.of(json.loads((self.output / "evaluate" / "metrics.json").read_text()))
+
+    @property
+    def pushed(self) -> Pushed | None:
+        """What became of our model; None if it was not judged yet."""
+        return Pushed.load(self.output / "push")
+
+    @property
+    def serving(self) -> Path:
+        """Folder of all models that are served."""
+        folder = self.configuration.serving.folder
+        return self.output / "serving" if folder is None else Path(folder).absolute()
+
+    def digest(self, step: str) -> str:
+        """What a step was made of, as a hash."""
+        found = manifests.read(self.output, step)
+        assert found is not None, step
+        return found["digest"]
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Duration of each part of the steps, as they were run."""
+        found = (manifests.read(self.output, step) or {"seconds": {}} for step in STEPS)
+        return {name: value for one in found for name, value in one["seconds"].items()}
+
+    @property
+    def one_query(self) -> Path:
+        """File with one query of the test split: LETOR, or JSON lines of typed features."""
+        return next((self.output / "export").glob("one_query.*"))
+
+
+def _numbered(folder: Path) -> list[Path]:
+    """The folders in a folder, by their numbers."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return sorted(found, key=lambda path: int(path.name))

@@ -1,0 +1,236 @@
+"""The steps of a run: each makes a folder of what the steps before it left."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import apache_beam as beam
+
+from tfrank_sel import data, export as exports
+from tfrank_sel.data import letor, typed
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.pipelines import folders, planning, preparation, publication, release, training
+from tfrank_sel.pipelines.analysis import statistics
+from tfrank_sel.pipelines.evaluation import blessing, evaluation
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS
+from tfrank_sel.pipelines.release import CONFIGURATION, Pushed
+from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.splits import Split
+from tfrank_sel.pipelines.training import PreparedLists, Trained
+
+LABELS_TRIED = 7  # of those found, the least and the greatest
+WARM_UP_LISTS = 4
+TRIED_LISTS = 16  # by the signatures of an export
+
+
+def ingest(run: Run, folder: Path) -> None:
+    """Turns files into records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`."""
+    inputs = run.given or preparation.synthesise(
+        folder / "synthetic", run.settings.seed, run.progress
+    )
+    with run.progress.step("ingest") as step:
+        layout = inputs.layout()
+        if run.earlier is not None:
+            _check_same(run.earlier, layout)
+        step.doing(f"{len(inputs.sources)} files")
+        found = ingestion.ingest(inputs, layout, folder, options=run.options)
+        step.tell(f"{len(layout.names)} features")
+        for line in ingestion.summary(found.report):
+            step.tell(line)
+        if run.earlier is not None:
+            kept = list(run.earlier_increments())
+            for number, records in enumerate(kept):
+                folders.link(records, folder / "earlier" / f"{number}")
+            step.tell(f"joined to {len(kept)} earlier increments")
+    layout.write(folder / "layout.json")
+
+
+def _check_same(earlier: Path, layout: Layout) -> None:
+    known = Layout.load(earlier / "ingest" / "layout.json")
+    if known != layout:
+        received = ", ".join(
+            sorted(
+                name
+                for name in known.features.keys() | layout.features.keys()
+                if known.features.get(name) != layout.features.get(name)
+            )
+        )
+        raise data.InputError(
+            str(earlier),
+            "a run can be continued with the same features, types and context alone. "
+            f"Received: other {received or 'context'}",
+        )
+
+
+def analyze(run: Run, folder: Path) -> None:
+    """Finds the statistics of the splits, the schema, and what is not as it should be."""
+    with run.progress.step("statistics") as step:
+        own = statistics.summarise(
+            {split: run.own_shards(split) for split in SPLITS},
+            run.spec,
+            folder / "increment",
+            features=run.layout.features,
+            options=run.options,
+        )
+        known = own
+        for number, earlier in enumerate(run.earlier_statistics()):
+            folders.link(earlier, folder / "earlier" / f"{number}")
+            known = {
+                name: statistics.Statistics.load(earlier / f"{name}.json") + found
+                for name, found in known.items()
+            }
+        for split, found in known.items():
+            folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(found))
+            preparation.check_comparable(found, run.files(split))
+            step.tell(f"{split}: {preparation.described(found)}")
+    splits = {name: Split(run.shards(name), found) for name, found in known.items()}
+    preparation.examine(run, splits, own, folder)
+
+
+def train(run: Run, folder: Path) -> None:
+    """Trains the candidate and the baseline: `NAME.keras`, `training.json`, `logs/`."""
+    _check_losses(run)
+    learned, held_out = (run.splits[name].batches(run.spec) for name in ("train", "validation"))
+    prepared = preparation.prepared(run.splits["train"], run.layout, True)
+    trained: dict[str, Trained] = {}
+    with PreparedLists(learned, held_out, run.settings, folder / "prepared") as lists:
+        for name, candidate in run.candidates.items():
+            with run.progress.step(f"training {name}") as step:
+                found = training.train(
+                    candidate,
+                    prepared,
+                    lists,
+                    run.settings,
+                    folder / "logs" / name,
+                    step.doing,
+                    before=list(trained.values()),
+                )
+                found.model.save(folder / f"{name}.keras")
+                for fit in found.fits:
+                    step.tell(str(fit))
+                trained[name] = found
+    folders.write_json(
+        folder / "training.json", {name: found.figures() for name, found in trained.items()}
+    )
+
+
+def _check_losses(run: Run) -> None:
+    """Raises an error, before any training, if a loss cannot be computed for the labels found."""
+    labels = sorted(map(float, run.splits["train"].statistics.labels))
+    few = sorted({*labels[:LABELS_TRIED], labels[-1]})
+    for candidate in run.candidates.values():
+        try:
+            candidate.check(few)
+        except ValueError as error:
+            raise data.InputError("train", " ".join(str(error).split())) from error
+
+
+def evaluate(run: Run, folder: Path) -> None:
+    """Compares the candidate with the baseline on the test split: `metrics.json`."""
+    with run.progress.step("evaluation") as step:
+        baseline = run.trained.get("baseline")
+        found = evaluation.evaluate(
+            run.trained["ours"].scores,
+            baseline and baseline.scores,
+            run.test_lists,
+            str(folder),
+            seed=run.settings.seed,
+            pipeline=beam.Pipeline(options=run.options),
+        )
+        step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
+        step.tell(f"{len(found.slices) - 1} slices of them")
+        folders.write_json(folder / "metrics.json", found.figures())
+
+
+def export(run: Run, folder: Path) -> None:
+    """Writes what is served, and tries it: `saved_model/`, and a query of the test split."""
+    ours, spec, types = run.trained["ours"], run.spec, run.types
+    saved_model = folder / "saved_model"
+    with run.progress.step("export"):
+        held_out = run.splits["validation"].shards
+        exports.export(
+            ours.model,
+            types or spec,
+            saved_model,
+            doc_id=spec.doc_id,
+            examples=publication.first_lists(held_out, spec, WARM_UP_LISTS, types),
+            metadata={
+                "metrics": {name: x.ours for name, x in run.evaluation.overall.items()},
+                "feature_names": run.layout.names,
+            },
+        )
+    with run.progress.step("infra validation") as step:
+        test = run.splits["test"].shards
+        gap = publication.infra_validate(
+            saved_model, ours.scores, spec, test, lists=TRIED_LISTS, features=types
+        )
+        step.tell(f"every signature scores as the model does, to {gap:.1g}")
+    first = _teaching_list(run)
+    one_query = "one_query.txt" if types is None else "one_query.jsonl"
+    text = letor.text(first) if types is None else typed.text(first, types)
+    folders.write_text(folder / one_query, text)
+
+
+def _teaching_list(run: Run) -> data.ItemList:
+    """The first list of the test split with two different labels."""
+    lists = stored.lists(run.splits["test"].shards, run.spec)
+    return next(found for found in lists if found.labels.min() < found.labels.max())
+
+
+def push(run: Run, folder: Path) -> None:
+    """Judges the model beside the one that is served, and publishes it if it passes."""
+    saved_model, configuration = run.output / "export" / "saved_model", run.configuration
+    serving, champion = configuration.serving, configuration.blessing.champion
+    digest = run.digest("export")
+    with run.progress.step("push") as step:
+        before, published = run.pushed, None
+        if before and before.digest == digest and before.saved_model:
+            published = Path(before.saved_model)
+            published = published if published.is_dir() else None
+        if champion is None:
+            other = release.served(run.serving / serving.model_name, run.serving / CONFIGURATION)
+        else:
+            other = Path(champion) if champion else None
+        other = None if other == published else other
+        ours, theirs = (
+            x and RecordScorer(str(x), run.layout.features) for x in (saved_model, other)
+        )
+        beside = release.beside(ours, theirs, run.test_lists.shards, run.spec)
+        judged = theirs and evaluation.evaluate(
+            ours,
+            theirs,
+            run.test_lists,
+            str(folder),
+            seed=run.settings.seed,
+            against="champion",
+            pipeline=beam.Pipeline(options=run.options),
+        )
+        blessed = blessing.bless(
+            run.evaluation,
+            planning.rules(configuration),
+            champion=judged,
+            milliseconds=beside["milliseconds"]["ours"]["p99"],
+        )
+        figures = {**blessed.figures(), "champion": judged and judged.figures()}
+        folders.write_json(folder / "blessing.json", figures)
+        place = None
+        if blessed.blessed:
+            place = str(release.publish(saved_model, run.serving, serving, published))
+        pushed = Pushed(
+            blessed.blessed, blessed.reasons, place, other and str(other), digest, beside
+        )
+        pushed.write(folder)
+        for line in pushed.told():
+            step.tell(line)
+
+
+TAKE: dict[str, Callable[[Run, Path], None]] = {
+    "ingest": ingest,
+    "analyze": analyze,
+    "train": train,
+    "evaluate": evaluate,
+    "export": export,
+    "push": push,
+}
