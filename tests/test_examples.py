@@ -25,7 +25,8 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
 
 
 def test_the_definition_of_a_run_says_what_a_run_takes() -> None:
-    defined = runpy.run_path(str(EXAMPLES[0].parent.parent / "pipelines" / "run.py"))
+    path = EXAMPLES[0].parent.parent / "pipelines" / "run.py"
+    defined = runpy.run_path(str(path), run_name="definition")
     configuration = Configuration.model_validate(defined["CONFIGURATION"])
     preparation = models.Preparation([0.0, 0.0], [1.0, 1.0], within_list=True)
     model = defined["model"](preparation, planning.settings(configuration))

@@ -78,7 +78,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
     line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)
     assert line.startswith("train: ordinal_loss_ordinal_size_2 must accept the labels")
     assert "Received: labels from 0 to 2, " in line
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "train").exists()
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
 def test_wrong_columns_are_one_line_before_anything_is_read(
     table, tmp_path, monkeypatch, options, line
 ):
-    monkeypatch.setattr(planning, "plan", None)  # not called
+    monkeypatch.setattr(planning, "candidate", None)  # not called
     named = ["--query", "session", "--label", "clicks", "--data", table]
     given = named[:4] if "--data" in options else named
     told = refused("run", "--output", tmp_path / "out", *given, *options)
