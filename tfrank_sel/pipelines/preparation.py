@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -173,10 +174,13 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
         for name, feature in layout.features.items()
         if isinstance(feature, Category)
     }
-    missing = dict(zip(found.names, found.features["missing"], strict=True))
+    measures = {name: np.array(values) for name, values in found.features.items()}
+    missing = dict(zip(found.names, measures["missing"], strict=True))
+    mean = measures["compressed_mean"]
+    variance = summary.told_apart(mean, measures["compressed_variance"])
     return models.Preparation(
-        found.features["compressed_mean"],
-        found.features["compressed_variance"],
+        mean.tolist(),
+        np.where(measures["min"] == measures["max"], 0.0, variance).tolist(),
         within_list,
         layout.features,
         vocabularies,
