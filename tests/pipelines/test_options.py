@@ -8,7 +8,7 @@ import pytest
 
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.losses import SoftmaxLoss
-from tfrank_sel.pipelines.analysis.drift import Thresholds
+from tfrank_sel.pipelines.analysis.gates import Gate
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
@@ -21,6 +21,9 @@ from tfrank_sel.pipelines.run import Plan
         (Candidate, "loss", "RGCrossLoss"),
         (Candidate, "make_model", keras.Model),
         (Columns, "features", "price"),
+        (Gate, "action", "stop"),
+        (Gate, "threshold", "0.2"),
+        (Gate, "threshold", 1.5),
         (Inputs, "sources", ["train.txt"]),
         (Inputs, "adjacent", "no"),
         (Plan, "baseline", SoftmaxLoss()),
@@ -36,7 +39,6 @@ from tfrank_sel.pipelines.run import Plan
         (Settings, "learning_rate", -0.1),
         (Settings, "seed", -1),
         (Source, "split", 1),
-        (Thresholds, "features", "0.2"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_by_name(
@@ -52,4 +54,4 @@ def test_an_option_that_cannot_be_used_is_refused_by_name(
 
 
 def test_an_infinite_bound_is_none() -> None:
-    assert Rules(margin=math.inf).margin == Thresholds(features=math.inf).features == math.inf
+    assert Rules(margin=math.inf).margin == math.inf

@@ -1,6 +1,7 @@
 import dataclasses
 import importlib
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import artefacts, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import ingest, stored
 
@@ -90,9 +92,12 @@ def test_anomalies_name_feature_rule_and_count(tmp_path, shards):
     inferred = schema.infer(narrow, SPEC, tmp_path / "schema.pbtxt")
     [(label, feature)] = schema.validate({"test": shards}, inferred, SPEC, tmp_path).values()
     schema.write([label, feature], tmp_path / "anomalies.json")
-    assert label == schema.Anomaly("relevance", "at most 3 as in training", found.labels["4"])
-    assert feature == schema.Anomaly("features[2]", "at most 0 as in training", found.items)
-    assert '"count"' in (tmp_path / "anomalies.json").read_text()
+    n, all_ = found.labels["4"], found.items
+    expected, received = "values from 0 to 3, as in training", f"{n} of {all_} items outside"
+    assert label == Anomaly("relevance", "range", expected, received, n, n / all_)
+    assert (feature.feature, feature.rule, feature.count) == ("features[2]", "range", all_)
+    written = json.loads((tmp_path / "anomalies.json").read_text())
+    assert [(x["rule"], x["action"]) for x in written] == [("range", "warn")] * 2
 
 
 def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):

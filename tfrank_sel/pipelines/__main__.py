@@ -18,6 +18,7 @@ from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
@@ -81,7 +82,8 @@ def run(
 
     Each option is a key of the configuration, which `config` prints, and replaces the value in the
     file. Without files, a synthetic set is made. A model that is not blessed is not published: the
-    status is 3 then, and all else is in the output folder.
+    status is 3 then, and all else is in the output folder. Data that a gate fails is not trained
+    on: the status is 3, too.
     """
     console = Console()
     try:
@@ -97,6 +99,9 @@ def run(
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except (ConfigurationError, InputError) as error:
         raise _refused(error) from error
+    except GateError as error:
+        print(f"{error}\nnothing is trained", file=sys.stderr)
+        raise typer.Exit(3) from error
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.pipelines import candidates, classes, runners
+from tfrank_sel.pipelines.analysis import schema
+from tfrank_sel.pipelines.analysis.gates import Gate, Gates
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -26,6 +28,7 @@ def plan(configuration: Configuration, inputs: Inputs | None) -> Plan:
 
     Raises:
         ConfigurationError: If a class, a function or an option that it names cannot be used.
+        tfrank_sel.data.InputError: If the schema cannot be read.
     """
     data, beam, serving = configuration.data, configuration.beam, configuration.serving
     try:
@@ -42,6 +45,8 @@ def plan(configuration: Configuration, inputs: Inputs | None) -> Plan:
         candidate(configuration),
         baseline(configuration),
         text(configuration.absolute()),
+        gates(configuration),
+        None if data.schema_ is None else schema.load(Path(data.schema_)),
     )
 
 
@@ -83,6 +88,17 @@ def settings(configuration: Configuration) -> Settings:
 def rules(configuration: Configuration) -> Rules:
     """Returns what a model must be to be published."""
     return Rules(**configuration.blessing.model_dump())
+
+
+def gates(configuration: Configuration) -> Gates:
+    """Returns what the rules of the data do."""
+    rules = configuration.gates.model_dump(exclude={"features"})
+    of_features = configuration.gates.features
+    return Gates(_gates(rules), {name: _gates(x) for name, x in of_features.items()})
+
+
+def _gates(rules: Mapping[str, str | Mapping[str, Any]]) -> dict[str, Gate]:
+    return {rule: Gate(x) if isinstance(x, str) else Gate(**x) for rule, x in rules.items()}
 
 
 def _candidate(

@@ -7,13 +7,15 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data, models
 from tfrank_sel.data import letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines.analysis import drift, schema, statistics
+from tfrank_sel.pipelines.analysis import drift, gates as gating, schema, statistics
+from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Gates
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
@@ -122,6 +124,8 @@ def examine(
     progress: Progress,
     *,
     reference: Path | None = None,
+    gates: Gates = WARN_ALL,
+    curated: schema_pb2.Schema | None = None,
     options: PipelineOptions | None = None,
 ) -> None:
     """Infers the schema of the training split, and tells what is other elsewhere.
@@ -133,10 +137,15 @@ def examine(
         folder: Folder of the run: `schema.pbtxt`, and `anomalies/SPLIT.json`.
         progress: Told of each step.
         reference: The folder of another run, whose training split was different or not.
+        gates: Action and threshold of each rule.
+        curated: The schema to hold all splits against; by default, validation and test are held
+            against the one inferred.
         options: Of the Beam pipelines.
 
     Raises:
-        tfrank_sel.data.InputError: If `reference` is not the folder of a run.
+        tfrank_sel.data.InputError: If `reference` is not the folder of a run, or `gates` names a
+            feature that is neither here, nor in `curated`, nor there.
+        tfrank_sel.pipelines.analysis.gates.GateError: If the data breaks a rule that fails.
     """
     known = splits["train"].statistics
     with progress.step("schema") as step:
@@ -144,16 +153,42 @@ def examine(
         inferred = schema.infer(known, spec, path)
         step.tell(f"inferred from train: {path.name}")
     with progress.step("validation") as step:
-        held = {split: splits[split].shards for split in ("validation", "test")}
-        outside = schema.validate(
-            held, inferred, spec, folder, features=layout.features, options=options
+        before = None if reference is None else _reference(reference)
+        gates.check(_names(known, before, curated))
+        held = [split for split in splits if curated is not None or split != "train"]
+        found = schema.validate(
+            {split: splits[split].shards for split in held},
+            inferred if curated is None else curated,
+            spec,
+            folder,
+            features=layout.features,
+            gates=gates,
+            of="training" if curated is None else "the schema",
+            options=options,
         )
-        for split in held:
-            skewed = drift.anomalies(known, splits[split].statistics)
-            _tell(split, outside[split] + skewed, folder, step)
-        if reference is not None:
-            drifted = drift.anomalies(_reference(reference), known, of="the reference")
-            _tell("train", drifted, folder, step)
+        for split in ("validation", "test"):
+            found[split] += drift.anomalies(
+                known, splits[split].statistics, label=spec.label, gates=gates
+            )
+        if before is not None:
+            drifted = drift.anomalies(
+                before, known, of="the reference", label=spec.label, gates=gates
+            )
+            found["train"] = found.get("train", []) + drifted
+        for split, anomalies in found.items():
+            _tell(split, anomalies, folder, step)
+        if failures := gating.failures(found):
+            raise gating.GateError(failures)
+
+
+def _names(
+    known: statistics.Statistics,
+    before: statistics.Statistics | None,
+    curated: schema_pb2.Schema | None,
+) -> list[str]:
+    """Names of features that are here, in the reference or in the schema."""
+    of_statistics = [name for x in (known, before) if x for name in (*x.names, *x.texts)]
+    return of_statistics + ([x.name for x in curated.feature] if curated is not None else [])
 
 
 def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
@@ -213,7 +248,7 @@ def _reference(run: Path) -> statistics.Statistics:
     return statistics.Statistics.load(path)
 
 
-def _tell(split: str, anomalies: list[schema.Anomaly], folder: Path, step: Step) -> None:
+def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Step) -> None:
     schema.write(anomalies, folder / "anomalies" / f"{split}.json")
     worst = max(
         anomalies, key=lambda anomaly: (anomaly.distance or 0.0, anomaly.count), default=None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data, export, losses
 from tfrank_sel.arguments import Checked
@@ -13,6 +14,7 @@ from tfrank_sel.data import letor, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts, preparation as steps, publication, training
+from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
@@ -43,6 +45,8 @@ class Plan(Checked):
         baseline: What to train for comparison; if None, a random order takes its place.
         configuration: The configuration that describes the plan, as TOML; it is kept in the output
             folder as `config.toml`.
+        gates: What a rule of the data does that a split breaks.
+        schema: The schema to hold all splits against; by default, the one inferred from training.
     """
 
     inputs: Inputs | None = None
@@ -56,6 +60,8 @@ class Plan(Checked):
         default_factory=lambda: Candidate(losses.SoftmaxLoss())
     )
     configuration: str | None = None
+    gates: Gates = dataclasses.field(default_factory=Gates)
+    schema: schema_pb2.Schema | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +100,8 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
     Raises:
         tfrank_sel.data.InputError: If the input or the output folder cannot be used; nothing is
             left at `output` then.
+        tfrank_sel.pipelines.analysis.gates.GateError: If the data breaks a rule that fails; nothing
+            is trained or left then.
     """
     output = output.absolute()
     with artefacts.aside(output) as folder:
@@ -105,7 +113,15 @@ def run(plan: Plan, output: Path, settings: Settings, progress: Progress) -> Res
         layout, splits = steps.ingested(inputs, folder, progress, options=plan.options)
         spec = inputs.spec(layout)
         steps.examine(
-            spec, layout, splits, folder, progress, reference=plan.reference, options=plan.options
+            spec,
+            layout,
+            splits,
+            folder,
+            progress,
+            reference=plan.reference,
+            gates=plan.gates,
+            curated=plan.schema,
+            options=plan.options,
         )
         _check_losses(plan, splits["train"])
         trained = _train(plan, spec, layout, splits, settings, folder, progress)

@@ -191,7 +191,7 @@ def _write(table: Any, section: sections.Section) -> None:
     for name, field in type(section).model_fields.items():
         key = field.alias or name
         value = values.pop(key)
-        if isinstance(getattr(section, name), sections.Section) or name == "features":
+        if isinstance(section, Configuration) and isinstance(value, dict):
             continue  # a table of its own
         _comment(table, field.description or "")
         if value is None:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -18,6 +17,8 @@ from pydantic import (
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.configuration.gates import Gates
+from tfrank_sel.pipelines.configuration.section import Section, no_key
 from tfrank_sel.pipelines.settings import Settings
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -70,14 +71,6 @@ Table = Annotated[dict[str, Any], PlainValidator(_class)]
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_classes)]
 FeatureType = Annotated[str | dict[str, Any], PlainValidator(_feature)]
 Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """Base of all sections: strict types, known keys alone."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True
-    )
 
 
 class Data(Section):
@@ -135,6 +128,13 @@ class Data(Section):
         default=None,
         examples=["runs/1"],
         description="Folder of an earlier run to report drift from.",
+    )
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        examples=["schema.pbtxt"],
+        description="Schema to hold all splits against, such as one of an earlier run that you "
+        "edited; inferred from train if unset.",
     )
 
     @model_validator(mode="after")
@@ -322,6 +322,7 @@ class Configuration(Section):
         description="Type of each feature, by name; if none is named, those that the columns of a "
         "table propose, and all numbers of other files.",
     )
+    gates: Gates = Gates()
     model: Model = Model()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -337,8 +338,9 @@ class Configuration(Section):
     def absolute(self) -> Self:
         """Returns the same configuration for any working directory: with absolute paths."""
         files = {x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")}
-        reference = self.data.reference and _absolute(self.data.reference)
-        data = self.data.model_copy(update={**files, "reference": reference})
+        named = {x: getattr(self.data, x) for x in ("reference", "schema_")}
+        others = {x: path and _absolute(path) for x, path in named.items()}
+        data = self.data.model_copy(update={**files, **others})
         modules = list(map(_absolute, self.modules))
         return self.model_copy(update={"data": data, "modules": modules})
 
@@ -361,16 +363,6 @@ class Configuration(Section):
                     f"Received: {column!r} for both{leak}"
                 )
         return self
-
-
-def keys(section: type[BaseModel]) -> list[str]:
-    """Returns the keys of a section as files have them."""
-    return [field.alias or name for name, field in section.model_fields.items()]
-
-
-def no_key(name: str, section: type[BaseModel]) -> str:
-    """Says that a section has no such key, and which it has, the nearest first."""
-    return f"has no such key. Accepted: {choices(name, keys(section))}"
 
 
 def place(key: str, file: str, origins: Mapping[str, str]) -> str:
