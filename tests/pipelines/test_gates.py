@@ -1,6 +1,7 @@
 """Gates: a curated schema, actions by rule and feature, and what they do to a run."""
 
 import gzip
+import pathlib
 
 import numpy as np
 import pytest
@@ -203,6 +204,23 @@ def test_gates_are_written_as_they_are_read(tmp_path):
     gates = planning.gates(load(path))
     assert gates.of("missing", "price") == Gate("fail", 0.1)
     assert gates.of("zero", "price") == Gate("fail")
+
+
+def test_the_guide_shows_gates_and_a_schema(tmp_path, shards):
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    told = guide.partition("## Statistics, skew and drift")[2]
+    path = tmp_path / "run.toml"
+    path.write_text(told.partition("```toml\n")[2].partition("```")[0])
+    gates = planning.gates(load(path))
+    assert gates.of("missing", "price") == Gate("fail", 0.3)
+    for rule, gate in planning.gates(load()).rules.items():
+        [row] = [line for line in told.splitlines() if line.startswith("|") and f"`{rule}`" in line]
+        shown = row.split("|")[3].strip()
+        assert shown == ("" if gate.threshold is None else f"{gate.threshold:g}"), row
+    found = validated(tmp_path, shards, told.partition("```text\n")[2].partition("```")[0])
+    assert [(x.rule, x.feature) for x in found if x.feature in ("price", "device")] == [
+        ("absent_feature", "device")
+    ]
 
 
 @pytest.mark.parametrize(

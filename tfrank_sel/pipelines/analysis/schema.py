@@ -72,7 +72,8 @@ def load(path: Path) -> schema_pb2.Schema:
             _domain(feature, schema)
     except (OSError, ValueError, text_format.ParseError) as error:
         wanted = "expected a schema of tensorflow-metadata as text"
-        raise data.InputError(str(path), f"{wanted}. Received: {error}") from error
+        received = " ".join(str(error).split())
+        raise data.InputError(str(path), f"{wanted}. Received: {received}") from error
     return schema
 
 
@@ -122,7 +123,7 @@ def validate(
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
-            *rules.broken(*counts, gates, of),
+            *rules.broken(counts, gates, of),
             *compared(rules.kinds, kinds, of, gates, counts[-1][0]),
         ]
         for split, counts in found.items()
@@ -170,19 +171,11 @@ class _Rules:
             {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
         )
 
-    def broken(
-        self,
-        outside: Sequence[int],
-        missing: Sequence[int],
-        items: Sequence[int],
-        gates: Gates,
-        of: str,
-    ) -> Iterator[Anomaly]:
-        """The rules that so many items break, of each of `names`."""
-        bounds = zip(self.low, self.high, self.present, strict=True)
-        counts = zip(outside, missing, items, strict=True)
-        for name, (low, high, present), (n, lacking, all_) in zip(
-            self.names, bounds, counts, strict=True
+    def broken(self, counts: Sequence[Sequence[int]], gates: Gates, of: str) -> Iterator[Anomaly]:
+        """The rules that items break, of the counts of `_Outside`."""
+        bounds = zip(self.names, self.low, self.high, self.present, strict=True)
+        for (name, low, high, present), (n, lacking, all_) in zip(
+            bounds, zip(*counts, strict=True), strict=True
         ):
             if n:
                 rule, values = "range", f"values from {low:g} to {high:g}"
@@ -215,17 +208,17 @@ class _Outside(beam.CombineFn):
         rows = preparation.columns(self.features, numbers).numpy().astype(np.float32)
         values = np.column_stack([labels, rows])
         count = values.shape[1]
-        low, high = (np.float32(x[:count]) for x in (self.rules.low, self.rules.high))
+        low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
         is_outside = [(values < low) | (values > high)]
         is_missing = [np.isnan(values)]
         if self.rules.domains:
-            of_items = summary.decoded(parsed[self.spec.texts].numpy()[mask])
+            of_items = parsed[self.spec.texts].numpy()[mask]
             for name, texts in summary.of_features(of_items, self.features).items():
-                allowed = {*self.rules.domains[name], ""}
+                allowed = {text.encode() for text in ("", *self.rules.domains[name])}
                 is_outside.append(
-                    np.array([len(allowed) > 1 and not allowed >= {*of_item} for of_item in texts])
+                    np.array([len(allowed) > 1 and not allowed >= {*x} for x in texts], bool)
                 )
-                is_missing.append(np.all(texts == "", axis=1))
+                is_missing.append(np.all(texts == b"", axis=1))
         counts = [np.column_stack(x).sum(0) for x in (is_outside, is_missing)]
         return accumulator + np.stack([*counts, np.full_like(counts[0], mask.sum())])
 
