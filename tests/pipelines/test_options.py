@@ -7,7 +7,7 @@ import keras
 import pytest
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.analysis.drift import Thresholds
+from tfrank_sel.pipelines.analysis.gates import Gate
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
@@ -19,6 +19,9 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
         (Candidate, "loss", "RGCrossLoss"),
         (Candidate, "make_model", keras.Model),
         (Columns, "features", "price"),
+        (Gate, "action", "stop"),
+        (Gate, "threshold", "0.2"),
+        (Gate, "threshold", 1.5),
         (Inputs, "sources", ["train.txt"]),
         (Inputs, "adjacent", "no"),
         (Rules, "margin", math.nan),
@@ -31,7 +34,6 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
         (Settings, "learning_rate", -0.1),
         (Settings, "seed", -1),
         (Source, "split", 1),
-        (Thresholds, "features", "0.2"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_refused_by_name(
@@ -47,4 +49,4 @@ def test_an_option_that_cannot_be_used_is_refused_by_name(
 
 
 def test_an_infinite_bound_is_none() -> None:
-    assert Rules(margin=math.inf).margin == Thresholds(features=math.inf).features == math.inf
+    assert Rules(margin=math.inf).margin == math.inf

@@ -12,6 +12,7 @@ from tfrank_sel.data import letor, synthetic
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.ingestion import ingest
@@ -75,7 +76,7 @@ def page(tmp_path_factory, shards, scorers):
     check = {"rule": "at least 10 queries", "received": "9", "passed": False}
     folders.write_json(folder / "evaluate" / "metrics.json", metrics)
     folders.write_json(folder / "push" / "blessing.json", {"blessed": False, "checks": [check]})
-    found = [schema.Anomaly("third & last", "at most 1 as in training", 7)]
+    found = [Anomaly("third & last", "range", "values from 0 to 1", "7 of 9 outside", 7, 7 / 9)]
     (folder / "analyze" / "anomalies").mkdir(parents=True)
     schema.write(found, folder / "analyze" / "anomalies" / "test.json")
     run = types.SimpleNamespace(
@@ -133,7 +134,9 @@ def test_the_page_tells_what_went_wrong(page):
     text = page.read_text()
     assert "Not blessed: not published." in text
     assert "at least 10 queries: 9" in text
-    assert '<td>third &amp; last<td class="text">at most 1 as in training<td class="n">7' in text
+    cells = ["warn", "test", "third &amp; last", "range"]
+    row = "".join(f"<td>{cell}" for cell in cells) + '<td class="text">values from 0 to 1'
+    assert row + '<td class="text">7 of 9 outside<td class="n">0.778' in text
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")

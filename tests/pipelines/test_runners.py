@@ -1,5 +1,4 @@
 import apache_beam as beam
-import numpy as np
 import pytest
 from apache_beam.internal import pickler
 from apache_beam.options.pipeline_options import (
@@ -8,6 +7,7 @@ from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     StandardOptions,
 )
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tests.data import sets
 from tfrank_sel import data, models
@@ -67,12 +67,13 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
 def test_what_a_step_does_can_be_sent_to_a_worker():
     model = models.ListScorer([0.0] * 6, [1.0] * 6, [4])
     model.build((None, None, 6))
-    low, lists = np.zeros(7, np.float32), PackedLists(["lists"], SPEC, {"age": True})
+    rules = schema._Rules.of(schema_pb2.Schema(), SPEC, NUMBERS)
+    lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (
         ingest._Store(SPEC, sets.SHARES),
         census.Repeated(),
         statistics.Summary(lists.parse, NUMBERS),
-        schema._Outside(SPEC, NUMBERS, low, low),
+        schema._Outside(SPEC, NUMBERS, rules),
         slices.Surveyor(lists),
         bootstrap.Bootstrap(4, 0),
         evaluation._Score(model, model, lists, 0),

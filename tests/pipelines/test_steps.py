@@ -1,6 +1,7 @@
 import dataclasses
 import importlib
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -15,6 +16,7 @@ from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import ingest, stored
 
@@ -63,15 +65,10 @@ def test_statistics_equal_those_of_numpy(tmp_path, lists, shards):
         exact = np.quantile(features, share, axis=0, method="inverted_cdf")
         np.testing.assert_allclose(found.features[name], exact, rtol=1 / 8, err_msg=name)
     assert [sum(one.values()) for one in found.histograms] == [len(labels)] * 6
-    for label, means in found.by_label.items():
-        np.testing.assert_allclose(means, features[labels == float(label)].mean(axis=0), rtol=1e-9)
     assert found.labels == {f"{g:g}": int(np.sum(labels == g)) for g in np.unique(labels)}
     assert (found.lists, found.items) == (40, len(labels))
     assert found.comparable_lists == sum(len(set(one.labels)) > 1 for one in lists)
     assert sum(size * count for size, count in found.list_sizes.items()) == len(labels)
-    assert set(found.by_list_size) == {"1-10", "11-50"}
-    of_label = [found.by_list_size[band].get("1", 0) for band in found.by_list_size]
-    assert sum(of_label) == found.labels["1"]
     assert statistics.Statistics.load(tmp_path / "train.json") == found
 
 
@@ -95,9 +92,12 @@ def test_anomalies_name_feature_rule_and_count(tmp_path, shards):
     inferred = schema.infer(narrow, SPEC, tmp_path / "schema.pbtxt")
     [(label, feature)] = schema.validate({"test": shards}, inferred, SPEC, tmp_path).values()
     schema.write([label, feature], tmp_path / "anomalies.json")
-    assert label == schema.Anomaly("relevance", "at most 3 as in training", found.labels["4"])
-    assert feature == schema.Anomaly("features[2]", "at most 0 as in training", found.items)
-    assert '"count"' in (tmp_path / "anomalies.json").read_text()
+    n, all_ = found.labels["4"], found.items
+    expected, received = "values from 0 to 3, as in training", f"{n} of {all_} items outside"
+    assert label == Anomaly("relevance", "range", expected, received, n, n / all_)
+    assert (feature.feature, feature.rule, feature.count) == ("features[2]", "range", all_)
+    written = json.loads((tmp_path / "anomalies.json").read_text())
+    assert [(x["rule"], x["action"]) for x in written] == [("range", "warn")] * 2
 
 
 def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
@@ -114,11 +114,11 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
     ]
     shards = stored_in(tmp_path, lists)
     found = statistics.summarise({"train": shards}, data.FeatureSpec(4), tmp_path)["train"]
-    assert found.features["compressed_variance"][:2] == [0.0, 0.0]
-    assert min(found.features["compressed_variance"][2:]) > 0.0
-    model = models.ListScorer(
-        found.features["compressed_mean"], found.features["compressed_variance"], [8]
-    )
+    layout = Layout({"features": Vector(size=4)})
+    prepared = preparation.prepared(preparation.Split(shards, found), layout, within_list=True)
+    assert prepared.variance[:2] == [0.0, 0.0]
+    assert min(prepared.variance[2:]) > 0.0
+    model = models.ListScorer(prepared.mean, prepared.variance, [8])
     scores = model(features.reshape(100, 3, 4))
     assert np.abs(scores).max() < 20.0
 

@@ -115,14 +115,21 @@ def by_feature(
     Returns:
         How often each value occurs; an empty text is an item without any.
     """
+    found = {}
+    for name, of_feature in of_features(texts, features).items():
+        counts = collections.Counter(of_feature.ravel().tolist())
+        counts[""] = int(np.sum(np.all(of_feature == "", axis=1)))
+        found[name] = +counts
+    return found
+
+
+def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
+    """Divides the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
     found, start = {}, 0
     for name, feature in features.items():
         width = len(feature.texts(name))
         if width:
-            of_feature = texts[:, start : start + width]
-            counts = collections.Counter(of_feature.ravel().tolist())
-            counts[""] = int(np.sum(np.all(of_feature == "", axis=1)))
-            found[name] = +counts
+            found[name] = texts[:, start : start + width]
         start += width
     return found
 

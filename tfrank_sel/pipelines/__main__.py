@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, folders, manifests
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
@@ -90,7 +91,8 @@ def run(
     Each option is a key of the configuration, which `config` prints, and replaces the value in the
     file. Without files, a synthetic set is made. In a folder that holds a run, its configuration
     is read, steps that are up to date are kept, and what was interrupted goes on. A model that is
-    not blessed is not published: the status is 3 then, and all else is in the output folder.
+    not blessed is not published, and data that fails a gate is not trained on: the status is 3
+    then, and all else is in the output folder.
     """
     _run(output, config, context.params, force=from_ and from_.value)
 
@@ -184,6 +186,9 @@ def _run(
                 console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
     except (ConfigurationError, InputError) as error:
         raise _refused(error) from error
+    except GateError as error:
+        print(f"{error}\nnothing is trained", file=sys.stderr)
+        raise typer.Exit(3) from error
     except KeyboardInterrupt as error:
         raise _interrupted(output) from error
     if "push" in chosen:

@@ -210,7 +210,7 @@ def _files(step: str, configuration: Configuration, sources: Iterable[str]) -> I
     elif step == "analyze":
         if data.reference:
             yield str(Path(data.reference) / "analyze" / folders.MANIFEST)
-        if getattr(data, "schema_", None):
+        if data.schema_:
             yield data.schema_
     elif step == "train":
         yield from _code(configuration)

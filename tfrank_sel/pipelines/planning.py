@@ -11,6 +11,7 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel.pipelines import candidates, classes, runners
+from tfrank_sel.pipelines.analysis.gates import Gate, Gates
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -68,6 +69,17 @@ def settings(configuration: Configuration) -> Settings:
 def rules(configuration: Configuration) -> Rules:
     """Returns what a model must be to be published."""
     return Rules(**configuration.blessing.model_dump(exclude={"champion"}))
+
+
+def gates(configuration: Configuration) -> Gates:
+    """Returns what the rules of the data do."""
+    rules = configuration.gates.model_dump(exclude={"features"})
+    of_features = configuration.gates.features
+    return Gates(_gates(rules), {name: _gates(x) for name, x in of_features.items()})
+
+
+def _gates(rules: Mapping[str, str | Mapping[str, Any]]) -> dict[str, Gate]:
+    return {rule: Gate(x) if isinstance(x, str) else Gate(**x) for rule, x in rules.items()}
 
 
 def _candidate(

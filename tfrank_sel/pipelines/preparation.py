@@ -3,12 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+from tensorflow_metadata.proto.v0 import schema_pb2
+
 from tfrank_sel import data, models
 from tfrank_sel.data import letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines.analysis import drift, schema, statistics
+from tfrank_sel.pipelines import folders
+from tfrank_sel.pipelines.analysis import drift, gates as gating, schema, statistics
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.runs import Run
@@ -69,10 +73,12 @@ def examine(
         run: The run.
         splits: The splits.
         own: Statistics of the lists that this run ingested.
-        folder: Where to write `schema.pbtxt`, and `anomalies/SPLIT.json`.
+        folder: Where to write `schema.pbtxt`, `anomalies/SPLIT.json` and `failures.json`, a line
+            for each anomaly that fails.
 
     Raises:
-        tfrank_sel.data.InputError: If the reference is not the folder of a run.
+        tfrank_sel.data.InputError: If the reference is not the folder of a run, or the gates name a
+            feature that is neither here, nor in the curated schema, nor there.
     """
     known = splits["train"].statistics
     with run.progress.step("schema") as step:
@@ -80,17 +86,45 @@ def examine(
         inferred = schema.infer(known, run.spec, path)
         step.tell(f"inferred from train: {path.name}")
     with run.progress.step("validation") as step:
-        held = {split: splits[split].shards for split in ("validation", "test")}
-        outside = schema.validate(
-            held, inferred, run.spec, folder, features=run.layout.features, options=run.options
+        place, gates = run.configuration.data, run.gates
+        reference = place.reference or run.earlier
+        before = None if reference is None else _reference(Path(reference))
+        curated = None if place.schema_ is None else schema.load(Path(place.schema_))
+        gates.check(_names(known, before, curated))
+        held = [split for split in splits if curated is not None or split != "train"]
+        found = schema.validate(
+            {split: splits[split].shards for split in held},
+            inferred if curated is None else curated,
+            run.spec,
+            folder,
+            features=run.layout.features,
+            gates=gates,
+            of="training" if curated is None else "the schema",
+            options=run.options,
         )
-        for split in held:
-            skewed = drift.anomalies(known, splits[split].statistics)
-            _tell(split, outside[split] + skewed, folder, step)
-        reference = run.configuration.data.reference or run.earlier
-        if reference is not None:
-            before = _reference(Path(reference))
-            _tell("train", drift.anomalies(before, own["train"], of="the reference"), folder, step)
+        label = run.spec.label
+        for split in ("validation", "test"):
+            found[split] += drift.anomalies(
+                known, splits[split].statistics, label=label, gates=gates
+            )
+        if before is not None:
+            drifted = drift.anomalies(
+                before, own["train"], of="the reference", label=label, gates=gates
+            )
+            found["train"] = found.get("train", []) + drifted
+        for split, anomalies in found.items():
+            _tell(split, anomalies, folder, step)
+        folders.write_json(folder / "failures.json", gating.failures(found))
+
+
+def _names(
+    known: statistics.Statistics,
+    before: statistics.Statistics | None,
+    curated: schema_pb2.Schema | None,
+) -> list[str]:
+    """Names of features that are here, in the reference or in the schema."""
+    of_statistics = [name for x in (known, before) if x for name in (*x.names, *x.texts)]
+    return of_statistics + ([x.name for x in curated.feature] if curated is not None else [])
 
 
 def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
@@ -111,10 +145,13 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
         for name, feature in layout.features.items()
         if isinstance(feature, Category)
     }
-    missing = dict(zip(found.names, found.features["missing"], strict=True))
+    measures = {name: np.array(values) for name, values in found.features.items()}
+    missing = dict(zip(found.names, measures["missing"], strict=True))
+    mean = measures["compressed_mean"]
+    variance = summary.told_apart(mean, measures["compressed_variance"])
     return models.Preparation(
-        found.features["compressed_mean"],
-        found.features["compressed_variance"],
+        mean.tolist(),
+        np.where(measures["min"] == measures["max"], 0.0, variance).tolist(),
         within_list,
         layout.features,
         vocabularies,
@@ -147,7 +184,7 @@ def _reference(run: Path) -> statistics.Statistics:
     return statistics.Statistics.load(path)
 
 
-def _tell(split: str, anomalies: list[schema.Anomaly], folder: Path, step: Step) -> None:
+def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Step) -> None:
     schema.write(anomalies, folder / "anomalies" / f"{split}.json")
     worst = max(
         anomalies, key=lambda anomaly: (anomaly.distance or 0.0, anomaly.count), default=None

@@ -1,11 +1,13 @@
 """The run: from files of lists to a published ranker, step by step."""
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import artefacts, folders, manifests, steps
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
@@ -59,6 +61,8 @@ def run(
         _ = found.candidates, found.options  # what cannot be made is told before anything is read
         try:
             for step in chosen:
+                if step not in ("ingest", "analyze"):
+                    _check_gates(found)
                 if step in stale:
                     _take(found, step, wanted[step], stale[step])
                 else:
@@ -73,12 +77,17 @@ def run(
     return found
 
 
+def _check_gates(found: Run) -> None:
+    failures = json.loads((found.output / "analyze" / "failures.json").read_text())
+    if failures:
+        raise GateError(failures)
+
+
 def _check_turn(chosen: Sequence[str], stale: Mapping[str, str], output: Path) -> None:
-    for step in chosen:
-        for before in STEPS[step].after:
-            if before in stale and before not in chosen:
-                reason = f"{before} must be up to date before {step}, or take `run` for all steps"
-                raise InputError(str(output), f"{reason}. Received: {stale[before]}")
+    for before in tuple(STEPS)[: tuple(STEPS).index(chosen[0])]:
+        if before in stale:
+            reason = f"{before} must be up to date before {chosen[0]}; `run` takes all steps"
+            raise InputError(str(output), f"{reason}. Received: {stale[before]}")
 
 
 def _take(found: Run, step: str, manifest: manifests.Manifest, reason: str) -> None:

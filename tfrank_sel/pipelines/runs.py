@@ -12,6 +12,7 @@ from tfrank_sel import data
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts, manifests, planning
+from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
@@ -58,6 +59,11 @@ class Run:
         baseline = planning.baseline(self.configuration)
         ours = {"ours": planning.candidate(self.configuration)}
         return ours if baseline is None else {"baseline": baseline, **ours}
+
+    @functools.cached_property
+    def gates(self) -> Gates:
+        """What the rules of the data do."""
+        return planning.gates(self.configuration)
 
     @functools.cached_property
     def options(self) -> PipelineOptions:

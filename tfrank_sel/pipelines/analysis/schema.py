@@ -1,8 +1,9 @@
-"""The schema of the training split, and what other splits hold against it."""
+"""The schema of features: inferred from the training split or curated, and held against splits."""
 
 import dataclasses
+import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import apache_beam as beam
@@ -15,34 +16,13 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Feature, Vector
-from tfrank_sel.models import preparation
+from tfrank_sel.models import preparation, summary
 from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.ingestion import stored
 
-
-@dataclasses.dataclass(frozen=True)
-class Anomaly:
-    """Values of a split that break a rule of the schema.
-
-    Args:
-        feature: Name of the feature in the schema.
-        rule: The rule, in words.
-        count: Number of items (or lists) that break it, or that were compared.
-        distance: How far they are from the reference, where that is the rule.
-    """
-
-    feature: str
-    rule: str
-    count: int
-    distance: float | None = None
-
-    def __str__(self) -> str:
-        if self.distance is None:
-            received = f"{self.count} items that are not"
-        else:
-            received = f"a distance of {self.distance:.3f}"
-        return f"{self.feature}: expected {self.rule}. Received: {received}"
+_KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}
 
 
 def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_pb2.Schema:
@@ -75,8 +55,26 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
 
 
 def load(path: Path) -> schema_pb2.Schema:
-    """Reads the schema that `infer` wrote."""
-    return text_format.Parse(path.read_text(), schema_pb2.Schema())
+    """Reads a schema: one that `infer` wrote, edited or not, or one in the same form.
+
+    Args:
+        path: A text proto of tensorflow-metadata.
+
+    Raises:
+        tfrank_sel.data.InputError: If there is no such file, it is no schema, it names no feature,
+            or a feature has a domain that the schema lacks.
+    """
+    try:
+        schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
+        if not schema.feature:
+            raise ValueError("no feature")
+        for feature in schema.feature:
+            _domain(feature, schema)
+    except (OSError, ValueError, text_format.ParseError) as error:
+        wanted = "expected a schema of tensorflow-metadata as text"
+        received = " ".join(str(error).split())
+        raise data.InputError(str(path), f"{wanted}. Received: {received}") from error
+    return schema
 
 
 def validate(
@@ -86,46 +84,49 @@ def validate(
     scratch: Path,
     *,
     features: Mapping[str, Feature] | None = None,
+    gates: Gates = WARN_ALL,
+    of: str = "training",
     options: PipelineOptions | None = None,
 ) -> dict[str, list[Anomaly]]:
     """Holds splits against a schema.
 
+    The rules are `range` (of `float_domain` or `int_domain`), `domain` (of `string_domain`),
+    `missing` (of `presence.min_fraction`), `type`, `new_feature` and `absent_feature`. What the
+    schema says of a vector, it says of each of its columns.
+
     Args:
         shards: TFRecord files of the packed layout, of each split.
-        schema: The schema of the training split.
+        schema: The schema, of `infer` or `load`.
         spec: Names of the parts and number of features.
         scratch: A folder to write to meanwhile.
         features: Type of each feature; by default all are numbers.
+        gates: Action and threshold of each rule.
+        of: What the schema is called.
         options: Of the Beam pipeline.
 
     Returns:
-        For each split, one anomaly for each rule that is broken, with the number of items that
-        break it.
+        For each split, one anomaly for each rule that is broken and not off.
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
-    ranged = [feature for feature in schema.feature if feature.HasField("float_domain")]
-    low = np.array([feature.float_domain.min for feature in ranged], np.float32)
-    high = np.array([feature.float_domain.max for feature in ranged], np.float32)
+    rules = _Rules.of(schema, spec, features)
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         with beam.Pipeline(options=options) as pipeline:
             for split, files in shards.items():
                 counts = (
                     pipeline
                     | f"Read {split}" >> stored.Read(files)
-                    | f"Compare {split}"
-                    >> beam.CombineGlobally(_Outside(spec, features, low, high))
+                    | f"Compare {split}" >> beam.CombineGlobally(_Outside(spec, features, rules))
                     | f"As list {split}" >> beam.Map(np.ndarray.tolist)
                 )
                 artefacts.tell(counts, Path(folder) / split)
         found = {split: next(artefacts.told(Path(folder) / split)) for split in shards}
+    kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [
-            Anomaly(feature.name, f"{relation} {bound:g} as in training", count)
-            for relation, bounds, counts in (("at least", low, below), ("at most", high, above))
-            for feature, bound, count in zip(ranged, bounds, counts, strict=True)
-            if count
+            *rules.broken(counts, gates, of),
+            *compared(rules.kinds, kinds, of, gates, counts[-1][0]),
         ]
-        for split, (below, above) in found.items()
+        for split, counts in found.items()
     }
 
 
@@ -134,20 +135,70 @@ def write(anomalies: Sequence[Anomaly], path: Path) -> None:
     artefacts.write_json(path, [dataclasses.asdict(anomaly) for anomaly in anomalies])
 
 
+@dataclasses.dataclass(frozen=True)
+class _Rules:
+    """What a schema asks of the label, each column of numbers, and each feature of texts."""
+
+    names: list[str]
+    kinds: dict[str, str]  # of the features of the schema
+    low: list[float]
+    high: list[float]
+    present: list[float]  # least share of items
+    domains: dict[str, list[str]]  # of the features of texts; none if any value will do
+
+    @classmethod
+    def of(
+        cls, schema: schema_pb2.Schema, spec: data.FeatureSpec, features: Mapping[str, Feature]
+    ) -> "_Rules":
+        roles = {spec.features, spec.doc_id, spec.query_id}
+        asked = {x.name: x for x in schema.feature if x.name not in roles}
+        owners = {x: name for name, kind in features.items() for x in kind.columns(name)}
+        texts = [name for name, kind in features.items() if kind.texts(name)]
+        names = [spec.label, *owners, *texts]
+        rows = [asked.get(x, asked.get(owners.get(x, x), schema_pb2.Feature())) for x in names]
+        ranges = [_range(row) for row in rows]
+        kinds = {
+            column: _KINDS.get(row.type, "")
+            for name, row in {spec.label: rows[0], **asked}.items()
+            for column in (features[name].columns(name) if name in features else ()) or [name]
+        }
+        return cls(
+            names,
+            kinds,
+            [low for low, _ in ranges],
+            [high for _, high in ranges],
+            [row.presence.min_fraction for row in rows],
+            {x: _domain(row, schema) for x, row in zip(names, rows, strict=True) if x in texts},
+        )
+
+    def broken(self, counts: Sequence[Sequence[int]], gates: Gates, of: str) -> Iterator[Anomaly]:
+        """The rules that items break, of the counts of `_Outside`."""
+        bounds = zip(self.names, self.low, self.high, self.present, strict=True)
+        for (name, low, high, present), (n, lacking, all_) in zip(
+            bounds, zip(*counts, strict=True), strict=True
+        ):
+            if n:
+                rule, values = "range", f"values from {low:g} to {high:g}"
+                if name in self.domains:
+                    rule, values = "domain", f"one of {len(self.domains[name])} values"
+                received = f"{n} of {all_} items outside"
+                yield from gates.held(rule, name, f"{values}, as in {of}", received, n, n / all_)
+            if lacking and (all_ - lacking) / all_ < present:
+                expected = f"a value for a share of {present:g} of the items, as in {of}"
+                received = f"none for {lacking} of {all_} items"
+                yield from gates.held("missing", name, expected, received, lacking)
+
+
 class _Outside(beam.CombineFn):
-    """Counts items below and above the bounds of label and numbers: `[2, 1 + numbers]`."""
+    """Counts items outside of range or domain, those without a value, and all: `[3, names]`."""
 
     def __init__(
-        self,
-        spec: data.FeatureSpec,
-        features: Mapping[str, Feature],
-        low: np.ndarray,
-        high: np.ndarray,
+        self, spec: data.FeatureSpec, features: Mapping[str, Feature], rules: _Rules
     ) -> None:
-        self.spec, self.features, self.low, self.high = spec, features, low, high
+        self.spec, self.features, self.rules = spec, features, rules
 
     def create_accumulator(self) -> np.ndarray:
-        return np.zeros([2, len(self.low)], np.int64)
+        return np.zeros([3, len(self.rules.names)], np.int64)
 
     def add_input(self, accumulator: np.ndarray, serialized: list[bytes]) -> np.ndarray:
         parsed = packed.parse(tf.constant(serialized), self.spec)
@@ -156,13 +207,45 @@ class _Outside(beam.CombineFn):
         numbers = tf.constant(parsed[self.spec.features].numpy()[mask], tf.float64)
         rows = preparation.columns(self.features, numbers).numpy().astype(np.float32)
         values = np.column_stack([labels, rows])
-        return accumulator + np.stack([(values < self.low).sum(0), (values > self.high).sum(0)])
+        count = values.shape[1]
+        low, high = (np.array(x[:count], np.float32) for x in (self.rules.low, self.rules.high))
+        is_outside = [(values < low) | (values > high)]
+        is_missing = [np.isnan(values)]
+        if self.rules.domains:
+            of_items = parsed[self.spec.texts].numpy()[mask]
+            for name, texts in summary.of_features(of_items, self.features).items():
+                allowed = {text.encode() for text in ("", *self.rules.domains[name])}
+                is_outside.append(
+                    np.array([len(allowed) > 1 and not allowed >= {*x} for x in texts], bool)
+                )
+                is_missing.append(np.all(texts == b"", axis=1))
+        counts = [np.column_stack(x).sum(0) for x in (is_outside, is_missing)]
+        return accumulator + np.stack([*counts, np.full_like(counts[0], mask.sum())])
 
     def merge_accumulators(self, accumulators: Iterable[np.ndarray]) -> np.ndarray:
         return np.sum(list(accumulators), axis=0)
 
     def extract_output(self, accumulator: np.ndarray) -> np.ndarray:
         return accumulator
+
+
+def _range(feature: schema_pb2.Feature) -> tuple[float, float]:
+    """The least and the greatest number that a feature allows."""
+    kind = feature.WhichOneof("domain_info")
+    domain = getattr(feature, kind) if kind in ("float_domain", "int_domain") else None
+    low = domain.min if domain is not None and domain.HasField("min") else -math.inf
+    high = domain.max if domain is not None and domain.HasField("max") else math.inf
+    return low, high
+
+
+def _domain(feature: schema_pb2.Feature, schema: schema_pb2.Schema) -> list[str]:
+    """The texts that a feature allows; none if it allows all."""
+    if not feature.domain:
+        return list(feature.string_domain.value)
+    known = {x.name: list(x.value) for x in schema.string_domain}
+    if feature.domain not in known:
+        raise ValueError(f"no string_domain {feature.domain!r}, which {feature.name!r} names")
+    return known[feature.domain]
 
 
 def _ranged(schema: schema_pb2.Schema, name: str, low: float, high: float) -> None:

@@ -16,20 +16,27 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tfrank_sel import data
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
-from tfrank_sel.models.summary import Moments, compressed, told_apart
+from tfrank_sel.models.summary import Moments, compressed
 from tfrank_sel.pipelines import artefacts
-from tfrank_sel.pipelines.analysis import bands, sketches
+from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
 
 SHOWN = 1000  # values of a hashed feature that are told
 KEPT = 500_000  # values of a feature of texts that are counted; of more, the most frequent so far
 SHARES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
+MEASURES = ("min", "mean", "max", "std", "zeros", "missing", *SHARES)
+MEASURES += ("compressed_mean", "compressed_variance")
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
     """What a split holds.
+
+    The sum of two is the statistics of both splits in one: counts are exact, means and variances
+    are to rounding, and percentiles are those of the summed histograms. Where one lacks a feature,
+    its items count as missing. Of texts with more values than are told, each sum counts what its
+    parts tell. For several splits, write `functools.reduce(operator.add, splits)`.
 
     Args:
         lists: Number of lists.
@@ -41,10 +48,9 @@ class Statistics:
         list_sizes: Number of lists of each size.
         features: For each measure, its value for each feature: `min`, `mean`, `max`, `std`,
             `zeros` and `missing` (counts), the percentiles `p01`, `p25`, `p50`, `p75` and `p99` to
-            12.5 %, `compressed_mean` and `compressed_variance`: of `sign(x) * log(1 + abs(x))`.
+            12.5 %, `compressed_mean` and `compressed_variance`: of `sign(x) * log(1 + abs(x))`. All
+            but the counts are 0 for a feature without any value.
         histograms: For each feature, its number of items by bin of `sketches`.
-        by_label: For each label, the mean of each feature over the items that have it.
-        by_list_size: For each band of list sizes, the number of items of each label.
         texts: For each feature of texts, how often its most frequent values occur; an empty text is
             an item without any.
     """
@@ -57,14 +63,20 @@ class Statistics:
     list_sizes: dict[int, int]
     features: dict[str, list[float]]
     histograms: list[dict[int, int]]
-    by_label: dict[str, list[float]]
-    by_list_size: dict[str, dict[str, int]]
     texts: dict[str, dict[str, int]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> "Statistics":
-        """Reads the statistics that `summarise` wrote."""
-        return cls.of(json.loads(path.read_text()))
+        """Reads the statistics that `summarise` wrote.
+
+        Raises:
+            tfrank_sel.data.InputError: If the file holds none, or those of another version.
+        """
+        try:
+            return cls.of(json.loads(path.read_text()))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            wanted = "expected statistics as this version writes them"
+            raise data.InputError(str(path), f"{wanted}. Received: {error}") from error
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Statistics":
@@ -72,6 +84,16 @@ class Statistics:
         sizes = {int(size): count for size, count in values["list_sizes"].items()}
         histograms = [{int(b): count for b, count in one.items()} for one in values["histograms"]]
         return cls(**{**values, "list_sizes": sizes, "histograms": histograms})
+
+    def __add__(self, other: "Statistics") -> "Statistics":
+        changed = ({*self.names} & {*other.texts}) | ({*self.texts} & {*other.names})
+        if changed:
+            wanted = "features must be numbers in both statistics, or texts in both"
+            raise ValueError(f"{wanted}. Received: {', '.join(sorted(changed))}, which changed")
+        names = [*dict.fromkeys([*self.names, *other.names])]
+        texts = [*dict.fromkeys([*self.texts, *other.texts])]
+        one, another = (_totals_of(x, names, texts) for x in (self, other))
+        return _merged(one, another).statistics(names)
 
 
 def summarise(
@@ -115,7 +137,7 @@ def summarise(
 
 @dataclasses.dataclass
 class _Totals:
-    """What `Summary` has seen so far."""
+    """What `Summary` has seen so far, as sums and extremes."""
 
     comparable_lists: int
     list_sizes: collections.Counter[int]
@@ -127,9 +149,36 @@ class _Totals:
     plain: Moments
     compressed: Moments
     labels: collections.Counter[str]
-    by_label: dict[str, Moments]
-    by_list_size: dict[str, collections.Counter[str]]
     texts: dict[str, collections.Counter[str]]
+
+    def statistics(self, names: list[str]) -> Statistics:
+        """Returns what they tell of features of these names."""
+        shares = np.array(list(SHARES.values()))
+        # a feature without any value has no least one
+        low, high = (np.where(np.isfinite(x), x, 0.0) for x in (self.low, self.high))
+        percentiles = np.clip(sketches.quantiles(self.counts, shares).T, low, high)
+        measures = [
+            low,
+            self.plain.mean,
+            high,
+            np.sqrt(self.plain.variance()),
+            self.zeros,
+            self.missing,
+            *percentiles,
+            self.compressed.mean,
+            self.compressed.variance(),
+        ]
+        return Statistics(
+            lists=sum(self.list_sizes.values()),
+            items=sum(self.labels.values()),
+            names=names,
+            comparable_lists=self.comparable_lists,
+            labels=dict(sorted(self.labels.items(), key=lambda entry: float(entry[0]))),
+            list_sizes=dict(sorted(self.list_sizes.items())),
+            features={x: y.tolist() for x, y in zip(MEASURES, measures, strict=True)},
+            histograms=[{int(b): int(row[b]) for b in np.flatnonzero(row)} for row in self.counts],
+            texts={name: dict(found.most_common()) for name, found in self.texts.items()},
+        )
 
 
 class Summary(beam.CombineFn):
@@ -170,39 +219,9 @@ class Summary(beam.CombineFn):
         return merged
 
     def extract_output(self, totals: _Totals) -> Statistics:
-        of_labels = sorted(totals.by_label.items(), key=lambda entry: float(entry[0]))
-        percentiles = sketches.quantiles(totals.counts, np.array(list(SHARES.values())))
-        # a feature without any value has no least one
-        low, high = (np.where(np.isfinite(x), x, 0.0) for x in (totals.low, totals.high))
-        measures = {
-            "min": low,
-            "mean": totals.plain.mean,
-            "max": high,
-            "std": np.sqrt(totals.plain.variance()),
-            "zeros": totals.zeros,
-            "missing": totals.missing,
-            **dict(zip(SHARES, np.clip(percentiles.T, low, high), strict=True)),
-            "compressed_mean": totals.compressed.mean,
-            "compressed_variance": _told_apart(totals),
-        }
-        return Statistics(
-            lists=sum(totals.list_sizes.values()),
-            items=sum(totals.labels.values()),
-            names=self.names,
-            comparable_lists=totals.comparable_lists,
-            labels={label: totals.labels[label] for label, _ in of_labels},
-            list_sizes=dict(sorted(totals.list_sizes.items())),
-            features={name: values.tolist() for name, values in measures.items()},
-            histograms=[
-                {int(b): int(row[b]) for b in np.flatnonzero(row)} for row in totals.counts
-            ],
-            by_label={label: moments.mean.tolist() for label, moments in of_labels},
-            by_list_size={band: dict(found) for band, found in totals.by_list_size.items()},
-            texts={
-                name: dict(found.most_common(1 + self._kept(name)))
-                for name, found in totals.texts.items()
-            },
-        )
+        found = totals.statistics(self.names)
+        texts = {name: _most_frequent(x, self._kept(name)) for name, x in found.texts.items()}
+        return dataclasses.replace(found, texts=texts)
 
     def _kept(self, name: str) -> int:
         """How many values of a feature of texts are told."""
@@ -219,15 +238,7 @@ class Summary(beam.CombineFn):
         differs = is_item & (labels != labels[:, :1])
         of_item = labels[is_item]
         sizes = is_item.sum(axis=1)
-        names = {f"{grade:g}": grade for grade in np.unique(of_item)}
-        of_band: dict[str, collections.Counter[str]] = {}
-        in_band = np.repeat([bands.band(size, bands.LIST_SIZES) for size in sizes.tolist()], sizes)
-        for band in np.unique(in_band).tolist():
-            counts = {
-                name: int(np.sum((in_band == band) & (of_item == grade)))
-                for name, grade in names.items()
-            }
-            of_band[band] = collections.Counter(counts)
+        grades, of_grade = np.unique(of_item, return_counts=True)
         return _Totals(
             comparable_lists=int(differs.any(axis=1).sum()) if labels.size else 0,
             list_sizes=collections.Counter(sizes.tolist()),
@@ -239,21 +250,13 @@ class Summary(beam.CombineFn):
             plain=Moments.of(rows),
             compressed=Moments.of(compressed(rows)),
             labels=collections.Counter(
-                {name: int(np.sum(of_item == x)) for name, x in names.items()}
+                {f"{x:g}": int(n) for x, n in zip(grades, of_grade, strict=True)}
             ),
-            by_label={name: Moments.of(rows[of_item == x]) for name, x in names.items()},
-            by_list_size=of_band,
             texts=dict(texts),
         )
 
 
 def _merged(one: _Totals, other: _Totals) -> _Totals:
-    by_label = dict(one.by_label)
-    for label, moments in other.by_label.items():
-        by_label[label] = by_label[label].merged(moments) if label in by_label else moments
-    by_list_size = dict(one.by_list_size)
-    for band, counts in other.by_list_size.items():
-        by_list_size[band] = by_list_size.get(band, collections.Counter()) + counts
     texts = one.texts  # in place: it may be large, and Beam allows it
     for name, found in other.texts.items():
         texts.setdefault(name, collections.Counter()).update(found)
@@ -269,18 +272,51 @@ def _merged(one: _Totals, other: _Totals) -> _Totals:
         one.plain.merged(other.plain),
         one.compressed.merged(other.compressed),
         one.labels + other.labels,
-        by_label,
-        by_list_size,
         texts,
     )
 
 
 def _few(found: collections.Counter[str]) -> collections.Counter[str]:
     """Drops the rarest values where there are too many to keep."""
-    return collections.Counter(dict(found.most_common(KEPT))) if len(found) > 2 * KEPT else found
+    if len(found) <= 2 * KEPT:
+        return found
+    return collections.Counter(_most_frequent(dict(found.most_common()), KEPT))
 
 
-def _told_apart(totals: _Totals) -> np.ndarray:
-    """Variances as a model divides by them, 0 of a constant, too."""
-    variance = told_apart(totals.compressed.mean, totals.compressed.variance())
-    return np.where(totals.low == totals.high, 0.0, variance)
+def _most_frequent(found: Mapping[str, int], kept: int) -> dict[str, int]:
+    """The most frequent values, most frequent first, and how many items have none."""
+    return {x: n for i, (x, n) in enumerate(found.items()) if i < kept or not x}
+
+
+def _totals_of(found: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
+    """The sums of statistics, of these features, missing throughout where there is none."""
+    places = {name: place for place, name in enumerate(found.names)}
+    here = np.array([name in places for name in names], bool)
+    columns = [places[name] for name in names if name in places]
+
+    def of(measure: str, absent: float) -> np.ndarray:
+        values = np.full(len(names), absent)
+        values[here] = np.array(found.features[measure])[columns]
+        return values
+
+    missing = of("missing", found.items).astype(int)
+    count = found.items - missing
+    counts = np.zeros([len(names), sketches.NUM_BINS], int)
+    for row, column in zip(np.flatnonzero(here), columns, strict=True):
+        counts[row, list(found.histograms[column])] = list(found.histograms[column].values())
+    nothing = {"": found.items} if found.items else {}
+    return _Totals(
+        comparable_lists=found.comparable_lists,
+        list_sizes=collections.Counter(found.list_sizes),
+        low=np.where(count > 0, of("min", 0.0), np.inf),
+        high=np.where(count > 0, of("max", 0.0), -np.inf),
+        zeros=of("zeros", 0).astype(int),
+        missing=missing,
+        counts=counts,
+        plain=Moments(count, of("mean", 0.0), count * of("std", 0.0) ** 2),
+        compressed=Moments(
+            count, of("compressed_mean", 0.0), count * of("compressed_variance", 0.0)
+        ),
+        labels=collections.Counter(found.labels),
+        texts={name: collections.Counter(found.texts.get(name, nothing)) for name in texts},
+    )

@@ -15,6 +15,7 @@ from tomlkit.items import Item
 
 from tfrank_sel.pipelines.configuration import sections
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError
+from tfrank_sel.pipelines.configuration.section import Section, no_key
 from tfrank_sel.pipelines.configuration.sections import Configuration
 
 WIDTH = 88  # of a line, from which on a list stands on several
@@ -140,7 +141,7 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
         for name in parents:
             section = section.model_fields[name].annotation
         told = [x for x in origins if f"{x}.".startswith(f"{key}.")]
-        key, reason = ".".join(parents) or "the file", sections.no_key(str(last), section)
+        key, reason = ".".join(parents) or "the file", no_key(str(last), section)
         return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
     if found["type"] == "value_error":
         reason = str(found["ctx"]["error"])
@@ -168,7 +169,7 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
     _write(document, configuration)
     for name, field in Configuration.model_fields.items():
         section = getattr(configuration, name)
-        if not isinstance(section, sections.Section | dict):
+        if not isinstance(section, Section | dict):
             continue
         table = tomlkit.table()
         _comment(table, field.description or inspect.getdoc(type(section)) or "")
@@ -185,13 +186,13 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
     return tomlkit.dumps(document)
 
 
-def _write(table: Any, section: sections.Section) -> None:
+def _write(table: Any, section: Section) -> None:
     """Writes the keys of a section that hold no section; one without a value, as a comment."""
     values = section.model_dump(by_alias=True)
     for name, field in type(section).model_fields.items():
         key = field.alias or name
         value = values.pop(key)
-        if isinstance(getattr(section, name), sections.Section) or name == "features":
+        if isinstance(section, Configuration) and isinstance(value, dict):
             continue  # a table of its own
         _comment(table, field.description or "")
         if value is None:

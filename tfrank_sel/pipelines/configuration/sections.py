@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -19,6 +18,8 @@ from pydantic import (
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
+from tfrank_sel.pipelines.configuration.gates import Gates
+from tfrank_sel.pipelines.configuration.section import Section, no_key
 from tfrank_sel.pipelines.settings import Settings
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
@@ -75,14 +76,6 @@ Table = Annotated[dict[str, Any], PlainValidator(_class)]
 Tables = Annotated[list[dict[str, Any]], PlainValidator(_classes)]
 FeatureType = Annotated[str | dict[str, Any], PlainValidator(_feature)]
 Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-
-
-class Section(BaseModel):
-    """Base of all sections: strict types, known keys alone."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True
-    )
 
 
 class Data(Section):
@@ -151,6 +144,13 @@ class Data(Section):
         ge=0,
         examples=[6],
         description="Number of earlier increments of data to keep; all if unset.",
+    )
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        examples=["schema.pbtxt"],
+        description="Schema to hold all splits against, such as one of an earlier run that you "
+        "edited; inferred from train if unset.",
     )
 
     @model_validator(mode="after")
@@ -364,6 +364,7 @@ class Configuration(Section):
         description="Type of each feature, by name; if none is named, those that the columns of a "
         "table propose, and all numbers of other files.",
     )
+    gates: Gates = Gates()
     model: Model = Model()
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
@@ -381,7 +382,7 @@ class Configuration(Section):
         files: dict[str, Any] = {
             x: list(map(_absolute, getattr(self.data, x))) for x in (*SPLITS, "data")
         }
-        folders = ("reference", "continue_from")
+        folders = ("reference", "schema_", "continue_from")
         files |= {x: _absolute_if_given(getattr(self.data, x)) for x in folders}
         serving = {"folder": _absolute_if_given(self.serving.folder)}
         blessing = {"champion": _absolute_if_given(self.blessing.champion)}
@@ -413,16 +414,6 @@ class Configuration(Section):
                     f"Received: {column!r} for both{leak}"
                 )
         return self
-
-
-def keys(section: type[BaseModel]) -> list[str]:
-    """Returns the keys of a section as files have them."""
-    return [field.alias or name for name, field in section.model_fields.items()]
-
-
-def no_key(name: str, section: type[BaseModel]) -> str:
-    """Says that a section has no such key, and which it has, the nearest first."""
-    return f"has no such key. Accepted: {choices(name, keys(section))}"
 
 
 def place(key: str, file: str, origins: Mapping[str, str]) -> str:

@@ -1,0 +1,347 @@
+"""Gates: a curated schema, actions by rule and feature, and what they do to a run."""
+
+import gzip
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from rich.console import Console
+
+from tests.pipelines.test_configuration import with_set
+from tests.pipelines.test_main import invoke, small_set
+from tfrank_sel import data
+from tfrank_sel.data import packed
+from tfrank_sel.features import Category, Number, Set, Vector
+from tfrank_sel.pipelines import console, planning, preparation
+from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Gate, Gates
+from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+
+FEATURES = {
+    "price": Number(),
+    "shape": Vector(size=2),
+    "brand": Category(),
+    "tags": Set(max_values=2),
+}
+SPEC = data.FeatureSpec(3, num_texts=3)
+ITEMS = 40
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    """Lists of two items: `price` is 1 to 40, and missing for the first four."""
+    path = str(tmp_path_factory.mktemp("records") / "train")
+    with tf.io.TFRecordWriter(path) as writer:
+        for first in range(1, ITEMS, 2):
+            price = np.array([first, first + 1.0])
+            numbers = np.column_stack([np.where(price < 5, np.nan, price), price, -price])
+            texts = [["a", "x", ""], ["b" if first > 20 else "", "x", "y"]]
+            writer.write(packed.serialize(numbers, SPEC, labels=[0.0, 2.0], texts=texts))
+    return [path]
+
+
+@pytest.fixture(scope="module")
+def inferred(tmp_path_factory, shards):
+    """The schema that a run writes, as text."""
+    folder = tmp_path_factory.mktemp("schema")
+    found = statistics.summarise({"train": shards}, SPEC, folder, features=FEATURES)["train"]
+    schema.infer(found, SPEC, folder / "schema.pbtxt")
+    return (folder / "schema.pbtxt").read_text()
+
+
+def feature(name, more):
+    return f'feature {{ name: "{name}" {more} }}\n'
+
+
+def validated(folder, shards, text, **options):
+    path = folder / "schema.pbtxt"
+    path.write_text(text)
+    return schema.validate(
+        {"train": shards},
+        schema.load(path),
+        SPEC,
+        folder,
+        features=FEATURES,
+        of="the schema",
+        **options,
+    )["train"]
+
+
+def without(text, name):
+    """A schema without a feature."""
+    head, *parts = text.split("feature {")
+    return "feature {".join([head, *(x for x in parts if f'name: "{name}"' not in x)])
+
+
+@pytest.mark.parametrize(
+    ("edits", "rule", "name", "line"),
+    [
+        (
+            {"price": "type: FLOAT float_domain { min: 10 max: 38 }"},
+            "range",
+            "price",
+            "values from 10 to 38, as in the schema. Received: 7 of 40 items outside",
+        ),
+        (
+            {"price": "type: INT int_domain { max: 30 }"},
+            "range",
+            "price",
+            "values from -inf to 30, as in the schema. Received: 10 of 40 items outside",
+        ),
+        (
+            {"brand": 'type: BYTES string_domain { value: "a" }'},
+            "domain",
+            "brand",
+            "one of 1 values, as in the schema. Received: 10 of 40 items outside",
+        ),
+        (
+            {"tags": 'type: BYTES domain: "known"'},
+            "domain",
+            "tags",
+            "one of 2 values, as in the schema. Received: 20 of 40 items outside",
+        ),
+        (
+            {"price": "type: FLOAT presence { min_fraction: 0.95 }"},
+            "missing",
+            "price",
+            "a value for a share of 0.95 of the items, as in the schema. "
+            "Received: none for 4 of 40 items",
+        ),
+        (
+            {"brand": "type: BYTES presence { min_fraction: 1.0 }"},
+            "missing",
+            "brand",
+            "a value for a share of 1 of the items, as in the schema. "
+            "Received: none for 10 of 40 items",
+        ),
+        (
+            {"price": "type: BYTES"},
+            "type",
+            "price",
+            "texts, as in the schema. Received: numbers",
+        ),
+        ({"brand": "type: FLOAT"}, "type", "brand", "numbers, as in the schema. Received: texts"),
+        ({"brand": None}, "new_feature", "brand", "features that the schema has"),
+        ({"shape[2]": None}, "new_feature", "shape[2]", "features that the schema has"),
+        ({"age": "type: INT"}, "absent_feature", "age", "the feature, as in the schema"),
+        (
+            {"shape[1]": None, "shape[2]": None, "shape": "float_domain { max: 39 }"},
+            "range",
+            "shape[1]",
+            "values from -inf to 39, as in the schema. Received: 1 of 40 items outside",
+        ),
+    ],
+)
+def test_a_schema_that_is_edited_names_what_breaks_it(
+    tmp_path, shards, inferred, edits, rule, name, line
+):
+    assert validated(tmp_path, shards, inferred) == []
+    known = 'string_domain { name: "known" value: "x" value: "z" }\n'
+    for edited, more in edits.items():
+        inferred = without(inferred, edited) + (feature(edited, more) if more else "")
+    [anomaly] = validated(tmp_path, shards, inferred + known)
+    assert (anomaly.rule, anomaly.feature, anomaly.action) == (rule, name, "warn")
+    assert str(anomaly).startswith(f"{name}: expected {line}")
+    fails = Gates(features={name: {rule: Gate("fail")}})
+    [failed] = validated(tmp_path, shards, inferred + known, gates=fails)
+    assert failed.action == "fail"
+    off = Gates({rule: Gate("off")})
+    assert validated(tmp_path, shards, inferred + known, gates=off) == []
+
+
+def test_a_share_of_items_may_be_outside(tmp_path, shards, inferred):
+    narrow = without(inferred, "price") + feature("price", "type: FLOAT float_domain { min: 9 }")
+    at_most = [Gates({"range": Gate(threshold=share)}) for share in (0.1, 0.09)]
+    assert validated(tmp_path, shards, narrow, gates=at_most[0]) == []
+    [anomaly] = validated(tmp_path, shards, narrow, gates=at_most[1])
+    assert anomaly.distance == 4 / ITEMS
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("feature { nam: 1 }", 'Message type "tensorflow.metadata.v0.Feature" has no field'),
+        ("", "no feature"),
+        (feature("a", 'domain: "b"'), "no string_domain 'b', which 'a' names"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
+    path = tmp_path / "schema.pbtxt"
+    if written is not None:
+        path.write_text(written)
+    with pytest.raises(data.InputError) as caught:
+        schema.load(path)
+    line = str(caught.value)
+    assert line.startswith(f"{path}: expected a schema of tensorflow-metadata as text. Received: ")
+    assert reason in line
+    with pytest.raises(data.InputError, match=r"schema\.pbtxt: expected a schema"):
+        planning.plan(with_set(f"data.schema={path}"), None)
+
+
+def test_gates_of_a_feature_come_before_those_of_all():
+    sets = ["gates.missing.threshold=0.3", "gates.zero=off", "gates.features.price.missing=fail"]
+    sets += ["gates.features.shape={range = {threshold = 0.5}}", "gates.range=fail"]
+    gates = planning.gates(with_set(*sets))
+    assert gates.of("missing", "price") == Gate("fail", 0.3)
+    assert gates.of("missing", "brand") == Gate("warn", 0.3)
+    assert gates.of("zero", "price") == Gate("off")
+    assert gates.of("range", "shape[2]") == Gate("fail", 0.5)  # a column of the vector
+    assert gates.of("range", "price") == Gate("fail", 0.0)
+    assert planning.gates(load()) == Gates(
+        {x: Gates().of(x) for x in load().gates.model_dump() if x != "features"}
+    )
+
+
+def test_gates_are_written_as_they_are_read(tmp_path):
+    configuration = with_set("gates.zero=fail", "gates.features.'a b'={texts = 'off'}")
+    path = tmp_path / "run.toml"
+    path.write_text(text(configuration))
+    assert load(path).model_dump() == configuration.model_dump()
+    path.write_text("[gates]\nmissing = 'fail'\n[gates.features.price]\nzero = 'fail'\n")
+    gates = planning.gates(load(path))
+    assert gates.of("missing", "price") == Gate("fail", 0.1)
+    assert gates.of("zero", "price") == Gate("fail")
+
+
+def test_the_guide_shows_gates_and_a_schema(tmp_path, shards):
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    told = guide.partition("## Statistics, skew and drift")[2]
+    path = tmp_path / "run.toml"
+    path.write_text(told.partition("```toml\n")[2].partition("```")[0])
+    gates = planning.gates(load(path))
+    assert gates.of("missing", "price") == Gate("fail", 0.3)
+    for rule, gate in planning.gates(load()).rules.items():
+        [row] = [line for line in told.splitlines() if line.startswith("|") and f"`{rule}`" in line]
+        shown = row.split("|")[3].strip()
+        assert shown == ("" if gate.threshold is None else f"{gate.threshold:g}"), row
+    found = validated(tmp_path, shards, told.partition("```text\n")[2].partition("```")[0])
+    assert [(x.rule, x.feature) for x in found if x.feature in ("price", "device")] == [
+        ("absent_feature", "device")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("set", "line"),
+    [
+        ("gates.zero=stop", 'gates.zero must be "off", "warn" or "fail". Received: \'stop\''),
+        (
+            "gates.zero={threshold = 0.1}",
+            'gates.zero must be "off", "warn" or "fail", and has no threshold. '
+            "Received: {'threshold': 0.1}",
+        ),
+        (
+            "gates.missing=0.3",
+            'gates.missing must be "off", "warn" or "fail", or a table such as '
+            '{action = "fail", threshold = 0.1}. Received: 0.3',
+        ),
+        (
+            "gates.missing.threshold=2",
+            "gates.missing must have a threshold from 0 to 1. Received: 2",
+        ),
+        (
+            "gates.features.price.zeros=fail",
+            "gates.features.price has no such rule. Accepted: zero, range, domain, numbers, "
+            "texts, missing, new_feature, absent_feature, type. Received: 'zeros'",
+        ),
+        (
+            "gates.features.price.missing=fial",
+            'gates.features.price `missing` must be "off", "warn" or "fail". Received: \'fial\'',
+        ),
+        (
+            "gates.features.price=fail",
+            "gates.features.price must be a table of rules such as "
+            "{missing = {action = \"fail\", threshold = 0.3}}. Received: 'fail'",
+        ),
+    ],
+)
+def test_a_gate_that_is_not_allowed_is_one_line(set, line):
+    with pytest.raises(ConfigurationError) as caught:
+        with_set(set)
+    assert str(caught.value) == f"--set {set}: {line}"
+
+
+@pytest.fixture(scope="module")
+def first_day(tmp_path_factory):
+    """What a run leaves of its data."""
+    folder = tmp_path_factory.mktemp("days")
+    inputs = Inputs([Source(str(path), split) for split, path in small_set(folder).items()])
+    progress = console.Progress(Console(quiet=True))
+    layout, splits = preparation.ingested(inputs, folder / "1", progress)
+    preparation.examine(inputs.spec(layout), layout, splits, folder / "1", progress)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def second_day(tmp_path_factory):
+    """The same lists, whose second feature has vanished."""
+    folder = tmp_path_factory.mktemp("second")
+    sources = small_set(folder)
+    for path in sources.values():
+        lines = [
+            " ".join("2:0" if word.startswith("2:") else word for word in line.split(" "))
+            for line in gzip.decompress(path.read_bytes()).decode().splitlines()
+        ]
+        path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
+    return sources
+
+
+@pytest.fixture(autouse=True)
+def untrained(monkeypatch):
+    """Ends a run where training begins."""
+
+    def stop(*args, **kwargs):
+        raise data.InputError("training", "begins")
+
+    monkeypatch.setattr("tfrank_sel.pipelines.run.training.train", stop)
+
+
+ENDS = "gates.zero: train: features[2]: expected values other than 0, as in the reference. "
+OF_SECOND = "gates.features.'features[2]'.zero"
+
+
+@pytest.mark.parametrize(
+    ("sets", "status", "told", "lines"),
+    [
+        ([], 2, "train: 1 anomalies; features[2]", ["training: begins"]),
+        (["gates.zero=off"], 2, "train: 0 anomalies", ["training: begins"]),
+        (["gates.zero=fail"], 3, "", [f"{ENDS}Received: 0 throughout", "nothing is trained"]),
+        ([f"{OF_SECOND}=fail"], 3, "", [f"{ENDS}Received: 0 throughout", "nothing is trained"]),
+        (["gates.zero=fail", f"{OF_SECOND}=off"], 2, "train: 0 anomalies", ["training: begins"]),
+    ],
+)
+def test_a_feature_that_vanishes_ends_the_run_where_a_gate_says_so(
+    first_day, second_day, tmp_path, sets, status, told, lines
+):
+    options = [x for y in sets for x in ("--set", y)]
+    done = invoke(second_day, tmp_path / "out", "--reference", str(first_day / "1"), *options)
+    assert done.exit_code == status, (done.output, done.exception)
+    assert told in done.stdout
+    assert done.stderr.splitlines() == lines
+
+
+def test_a_curated_schema_holds_for_all_splits(first_day, tmp_path):
+    path = tmp_path / "mine.pbtxt"
+    kept = without((first_day / "1" / "schema.pbtxt").read_text(), "features[1]")
+    narrow = "type: FLOAT float_domain { min: 0 max: 0.5 }"
+    path.write_text(kept + feature("features[1]", narrow))
+    sources = {split: first_day / f"{split}.txt.gz" for split in ("train", "validation", "test")}
+    options = [f"data.schema={path}", "gates.range={action = 'fail', threshold = 0.01}"]
+    done = invoke(sources, tmp_path / "out", *(x for y in options for x in ("--set", y)))
+    assert done.exit_code == 3, (done.output, done.exception)
+    lines = done.stderr.splitlines()[:-1]
+    begin = "features[1]: expected values from 0 to 0.5, as in the schema. Received: "
+    for split in sources:
+        assert any(x.startswith(f"gates.range: {split}: {begin}") for x in lines), lines
+
+
+def test_a_feature_that_no_gate_can_hold_is_refused(first_day, tmp_path):
+    sources = {split: first_day / f"{split}.txt.gz" for split in ("train", "validation", "test")}
+    done = invoke(sources, tmp_path / "out", "--set", "gates.features.price.missing=fail")
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "gates.features: must be names of features: features, features[1], features[2], "
+        "features[3]. Received: 'price'\n"
+    )

@@ -1,0 +1,91 @@
+"""The section of gates: what each rule of the data does."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, PlainValidator, ValidationInfo
+
+from tfrank_sel.pipelines.analysis.gates import ACTIONS, OF_FEATURES, RULES, WARN
+from tfrank_sel.pipelines.configuration.errors import choices
+from tfrank_sel.pipelines.configuration.section import Section
+
+
+def _default(rule: str) -> dict[str, Any]:
+    threshold = RULES[rule]
+    return {"action": WARN, **({} if threshold is None else {"threshold": threshold})}
+
+
+def _gate(value: Any, info: ValidationInfo) -> str | dict[str, Any]:
+    """Returns the whole gate of a rule; its action alone if it has no threshold."""
+    rule = str(info.field_name)
+    gate = {**_default(rule), **_checked(rule, value)}
+    return gate if "threshold" in gate else gate["action"]
+
+
+def _checked(rule: str, value: Any) -> dict[str, Any]:
+    """Returns a gate as a table of its action, threshold or both."""
+    default = _default(rule)
+    gate = {"action": value} if isinstance(value, str) else value
+    wanted = 'must be "off", "warn" or "fail"'
+    if not isinstance(gate, dict) or not gate or not {*gate} <= {*default}:
+        is_bounded = "threshold" in default
+        example = f'{{action = "fail", threshold = {default["threshold"]}}}' if is_bounded else ""
+        wanted += f", or a table such as {example}" if is_bounded else ", and has no threshold"
+        raise ValueError(f"{wanted}. Received: {value!r}")
+    if gate.get("action", WARN) not in ACTIONS:
+        raise ValueError(f"{wanted}. Received: {gate['action']!r}")
+    bound = gate.get("threshold", 0.0)
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0.0 <= bound <= 1.0:
+        raise ValueError(f"must have a threshold from 0 to 1. Received: {bound!r}")
+    return gate
+
+
+def _of_feature(value: Any) -> dict[str, Any]:
+    """Checks the gates of a feature, each of which may leave out what is that of all features."""
+    if not isinstance(value, dict):
+        example = '{missing = {action = "fail", threshold = 0.3}}'
+        raise ValueError(f"must be a table of rules such as {example}. Received: {value!r}")
+    for rule, gate in value.items():
+        if rule not in OF_FEATURES:
+            raise ValueError(f"has no such rule. Accepted: {choices(rule, OF_FEATURES)}")
+        try:
+            _checked(rule, gate)
+        except ValueError as error:
+            raise ValueError(f"`{rule}` {error}") from error
+    return value
+
+
+Gate = Annotated[str | dict[str, Any], PlainValidator(_gate)]
+OfFeature = Annotated[dict[str, Any], PlainValidator(_of_feature)]
+
+
+def _rule(rule: str, description: str) -> Any:
+    default = _default(rule)
+    return Field(default=default if "threshold" in default else WARN, description=description)
+
+
+class Gates(Section):
+    """What a rule does that the data breaks: "off", nothing; "warn", a line; "fail", the end of the
+    run before any training. Validation and test are compared with train, and train with the
+    `reference`."""
+
+    range: Gate = _rule("range", "Share of items outside of the range of the schema.")
+    domain: Gate = _rule("domain", "Share of items with a text that the schema does not list.")
+    label_shares: Gate = _rule("label_shares", "Largest difference of the share of a label.")
+    label_divergence: Gate = _rule(
+        "label_divergence", "Jensen-Shannon divergence of the labels, in bits."
+    )
+    list_sizes: Gate = _rule(
+        "list_sizes", "Largest difference of the cumulative shares of the sizes of lists."
+    )
+    numbers: Gate = _rule("numbers", "Largest difference of the cumulative shares of a number.")
+    texts: Gate = _rule("texts", "Largest difference of the share of items with a text.")
+    missing: Gate = _rule("missing", "Difference of the share of missing values.")
+    zero: Gate = _rule("zero", "A number that is 0 throughout, and was not.")
+    new_feature: Gate = _rule("new_feature", "A feature that is there, and was not.")
+    absent_feature: Gate = _rule("absent_feature", "A feature that is not there, and was.")
+    type: Gate = _rule("type", "Numbers that were texts, or texts that were numbers.")
+    features: dict[str, OfFeature] = Field(
+        default={},
+        description="Gates of a feature by its name, in place of those above, such as "
+        '{price = {missing = {action = "fail", threshold = 0.3}}}.',
+    )
