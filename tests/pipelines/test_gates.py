@@ -13,11 +13,16 @@ from tests.pipelines.test_main import invoke, small_set
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set, Vector
-from tfrank_sel.pipelines import console, planning, preparation
+from tfrank_sel.pipelines import console, planning
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Gate, Gates
-from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.configuration import (
+    Configuration,
+    ConfigurationError,
+    load,
+    text,
+)
+from tfrank_sel.pipelines.run import run
 
 FEATURES = {
     "price": Number(),
@@ -267,10 +272,10 @@ def test_a_gate_that_is_not_allowed_is_one_line(set, line):
 def first_day(tmp_path_factory):
     """What a run leaves of its data."""
     folder = tmp_path_factory.mktemp("days")
-    inputs = Inputs([Source(str(path), split) for split, path in small_set(folder).items()])
-    progress = console.Progress(Console(quiet=True))
-    layout, splits = preparation.ingested(inputs, folder / "1", progress)
-    preparation.examine(inputs.spec(layout), layout, splits, folder / "1", progress)
+    data = {split: str(path) for split, path in small_set(folder).items()}
+    configuration = Configuration.model_validate({"data": data})
+    for step in ("ingest", "analyze"):
+        run(configuration, folder / "1", console.Progress(Console(quiet=True)), only=step)
     return folder
 
 
@@ -295,7 +300,7 @@ def untrained(monkeypatch):
     def stop(*args, **kwargs):
         raise data.InputError("training", "begins")
 
-    monkeypatch.setattr("tfrank_sel.pipelines.run.training.train", stop)
+    monkeypatch.setattr("tfrank_sel.pipelines.steps.training.train", stop)
 
 
 ENDS = "gates.zero: train: features[2]: expected values other than 0, as in the reference. "
@@ -324,7 +329,7 @@ def test_a_feature_that_vanishes_ends_the_run_where_a_gate_says_so(
 
 def test_a_curated_schema_holds_for_all_splits(first_day, tmp_path):
     path = tmp_path / "mine.pbtxt"
-    kept = without((first_day / "1" / "schema.pbtxt").read_text(), "features[1]")
+    kept = without((first_day / "1" / "analyze" / "schema.pbtxt").read_text(), "features[1]")
     narrow = "type: FLOAT float_domain { min: 0 max: 0.5 }"
     path.write_text(kept + feature("features[1]", narrow))
     sources = {split: first_day / f"{split}.txt.gz" for split in ("train", "validation", "test")}
