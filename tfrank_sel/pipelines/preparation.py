@@ -16,6 +16,7 @@ from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis import drift, gates as gating, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Gates
+from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source
@@ -154,7 +155,7 @@ def examine(
         step.tell(f"inferred from train: {path.name}")
     with progress.step("validation") as step:
         before = None if reference is None else _reference(reference)
-        gates.check(_names(known, before, curated))
+        _check_named(gates, spec.label, [x for x in (known, before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         found = schema.validate(
             {split: splits[split].shards for split in held},
@@ -177,18 +178,24 @@ def examine(
             found["train"] = found.get("train", []) + drifted
         for split, anomalies in found.items():
             _tell(split, anomalies, folder, step)
-        if failures := gating.failures(found):
-            raise gating.GateError(failures)
+    if failures := gating.failures(found):
+        raise gating.GateError(failures)
 
 
-def _names(
-    known: statistics.Statistics,
-    before: statistics.Statistics | None,
+def _check_named(
+    gates: Gates,
+    label: str,
+    known: Sequence[statistics.Statistics],
     curated: schema_pb2.Schema | None,
-) -> list[str]:
-    """Names of features that are here, in the reference or in the schema."""
-    of_statistics = [name for x in (known, before) if x for name in (*x.names, *x.texts)]
-    return of_statistics + ([x.name for x in curated.feature] if curated is not None else [])
+) -> None:
+    """Raises an error if a gate is of a feature that is neither known nor in the schema."""
+    columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
+    columns += [x.name for x in curated.feature] if curated is not None else []
+    names = sorted({*columns, *map(gating.whole, columns)})
+    for name in gates.features:
+        if name not in names:
+            wanted = f"must be names of features: {choices(name, names)}"
+            raise data.InputError("gates.features", wanted)
 
 
 def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
