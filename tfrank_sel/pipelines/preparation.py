@@ -1,6 +1,6 @@
 """The first steps of a run: files to splits that are known, and held against each other."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import drift, gates as gating, schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Gates
+from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.runs import Run
@@ -90,7 +92,7 @@ def examine(
         reference = place.reference or run.earlier
         before = None if reference is None else _reference(Path(reference))
         curated = None if place.schema_ is None else schema.load(Path(place.schema_))
-        gates.check(_names(known, before, curated))
+        _check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         found = schema.validate(
             {split: splits[split].shards for split in held},
@@ -117,14 +119,20 @@ def examine(
         folders.write_json(folder / "failures.json", gating.failures(found))
 
 
-def _names(
-    known: statistics.Statistics,
-    before: statistics.Statistics | None,
+def _check_named(
+    gates: Gates,
+    label: str,
+    known: Sequence[statistics.Statistics],
     curated: schema_pb2.Schema | None,
-) -> list[str]:
-    """Names of features that are here, in the reference or in the schema."""
-    of_statistics = [name for x in (known, before) if x for name in (*x.names, *x.texts)]
-    return of_statistics + ([x.name for x in curated.feature] if curated is not None else [])
+) -> None:
+    """Raises an error if a gate is of a feature that is neither known nor in the schema."""
+    columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
+    columns += [x.name for x in curated.feature] if curated is not None else []
+    names = sorted({*columns, *map(gating.whole, columns)})
+    for name in gates.features:
+        if name not in names:
+            wanted = f"must be names of features: {choices(name, names)}"
+            raise data.InputError("gates.features", wanted)
 
 
 def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:

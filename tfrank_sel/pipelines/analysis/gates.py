@@ -4,10 +4,9 @@ Nothing here needs TensorFlow.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data.lists import InputError
 
 NUMBERS, TEXTS = "numbers", "texts"
 OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
@@ -113,7 +112,7 @@ class Gates(Checked):
             rule: The rule.
             feature: Name of the feature, or of one of its columns, such as `"embedding[2]"`.
         """
-        named = (self.features.get(name, {}).get(rule) for name in (feature, _whole(feature)))
+        named = (self.features.get(name, {}).get(rule) for name in (feature, whole(feature)))
         found = [gate for gate in (*named, self.rules.get(rule), Gate(WARN, RULES[rule])) if gate]
         return Gate(
             next(gate.action for gate in found if gate.action is not None),
@@ -147,21 +146,6 @@ class Gates(Checked):
             return []
         expected = expected.replace("{}", f"{bound:.3g}")
         return [Anomaly(feature, rule, expected, received, count, distance, str(gate.action))]
-
-    def check(self, columns: Collection[str]) -> None:
-        """Raises an error if it names a feature that is not there.
-
-        Args:
-            columns: Names of all features and of their columns.
-
-        Raises:
-            tfrank_sel.data.InputError: If a feature is not among them.
-        """
-        known = {*columns, *map(_whole, columns)}
-        for name in self.features:
-            if name not in known:
-                wanted = f"must be names of features: {', '.join(sorted(known))}"
-                raise InputError("gates.features", f"{wanted}. Received: {name!r}")
 
 
 class GateError(Exception):
@@ -222,7 +206,7 @@ def compared(
     changed = {}
     for was, now in ((NUMBERS, TEXTS), (TEXTS, NUMBERS)):
         before, after = (
-            {x for name, kind in side.items() if kind == wanted for x in (name, _whole(name))}
+            {x for name, kind in side.items() if kind == wanted for x in (name, whole(name))}
             for side, wanted in ((old, was), (new, now))
         )
         changed.update(dict.fromkeys(sorted(before & after), (was, now)))
@@ -233,12 +217,12 @@ def compared(
         ("absent_feature", old, new, f"the feature, as in {of}", "none of its name"),
     ):
         for name in one:
-            if name not in other and not {name, _whole(name)} & {*changed}:
+            if name not in other and not {name, whole(name)} & {*changed}:
                 yield from gates.held(rule, name, expected, received, items)
 
 
-def _whole(column: str) -> str:
-    """The feature of a column, such as `embedding` of `embedding[2]`."""
+def whole(column: str) -> str:
+    """Returns the feature of a column, such as `embedding` of `embedding[2]`."""
     return column.rpartition("[")[0] or column
 
 
