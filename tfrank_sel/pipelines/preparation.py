@@ -155,24 +155,33 @@ def examine(
             _tell("train", drifted, folder, step)
 
 
-def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
+def prepared(
+    split: Split, layout: Layout, within_list: bool, before: models.Preparation | None = None
+) -> models.Preparation:
     """Returns the preparation of features for a network, from the statistics of training.
 
     Args:
         split: The training split.
         layout: What a list holds.
         within_list: As in `models.Preparation`.
+        before: The preparation of a model for a warm start. Its vocabularies are kept, and new
+            values follow them up to `max_size`; features that were missing before still have a
+            column that says where.
 
     Raises:
         tfrank_sel.data.InputError: If a feature has one value throughout, or no value occurs often
-            enough for a vocabulary.
+            enough for a vocabulary, and it has no vocabulary before.
     """
     found = split.statistics
+    known = (before and before.vocabularies) or {}
     vocabularies = {
-        name: _vocabulary(name, feature, found.texts[name])
+        name: _grown(known[name], feature, found.texts[name])
+        if name in known
+        else _vocabulary(name, feature, found.texts[name])
         for name, feature in layout.features.items()
         if isinstance(feature, Category)
     }
+    missing_before = before.missing if before else ()
     missing = dict(zip(found.names, found.features["missing"], strict=True))
     return models.Preparation(
         found.features["compressed_mean"],
@@ -183,9 +192,14 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
         [
             name
             for name, feature in layout.features.items()
-            if any(missing[column] for column in feature.columns(name))
+            if any(missing[x] or name in missing_before for x in feature.columns(name))
         ],
     )
+
+
+def _grown(known: Sequence[str], feature: Category, counts: Mapping[str, int]) -> list[str]:
+    new = [value for value in summary.vocabulary(counts, feature) if value not in {*known}]
+    return [*known, *new[: max(0, feature.max_size - len(known))]]
 
 
 def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list[str]:
