@@ -1,3 +1,5 @@
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -72,6 +74,25 @@ def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
         assert len(numbers) == batch_size * -(-len(lists()) // batch_size)
     assert int(batches.cardinality()) * batch_size == len(first)
     assert seen(cache.batches(batch_size, EDGES, seed=1)) == first
+
+
+def test_a_first_pass_has_the_order_of_that_pass(cache):
+    batches = cache.batches(2, EDGES, seed=1)
+    passes = [seen(batches) for _ in range(4)]
+    for first in range(4):
+        resumed = cache.batches(2, EDGES, seed=1, first_pass=first)
+        assert [seen(resumed) for _ in passes[first:]] == passes[first:]
+
+
+def test_a_pass_draws_no_order_before_it_is_asked_for(cache):
+    batches = cache.batches(2, EDGES, seed=1)
+    expected = [seen(batches) for _ in range(2)]
+    batches = cache.batches(2, EDGES, seed=1)
+    first = iter(batches.repeat())
+    for _ in range(int(batches.cardinality())):
+        next(first)
+    time.sleep(0.3)  # in which a prefetch of the next pass would begin it
+    assert seen(batches) == expected[1]
 
 
 def test_blocks_of_batches_change_nothing(cache, monkeypatch):

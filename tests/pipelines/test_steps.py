@@ -196,3 +196,23 @@ def test_a_category_that_tells_nothing_apart_is_refused(tmp_path, shards, counts
     known = dataclasses.replace(found, texts={"brand": {"a": 2, "": 7}})
     made = preparation.prepared(preparation.Split(shards, known), layout, within_list=False)
     assert made.vocabularies == {"brand": ["a"]}
+
+
+def test_a_preparation_keeps_the_vocabularies_and_indicators_of_the_one_before(tmp_path, shards):
+    found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
+    kinds = {"features": Vector(size=6), "brand": Category(max_size=3), "kind": Category()}
+    counts = {"brand": {"d": 9, "b": 5, "c": 7}, "kind": {"k": 9}}
+    split = preparation.Split(shards, dataclasses.replace(found, texts=counts))
+    known, missing = {"brand": ["a", "b"], "kind": ["j"]}, ["features"]
+    before = models.Preparation([0.5] * 6, [1.0] * 6, False, kinds, known, missing)
+
+    def made(**options):
+        layout = Layout({**kinds, "brand": Category(**options)})
+        return preparation.prepared(split, layout, within_list=False, before=before)
+
+    # "d" is more frequent than "c", and a value that is no longer there keeps its place
+    assert made().vocabularies == {"brand": ["a", "b", "d", "c"], "kind": ["j", "k"]}
+    assert made(max_size=3).vocabularies["brand"] == ["a", "b", "d"]
+    assert made(max_size=1).vocabularies["brand"] == ["a", "b"]
+    assert made().missing == ["features"]
+    assert made().mean == pytest.approx(found.features["compressed_mean"])

@@ -1,5 +1,6 @@
 """Training on prepared lists: what it sees, and what of it stays."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -106,3 +107,58 @@ def test_items_of_longer_lists_are_chosen_at_random(tmp_path):
         )
     assert len(set(numbers)) == len(numbers)
     assert (numbers % 9 >= 4).any()  # not the first ones
+
+
+def wide(count):
+    """Lists of `count` features: the first two are those of `batches`."""
+    signature = (
+        {"features": tf.TensorSpec([2, 9, count]), "mask": tf.TensorSpec([2, 9], tf.bool)},
+        tf.TensorSpec([2, 9]),
+    )
+
+    def found():
+        for inputs, labels in batches():
+            features = np.tile(inputs["features"], [1, 1, 2])[..., :count]
+            yield {**inputs, "features": features}, labels
+
+    return tf.data.Dataset.from_generator(found, output_signature=signature)
+
+
+def started(folder, candidate, count, start=None, before=(), **options):
+    settings = Settings(epochs=1, batch_size=4, hidden_units=[4], **options)
+    made = models.Preparation([0.1] * count, [2.0] * count, within_list=True)
+    with PreparedLists(wide(count), wide(count), settings, folder / "prepared") as lists:
+        logs = folder / "logs"
+        return train(candidate, made, lists, settings, logs, lambda x: None, before, start=start)
+
+
+def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path):
+    candidate = Candidate([losses.SoftmaxLoss(), losses.LambdaLoss()])
+    first = started(tmp_path, candidate, 2)
+    path = tmp_path / "ours.keras"
+    first.model.save(path)
+    start, still = keras.models.load_model(path), {"learning_rate": 1e-12}
+    second = started(tmp_path, candidate, 4, start, before=[first], **still)
+    inputs, _ = next(iter(wide(4)))
+    narrow = {**inputs, "features": inputs["features"][..., :2]}
+    for member, known in zip(second.members, first.members, strict=True):
+        assert member is not known
+        np.testing.assert_allclose(member(inputs), known(narrow), atol=1e-5)
+    with pytest.raises(ValueError, match=r"as there are losses, 3\. Received: .* of 2"):
+        started(tmp_path, Candidate(), 4, start)
+
+
+def test_a_model_of_a_user_starts_from_all_weights(tmp_path):
+    def make(preparation, settings, units=3):
+        dense = [keras.layers.Dense(units), keras.layers.Dense(1)]
+        return keras.Sequential([*dense, keras.layers.Reshape([-1])])
+
+    first = started(tmp_path, Candidate(losses.SoftmaxLoss(), make), 2)
+    again = started(
+        tmp_path, Candidate(losses.SoftmaxLoss(), make), 2, first.model, learning_rate=1e-12
+    )
+    for one, other in zip(again.model.get_weights(), first.model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    wider = Candidate(losses.SoftmaxLoss(), make, {"units": 5})
+    with pytest.raises(ValueError, match=r"kernel.* must have shape \(2, 5\). Received: \(2, 3\)"):
+        started(tmp_path, wider, 2, first.model)

@@ -83,7 +83,12 @@ class Cache(Checked):
         return cls(folder, np.concatenate(sizes), parts)
 
     def batches(
-        self, batch_size: int, bucket_edges: Sequence[int], *, seed: int | None = None
+        self,
+        batch_size: int,
+        bucket_edges: Sequence[int],
+        *,
+        seed: int | None = None,
+        first_pass: int = 0,
     ) -> tf.data.Dataset:
         """Returns batches for `fit`, all of `batch_size` lists, in as many shapes as edges.
 
@@ -93,6 +98,8 @@ class Cache(Checked):
             seed: Seed of the order of the lists, another in each pass. What is over in a bucket
                 goes to the next one, and other lists fill up the last batch. If None, lists keep
                 their order, and lists without items fill up the last batch of a bucket.
+            first_pass: Number of passes to leave out: the order of the first pass is the one that
+                follows so many passes, for a training that resumes.
 
         Returns:
             A dataset of one pass, of inputs, labels and weights as `write` took them: 0 at padding,
@@ -120,6 +127,8 @@ class Cache(Checked):
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
         count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders))
+        for _ in range(first_pass):
+            self._plan(batch_size, edges, orders)
         lists = [None, batch_size, None]
         kinds = {
             name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
@@ -132,7 +141,10 @@ class Cache(Checked):
         )
         # told how many batches there are, Keras does not warn when they end
         counted = tf.data.experimental.assert_cardinality(count)
-        return dataset.unbatch().apply(counted).prefetch(2)
+        options = tf.data.Options()
+        # of `repeat`, a pass must not begin, and draw its order, before it is asked for
+        options.experimental_optimization.inject_prefetch = False
+        return dataset.unbatch().apply(counted).prefetch(2).with_options(options)
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:

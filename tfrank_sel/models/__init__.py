@@ -15,6 +15,7 @@ from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.prepared import Prepared
 from tfrank_sel.models.scorer import Scorer
 from tfrank_sel.models.summary import moments
+from tfrank_sel.models.transfer import warm_start
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
 
@@ -32,6 +33,7 @@ __all__ = [
     "WithinList",
     "als",
     "moments",
+    "warm_start",
 ]
 
 __getattr__ = surface.lazily(__name__, ["als"])

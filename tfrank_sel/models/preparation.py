@@ -168,6 +168,22 @@ class Preparation(Configurable, keras.layers.Layer):
         return self._texts.embeddings
 
     @property
+    def looked_up(self) -> dict[str, list[str]]:
+        """What each integer of each of the `embeddings` stands for, by the name of the feature."""
+        return self._texts.meanings("embedding", self.vocabularies or {})
+
+    @property
+    def names(self) -> list[str]:
+        """A name for each prepared feature but the integers of the `embeddings`."""
+        numbers = column_names(self._types)
+        standing = self._standing if self._places is not None else []
+        relative = [f"{kind} of {numbers[i]}" for kind in ("standing", "rank") for i in standing]
+        indicators = [f"missing {name}" for name in self.missing]
+        one_hot = self._texts.meanings("one_hot", self.vocabularies or {})
+        hot = [f"{name} is {meaning}" for name, found in one_hot.items() for meaning in found]
+        return [*(f"number {name}" for name in numbers), *relative, *indicators, *hot]
+
+    @property
     def num_features(self) -> int:
         """Number of numbers of an item, as they are."""
         return sum(len(feature.numbers(name)) for name, feature in self._types.items())

@@ -49,6 +49,19 @@ class Texts(tf.Module):
             if kind.encoding == "embedding"
         ]
 
+    def meanings(
+        self, encoding: str, vocabularies: Mapping[str, Sequence[str]]
+    ) -> dict[str, list[str]]:
+        """Returns what each integer stands for, of each feature of an encoding."""
+        found = {}
+        for name, kind in self._types.items():
+            if kind.encoding == encoding:
+                hashed = kind.out_of_vocabulary if isinstance(kind, Category) else kind.buckets
+                others = [f"hash {place} of {hashed}" for place in range(hashed)]
+                values = [f"value {value}" for value in vocabularies.get(name, ())]
+                found[name] = ["missing", *others, *values]
+        return found
+
     @property
     def width(self) -> int:
         """Number of numbers that become of the texts of an item."""

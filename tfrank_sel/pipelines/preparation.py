@@ -135,21 +135,29 @@ def _check_named(
             raise data.InputError("gates.features", wanted)
 
 
-def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparation:
+def prepared(
+    split: Split, layout: Layout, within_list: bool, before: models.Preparation | None = None
+) -> models.Preparation:
     """Returns the preparation of features for a network, from the statistics of training.
 
     Args:
         split: The training split.
         layout: What a list holds.
         within_list: As in `models.Preparation`.
+        before: The preparation of a model for a warm start. Its vocabularies are kept, and new
+            values follow them up to `max_size`; features that were missing before still have a
+            column that says where.
 
     Raises:
         tfrank_sel.data.InputError: If a feature has one value throughout, or no value occurs often
-            enough for a vocabulary.
+            enough for a vocabulary, and it has no vocabulary before.
     """
     found = split.statistics
+    known = (before and before.vocabularies) or {}
     vocabularies = {
-        name: _vocabulary(name, feature, found.texts[name])
+        name: _grown(known[name], feature, found.texts[name])
+        if name in known
+        else _vocabulary(name, feature, found.texts[name])
         for name, feature in layout.features.items()
         if isinstance(feature, Category)
     }
@@ -157,6 +165,7 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
     missing = dict(zip(found.names, measures["missing"], strict=True))
     mean = measures["compressed_mean"]
     variance = summary.told_apart(mean, measures["compressed_variance"])
+    missing_before = before.missing if before else ()
     return models.Preparation(
         mean.tolist(),
         np.where(measures["min"] == measures["max"], 0.0, variance).tolist(),
@@ -166,9 +175,14 @@ def prepared(split: Split, layout: Layout, within_list: bool) -> models.Preparat
         [
             name
             for name, feature in layout.features.items()
-            if any(missing[column] for column in feature.columns(name))
+            if any(missing[x] or name in missing_before for x in feature.columns(name))
         ],
     )
+
+
+def _grown(known: Sequence[str], feature: Category, counts: Mapping[str, int]) -> list[str]:
+    new = [value for value in summary.vocabulary(counts, feature) if value not in {*known}]
+    return [*known, *new[: max(0, feature.max_size - len(known))]]
 
 
 def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list[str]:

@@ -1,12 +1,13 @@
 """The steps of a run: each makes a folder of what the steps before it left."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import apache_beam as beam
 
-from tfrank_sel import data, export as exports
+from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.pipelines import folders, planning, preparation, publication, release, training
@@ -93,7 +94,9 @@ def train(run: Run, folder: Path) -> None:
     """Trains the candidate and the baseline: `NAME.keras`, `training.json`, `logs/`."""
     _check_losses(run)
     learned, held_out = (run.splits[name].batches(run.spec) for name in ("train", "validation"))
-    prepared = preparation.prepared(run.splits["train"], run.layout, True)
+    start = run.earlier_model()
+    before = start.preparation if isinstance(start, models.Prepared) else None
+    prepared = preparation.prepared(run.splits["train"], run.layout, True, before)
     trained: dict[str, Trained] = {}
     with PreparedLists(learned, held_out, run.settings, folder / "prepared") as lists:
         for name, candidate in run.candidates.items():
@@ -104,16 +107,18 @@ def train(run: Run, folder: Path) -> None:
                     lists,
                     run.settings,
                     folder / "logs" / name,
-                    step.doing,
+                    step.epoch,
                     before=list(trained.values()),
+                    backup=folder / "backup" / name,
+                    start=start if name == "ours" else None,
                 )
                 found.model.save(folder / f"{name}.keras")
                 for fit in found.fits:
                     step.tell(str(fit))
                 trained[name] = found
-    folders.write_json(
-        folder / "training.json", {name: found.figures() for name, found in trained.items()}
-    )
+    figures = {name: found.figures() for name, found in trained.items()}
+    folders.write_json(folder / "training.json", figures)
+    shutil.rmtree(folder / "backup")
 
 
 def _check_losses(run: Run) -> None:

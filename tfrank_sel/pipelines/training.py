@@ -3,9 +3,9 @@
 import collections
 import dataclasses
 import functools
+import math
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -13,11 +13,14 @@ from typing import Any, Self
 import keras
 import tensorflow as tf
 
-from tfrank_sel import data, metrics, models
+from tfrank_sel import data, models
 from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
+from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of_model
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.epochs import Epoch, Stopwatch, Validation
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
 MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less padding
@@ -165,8 +168,10 @@ def train(
     lists: PreparedLists,
     settings: Settings,
     logs: str | os.PathLike[str],
-    on_epoch: Callable[[str], None],
+    on_epoch: Callable[[Epoch], None],
     before: Sequence[Trained] = (),
+    backup: Path | None = None,
+    start: keras.Model | None = None,
 ) -> Trained:
     """Trains a candidate: a model with each of its losses.
 
@@ -176,31 +181,57 @@ def train(
         lists: What to learn from, and what decides when to stop.
         settings: How to train.
         logs: Folder of TensorBoard logs; each loss gets one in it.
-        on_epoch: Called after each epoch with a line on how it went.
+        on_epoch: Called after each epoch. An exception raised in it stops training.
         before: What was trained on the same lists with the same settings. What would be trained
-            again, from the same seed, is taken from there.
+            again, from the same seed, is taken from there, unless there is a `start`.
+        backup: Folder that keeps the state of training after each epoch, and models that are done.
+            A training of the same candidate, lists and settings that was interrupted resumes from
+            it, and ends with the same weights as without the interruption.
+        start: A model from which the weights start, as in `models.warm_start`: what an earlier
+            call returned for as many losses, in the same order.
 
     Returns:
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
+
+    Raises:
+        ValueError: If `backup` is that of another training, or `start` does not fit.
     """
+    count = len(candidate.losses)
+    starts = [None] * count if start is None else _starts(start, count)
+    known = [
+        next((one for one in before if start is None and _has(one.candidate, candidate, i)), None)
+        for i in range(count)
+    ]
     members, fits = [], []
     for number, loss in enumerate(candidate.losses):
-        known = next((one for one in before if _has(one.candidate, candidate, number)), None)
-        if known is not None:
-            members.append(known.members[number])
-            fits.append(known.fits[number])
+        if (one := known[number]) is not None:
+            members.append(one.members[number])
+            fits.append(one.fits[number])
             continue
         keras.utils.set_random_seed(settings.seed + number)
         model = candidate.make_model(preparation, settings, **candidate.arguments)
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(lists.shapes)
         log = os.path.join(logs, loss.name)
-        fits.append(_fit(model, loss, *lists.of(model), settings, log, on_epoch))
+        kept = backup and Backup(backup / f"{loss.name}.npz")
+        watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
+        fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
     model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
         model.build(lists.shapes)
     return Trained(candidate, model, members, fits)
+
+
+def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
+    """The models that a model trained before is of, one for each loss."""
+    found = [start] if count == 1 else members_of(start)
+    if len(found) != count:
+        raise ValueError(
+            f"`start` must be of as many models as there are losses, {count}. "
+            f"Received: {start.name!r}, of {len(found)}"
+        )
+    return found
 
 
 def _has(one: Candidate, other: Candidate, number: int) -> bool:
@@ -232,17 +263,27 @@ def _parts(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
 def _fit(
     model: keras.Model,
     loss: keras.losses.Loss,
-    learned: Cache,
-    held_out: Cache,
+    lists: PreparedLists,
     settings: Settings,
     log: str,
-    on_epoch: Callable[[str], None],
+    watch: Stopwatch,
+    backup: Backup | None,
+    start: keras.Model | None,
 ) -> Fit:
     """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
     _, trained = _parts(model)
-    size = settings.batch_size
-    batches, measured = _batches(trained, learned, held_out, settings)
-    steps = int(batches.cardinality())
+    learned, held_out = lists.of(model)
+    known = backup.record if backup else {}
+    epochs = known.get("epochs", 0)
+    batches, measured, steps = _batches(trained, learned, held_out, settings, epochs)
+    if not trained.built:
+        inputs, *_ = measured.element_spec
+        trained(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
+    if backup and "fit" in known:
+        backup.restore(variables_of_model(trained))
+        return Fit(**known["fit"])
+    if start is not None:
+        models.warm_start(model, start)
     trained.compile(
         optimizer=classes.optimizer(settings, settings.epochs * steps),
         loss=loss,
@@ -251,50 +292,85 @@ def _fit(
         # than it saves in tens of thousands of steps
         jit_compile=False,
     )
-    watch = _Stopwatch(on_epoch)
+    if known:
+        shutil.rmtree(log, ignore_errors=True)  # written again from the history
+    history = keras.callbacks.History()
+    trained.fit(
+        batches,  # without an end, as to begin takes as long as some steps
+        epochs=settings.epochs,
+        initial_epoch=epochs,
+        steps_per_epoch=steps,
+        callbacks=_callbacks(measured, loss, settings, log, watch, history, backup),
+        shuffle=False,  # the lists are shuffled
+        verbose=0,
+    )
+    fit = _described(loss, history, watch, settings, learned)
+    if backup:
+        backup.save({"fit": dataclasses.asdict(fit)}, variables_of_model(trained))
+    return fit
+
+
+def _callbacks(
+    measured: tf.data.Dataset,
+    loss: keras.losses.Loss,
+    settings: Settings,
+    log: str,
+    watch: Stopwatch,
+    history: keras.callbacks.History,
+    backup: Backup | None,
+) -> list[keras.callbacks.Callback]:
+    """The callbacks of a training, each before those that need what it does."""
+    board = keras.callbacks.TensorBoard(log)
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
     )
-    history = trained.fit(
-        batches.repeat(),  # without an end, as to begin takes as long as some steps
-        epochs=settings.epochs,
-        steps_per_epoch=steps,
-        callbacks=[
-            keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-            _Validation(measured, loss),
-            watch,
-            keras.callbacks.TensorBoard(log),
-            stopping,
-        ],
-        shuffle=False,  # the lists are shuffled
-        verbose=0,
-    ).history
-    per_step = watch.seconds_per_step()
+    return [
+        keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+        Validation(measured, loss),
+        watch,
+        board,
+        stopping,
+        history,
+        *([Resumption(backup, loss, watch, history, stopping, board)] if backup else []),
+    ]
+
+
+def _described(
+    loss: keras.losses.Loss,
+    history: keras.callbacks.History,
+    watch: Stopwatch,
+    settings: Settings,
+    learned: Cache,
+) -> Fit:
+    per_step, size = watch.seconds_per_step(), settings.batch_size
+    found = {name: [float(x) for x in values] for name, values in history.history.items()}
     return Fit(
         loss.name,
-        epochs=len(history["val_ndcg"]),
-        validation_ndcg=float(max(history["val_ndcg"])),
+        epochs=len(found["val_ndcg"]),
+        validation_ndcg=max(found["val_ndcg"]),
         seconds_per_step=per_step,
         lists_per_second=size / per_step,
         items_per_second=size / per_step * float(learned.sizes.mean()),
-        history={name: [float(value) for value in values] for name, values in history.items()},
+        history=found,
     )
 
 
 def _batches(
-    model: keras.Model, learned: Cache, held_out: Cache, settings: Settings
-) -> Sequence[tf.data.Dataset]:
-    """Batches to learn from and to measure on, as a model takes them."""
+    model: keras.Model, learned: Cache, held_out: Cache, settings: Settings, epochs: int
+) -> tuple[tf.data.Dataset, tf.data.Dataset, int]:
+    """Batches to learn from after so many epochs, and to measure on, and the steps of an epoch."""
     sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
     buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
     edges = batching.bucket_edges(sizes, buckets, min_lists=settings.batch_size)
-    return [
-        found if getattr(model, "takes_mask", False) else found.map(_without_mask)
-        for found in (
-            learned.batches(settings.batch_size, edges, seed=settings.seed),
-            held_out.batches(settings.batch_size, edges),
-        )
-    ]
+    shuffled = functools.partial(learned.batches, settings.batch_size, edges, seed=settings.seed)
+    steps = int(shuffled().cardinality())
+    # Keras does not cut off the last of an epoch's executions
+    seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
+    batches = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
+    measured = held_out.batches(settings.batch_size, edges)
+    if not getattr(model, "takes_mask", False):
+        batches, measured = batches.map(_without_mask), measured.map(_without_mask)
+    return batches, measured, steps
 
 
 def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
@@ -304,65 +380,3 @@ def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
 def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
     takes_mask = getattr(model, "takes_mask", False)
     return model(inputs if takes_mask else inputs[data.FeatureSpec.features], training=False)
-
-
-class _Validation(keras.callbacks.Callback):
-    """Measures a model after each epoch, and not in each training step."""
-
-    def __init__(self, batches: tf.data.Dataset, loss: keras.losses.Loss) -> None:
-        super().__init__()
-        self._batches, self._steps = iter(batches.repeat()), int(batches.cardinality())
-        self._loss = loss
-        self._mean_loss = keras.metrics.Mean()
-        self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
-
-    @tf.function
-    def _measure(self) -> None:
-        for _ in tf.range(self._steps):
-            self._measure_batch(*next(self._batches))
-
-    @tf.autograph.experimental.do_not_convert
-    def _measure_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> None:
-        scores = self.model(inputs, training=False)
-        # a list without items, which fills up a batch, adds 0 to its mean loss
-        is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
-        loss = self._loss(labels, scores, weights) / tf.reduce_mean(is_list)
-        self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
-        for metric in self._metrics.values():
-            metric.update_state(labels, scores)
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        measured = {"val_loss": self._mean_loss, **self._metrics}
-        for metric in measured.values():
-            metric.reset_state()
-        self._measure()
-        assert logs is not None
-        # for the callbacks after this one
-        logs.update({name: float(metric.result()) for name, metric in measured.items()})
-
-
-class _Stopwatch(keras.callbacks.Callback):
-    """Times the training steps of each epoch, without its validation."""
-
-    def __init__(self, on_epoch: Callable[[str], None]) -> None:
-        super().__init__()
-        self._on_epoch = on_epoch
-        self._seconds: list[float] = []
-        self._steps = 0
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._began = self._ended = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._ended, self._steps = time.perf_counter(), batch + 1
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._seconds.append(self._ended - self._began)
-        ndcg = (logs or {})["val_ndcg"]
-        epochs = self.params["epochs"]
-        self._on_epoch(f"epoch {epoch + 1}/{epochs}, validation NDCG@10 {ndcg:.4f}")
-
-    def seconds_per_step(self) -> float:
-        """Mean over the steps of all epochs but the first, if there are others."""
-        seconds = self._seconds[1:] or self._seconds
-        return sum(seconds) / (self._steps * len(seconds))

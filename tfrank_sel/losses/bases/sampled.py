@@ -38,7 +38,8 @@ class SampledLoss(ListwiseLoss):
         self.sample_size = sample_size
         self.seed = seed
         drawn = random.getrandbits(63) if seed is None else seed
-        self._seed = tf.constant(drawn, tf.int64)
+        # a variable, too, so that a training that resumes can restore it
+        self._seed = tf.Variable(drawn, trainable=False, dtype=tf.int64, name="seed")
         self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="calls")
 
     @abc.abstractmethod

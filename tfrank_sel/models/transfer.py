@@ -1,0 +1,135 @@
+"""Warm start: the weights of a trained model in a new one, which may take more features."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+
+from tfrank_sel.models.ensemble import Ensemble
+from tfrank_sel.models.perceptron import Perceptron
+from tfrank_sel.models.preparation import Preparation
+from tfrank_sel.models.prepared import Prepared
+
+
+def warm_start(model: keras.Model, before: keras.Model) -> None:
+    """Copies the weights of a trained model to a new one.
+
+    Where both are `Prepared`, of a `Preparation` and a `Perceptron` (or an `Ensemble` of them),
+    as are `Scorer` and `ListScorer`, the features may differ. Weights then belong to a feature, a
+    value of a vocabulary or an indicator of missing values by its name:
+
+    * What is new has no effect at first: its rows of the first kernel are 0. A new value of a
+      vocabulary has the embedding that it was initialised with.
+    * What is no longer there is left out.
+
+    So if features and values are only added, and `mean` and `variance` of the others stay, the
+    scores of items without new values stay, too. The hash of an `out_of_vocabulary` value or of a
+    `Hash` is a name only while the number of integers for it stays.
+
+    Of any other model, all weights are copied, and must have the same shapes.
+
+    Args:
+        model: The new model, built; of an `Ensemble`, as many members as `before`.
+        before: The trained model.
+
+    Raises:
+        ValueError: If a weight has another shape than in `before`, or the number of weights or of
+            members differs.
+
+    Example:
+        >>> from tfrank_sel import models
+        >>> before = models.Scorer([0.0], [1.0], [8])
+        >>> after = models.Scorer([0.0, 0.0], [1.0, 1.0], [8])
+        >>> scores = before(tf.ones([1, 3, 1]))
+        >>> after.build([None, None, 2])
+        >>> models.warm_start(after, before)
+        >>> np.allclose(after(tf.ones([1, 3, 2])), scores)
+        True
+    """
+    new, old = members_of(model), members_of(before)
+    if len(new) != len(old):
+        raise ValueError(
+            "`model` and `before` must be of as many members. "
+            f"Received: {len(new)} and {len(old)} members"
+        )
+    pairs = [(_network(one), _values(one, other)) for one, other in zip(new, old, strict=True)]
+    for network, values in pairs:  # none, if a shape was wrong
+        network.set_weights(values)
+
+
+def members_of(model: keras.Model) -> list[keras.Model]:
+    """Returns the members of an ensemble, each with its preparation, or the model alone."""
+    if isinstance(model, Ensemble):
+        return list(model.members)
+    if isinstance(model, Prepared) and isinstance(model.network, Ensemble):
+        return [Prepared(model.preparation, member) for member in model.network.members]
+    return [model]
+
+
+def _network(model: keras.Model) -> keras.Model:
+    return model.network if isinstance(model, Prepared) else model
+
+
+def _values(model: keras.Model, before: keras.Model) -> list[np.ndarray]:
+    """The weights of a new model, from those of the trained one."""
+    weights, values = _network(model).weights, _network(before).get_weights()
+    if _has_names(model) and _has_names(before):
+        values = _by_name(model, before)
+    for weight, value in zip(weights, values, strict=False):
+        if tuple(weight.shape) != value.shape:
+            name = getattr(weight, "path", weight.name)
+            raise ValueError(
+                f"`before` must have the weights of `model`. Weight {name!r} must have shape "
+                f"{tuple(weight.shape)}. Received: {value.shape}"
+            )
+    if len(weights) != len(values):
+        raise ValueError(
+            f"`before` must have the weights of `model`, {len(weights)}. Received: {len(values)}"
+        )
+    return values
+
+
+def _has_names(model: keras.Model) -> bool:
+    """Whether it is known what each of the first weights belongs to."""
+    return (
+        isinstance(model, Prepared)
+        and isinstance(model.preparation, Preparation)
+        and isinstance(model.network, Perceptron)
+        and model.network.embeddings == model.preparation.embeddings
+    )
+
+
+def _by_name(model: Prepared, before: Prepared) -> list[np.ndarray]:
+    """The tables of the embeddings and the first kernel, row by row, and all other weights."""
+    meanings, meanings_before = (x.preparation.looked_up for x in (model, before))
+    initial, trained = model.network.get_weights(), before.network.get_weights()
+    tables = dict(zip(meanings_before, trained, strict=False))
+    values = []
+    for (name, rows), table in zip(meanings.items(), initial, strict=False):
+        known = tables.get(name)
+        if known is not None and known.shape[1] == table.shape[1]:
+            table = _with_rows(table, rows, known, meanings_before[name])
+        values.append(table)
+    kernel, known = np.zeros_like(initial[len(values)]), trained[len(tables)]
+    if kernel.shape[1] == known.shape[1]:
+        known = _with_rows(kernel, _inputs(model), known, _inputs(before))
+    return [*values, known, *trained[len(tables) + 1 :]]
+
+
+def _inputs(model: Prepared) -> list[str]:
+    """A name for each row of the first kernel."""
+    embeddings = zip(model.preparation.looked_up, model.preparation.embeddings, strict=True)
+    return model.preparation.names + [
+        f"{place} of {size} of {name}" for name, (*_, size) in embeddings for place in range(size)
+    ]
+
+
+def _with_rows(
+    rows: np.ndarray, names: Sequence[str], known: np.ndarray, known_names: Sequence[str]
+) -> np.ndarray:
+    """Rows, those whose name is known replaced."""
+    places = {name: place for place, name in enumerate(known_names)}
+    taken = {place: places[name] for place, name in enumerate(names) if name in places}
+    found = rows.copy()
+    found[list(taken)] = known[list(taken.values())]
+    return found

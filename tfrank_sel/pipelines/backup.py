@@ -1,0 +1,180 @@
+"""Backups of a training: its state after each epoch, from which it resumes."""
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.pipelines.epochs import Stopwatch
+
+Variables = Sequence[Any]  # of Keras or TensorFlow
+
+
+class Backup:
+    """The backup of the training of one model: a file, which a kill at any time leaves whole.
+
+    Args:
+        path: The file, which need not exist.
+
+    Attributes:
+        record: The JSON-ready part of the state that was found; empty if there is none.
+
+    Raises:
+        ValueError: If the file cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.record: dict[str, Any] = {}
+        self._arrays: list[np.ndarray] = []
+        if path.exists():
+            try:
+                with np.load(path, allow_pickle=False) as found:
+                    self.record = json.loads(str(found["record"]))
+                    self._arrays = [found[str(i)] for i in range(len(found.files) - 1)]
+            except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
+                raise ValueError(
+                    f"{path} is not a backup of a training. Received: {error}. "
+                    "Remove it to train anew"
+                ) from error
+
+    def save(
+        self, record: dict[str, Any], variables: Variables, others: Sequence[np.ndarray] = ()
+    ) -> None:
+        """Replaces the state.
+
+        Args:
+            record: JSON-ready part of the state.
+            variables: What `restore` assigns.
+            others: What `restore` returns.
+        """
+        record = {**record, "variables": _described(variables)}
+        arrays = [*(variable.numpy() for variable in variables), *others]
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        aside = self._path.with_name(f"{self._path.name}.part")
+        with aside.open("wb") as file:
+            named = {str(i): array for i, array in enumerate(arrays)}
+            np.savez(file, record=np.array(json.dumps(record)), **named)
+        os.replace(aside, self._path)
+
+    def restore(self, variables: Variables) -> list[np.ndarray]:
+        """Assigns the values that were saved to variables, and returns the other arrays.
+
+        Raises:
+            ValueError: If these are not the variables that were saved.
+        """
+        expected, received = _described(variables), self.record["variables"]
+        if expected != received:
+            width = max(len(expected), len(received))
+            padded = (x + ["no other variable"] * (width - len(x)) for x in (expected, received))
+            pairs = zip(*padded, strict=True)
+            place, (mine, saved) = next(
+                (place, pair) for place, pair in enumerate(pairs) if pair[0] != pair[1]
+            )
+            raise ValueError(
+                f"{self._path} is the backup of another training: variable {place} must be {mine}. "
+                f"Received: {saved}. Remove the file to train anew"
+            )
+        for variable, value in zip(variables, self._arrays, strict=False):
+            variable.assign(value)
+        return self._arrays[len(variables) :]
+
+
+class Resumption(keras.callbacks.Callback):
+    """Resumes a training from its backup, and saves its state before each epoch.
+
+    It comes after all other callbacks, which then have their part of the state: `SwapEMAWeights`
+    has the weights of training back in the model.
+
+    Args:
+        backup: Where the state is kept.
+        loss: The loss, whose variables belong to the state.
+        watch: Keeps durations.
+        history: Keeps what was measured after each epoch.
+        stopping: Keeps the best weights.
+        board: Told of the epochs before an interruption.
+    """
+
+    def __init__(
+        self,
+        backup: Backup,
+        loss: keras.losses.Loss,
+        watch: Stopwatch,
+        history: keras.callbacks.History,
+        stopping: keras.callbacks.EarlyStopping,
+        board: keras.callbacks.TensorBoard,
+    ) -> None:
+        super().__init__()
+        self._backup, self._loss, self._watch = backup, loss, watch
+        self._history, self._stopping, self._board = history, stopping, board
+
+    def _variables(self) -> Variables:
+        return [
+            *variables_of_model(self.model),
+            *self.model.optimizer.variables,
+            *_variables_of_loss(self._loss),
+        ]
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        optimizer = self.model.optimizer
+        if not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
+        if not (record := self._backup.record):
+            return
+        best = self._backup.restore(self._variables())
+        self._history.history = record["history"]
+        self._watch.earlier = record["seconds"]
+        for name, value in record["stopping"].items():
+            setattr(self._stopping, name, value)
+        self._stopping.best_weights = best or None
+        epochs, steps = record["epochs"], int(optimizer.iterations)
+        for epoch in range(epochs):
+            # the board asks the optimizer for the learning rate
+            optimizer.iterations.assign(steps * (epoch + 1) // epochs)
+            measured = {name: values[epoch] for name, values in record["history"].items()}
+            self._board.on_epoch_end(epoch, measured)
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        stopping = self._stopping
+        record = {
+            "epochs": epoch,
+            "history": {
+                name: [float(value) for value in values]
+                for name, values in self._history.history.items()
+            },
+            "seconds": self._watch.seconds,
+            "stopping": {name: getattr(stopping, name) for name in ("best", "best_epoch", "wait")},
+        }
+        self._backup.save(record, self._variables(), stopping.best_weights or ())
+
+
+def variables_of_model(model: keras.Model) -> Variables:
+    """Returns the weights of a model and the state of its random numbers, not its metrics."""
+    metrics = {id(variable) for variable in model.metrics_variables}
+    return [variable for variable in model.variables if id(variable) not in metrics]
+
+
+def _variables_of_loss(loss: keras.losses.Loss) -> Variables:
+    found: list[Any] = []
+    for value in vars(loss).values():
+        if isinstance(value, (tf.Variable, keras.Variable)):
+            found.append(value)
+        elif isinstance(value, keras.losses.Loss):
+            found += _variables_of_loss(value)
+    return found
+
+
+def _described(variables: Variables) -> list[str]:
+    """Name, shape and type of each variable; Keras numbers layers by what a process made before."""
+    return [
+        f"{re.sub(r'_[0-9]+', '', getattr(x, 'path', x.name))} {tuple(x.shape)} "
+        f"{np.dtype(getattr(x.dtype, 'as_numpy_dtype', x.dtype))}"
+        for x in variables
+    ]
