@@ -117,6 +117,37 @@ def matrices(
     return {**found, "texts": tf.concat(texts, axis=-1)} if texts else found
 
 
+def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
+    """Returns a batch of `matrices` as named features: the inverse of that.
+
+    Args:
+        batch: `features`, and `texts` if there are any, as `matrices` returns them.
+        features: Type of each feature, in the order of the columns.
+
+    Returns:
+        The features by name, as `structure` has them; what is missing is NaN, the empty string or
+        `MISSING_INTEGER`.
+
+    Example:
+        >>> from tfrank_sel.features import Number
+        >>> batch = {"features": tf.constant([[[20.0, 1.0], [20.0, 2.0]]])}
+        >>> found = named(batch, {"age": Number(of="query"), "price": Number()})
+        >>> found["age"].numpy().tolist(), found["price"].numpy().tolist()
+        ([20.0], [[1.0, 2.0]])
+    """
+    found = {}
+    place = text = 0
+    for name, feature in features.items():
+        width, count = len(feature.numbers(name)), len(feature.texts(name))
+        if width:
+            value = _of_numbers(batch["features"][:, :, place : place + width], feature)
+        else:
+            value = _of_texts(batch["texts"][:, :, text : text + count], feature)
+        found[name] = value[:, 0] if feature.of == "query" else value
+        place, text = place + width, text + count
+    return found
+
+
 def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
     """Returns the features of a list by name, as `tfrank_sel.data.writing` takes them.
 
@@ -158,6 +189,21 @@ def text(one: ItemList, features: Mapping[str, Feature]) -> str:
     items = zip(*columns.values(), one.doc_ids, strict=True)
     rows = (dict(zip([*columns, "doc_id"], item, strict=True)) for item in items)
     return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def _of_numbers(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    if isinstance(feature, Timestamp):
+        is_missing = tf.math.is_nan(value)
+        day, second = tf.unstack(tf.cast(tf.where(is_missing, 0.0, value), tf.int64), axis=-1)
+        return tf.where(is_missing[..., 0], MISSING_INTEGER, day * DAY + second)
+    return value if isinstance(feature, Vector) else value[..., 0]
+
+
+def _of_texts(value: tf.Tensor, feature: Feature) -> tf.Tensor:
+    if dtype(feature) == tf.int64:
+        integers = tf.strings.to_number(tf.where(value == "", "0", value), tf.int64)
+        value = tf.where(value == "", MISSING_INTEGER, integers)
+    return value if isinstance(feature, Set) else value[..., 0]
 
 
 def _kind(feature: Feature) -> Any:
