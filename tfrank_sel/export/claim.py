@@ -43,6 +43,26 @@ def claimed(folder: Path) -> Iterator[Path]:
         ...     os.listdir(base)
         ['out']
     """
+    with held(folder):
+        try:
+            _clear(folder)
+            yield folder / "written"
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Holds a folder, to which no other process writes meanwhile; what is in it stays.
+
+    Args:
+        folder: The folder; made with its parents, and those are removed if nothing is left in them.
+
+    Raises:
+        FileExistsError: As `claimed`, as all others.
+        ImportError: If the system has no such locks as Linux and macOS have.
+        OSError: If the folder cannot be made.
+    """
     if fcntl is None:
         wanted = "To write a folder whole or not at all takes the file locks of Linux or macOS"
         raise ImportError(f"{wanted}. Received: {sys.platform}")
@@ -51,11 +71,7 @@ def claimed(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / _LOCK, "w") as lock:
             _hold(lock, folder)
-            try:
-                _clear(folder)
-                yield folder / "written"
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            yield
     finally:
         for parent in made:
             with contextlib.suppress(OSError):  # it is not empty

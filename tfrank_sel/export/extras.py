@@ -58,6 +58,23 @@ def write_manifest(
     path.write_text(json.dumps(manifest, indent=2) + "\n")
 
 
+def read_manifest(saved_model: Path) -> Mapping[str, Any]:
+    """Reads what `write_manifest` wrote.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no manifest.
+    """
+    path = saved_model / MANIFEST
+    found = json.loads(path.read_text())
+    if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
+        raise ValueError(f"{path} must be a manifest with `features`. Received: no such key")
+    return found
+
+
 def write_batching(saved_model: Path) -> None:
     """Writes how a server puts requests together, where it is told to read that of each version.
 

@@ -1,11 +1,9 @@
 """The command `tfrank-sel-pipelines`."""
 
-import contextlib
 import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, TypeAlias
@@ -18,6 +16,7 @@ from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.commands import scoring, terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
@@ -25,13 +24,15 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 
 Files: TypeAlias = list[str] | None
 
+_BEAM = "Options of Beam and of its runner come last, after `--`."
+
 
 @app.callback()
 def _commands() -> None:
     """From files of lists to a served ranker."""
 
 
-@app.command(epilog="Options of Beam and of its runner come last, after `--`.")
+@app.command(epilog=_BEAM)
 def run(
     context: typer.Context,
     output: Annotated[Path, typer.Option(help="Folder to make; new or empty.")],
@@ -89,14 +90,14 @@ def run(
         for name, reason in left_out.items():
             console.print(f"left out: the column {name!r}: {reason}", highlight=False)
         # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
-        with _quiet():
+        with terminal.quiet():
             from tfrank_sel.pipelines import console as tables, planning, run as pipeline
 
         plan = planning.plan(configuration, found)
         settings = planning.settings(configuration)
         result = pipeline.run(plan, output, settings, tables.Progress(console))
     except (ConfigurationError, InputError) as error:
-        raise _refused(error) from error
+        raise terminal.refused(error) from error
     for table in (
         tables.seconds_table(result.seconds),
         tables.speed_table(result.trained),
@@ -136,13 +137,12 @@ def print_configuration(
     try:
         configuration, left_out = proposed(load(config, flags.overrides(context.params)))
     except (ConfigurationError, InputError) as error:
-        raise _refused(error) from error
+        raise terminal.refused(error) from error
     print(text(configuration, left_out), end="")
 
 
-def _refused(error: Exception) -> typer.Exit:
-    print(error, file=sys.stderr)
-    return typer.Exit(2)
+app.command(epilog=_BEAM)(scoring.score)
+app.command(epilog=_BEAM)(scoring.evaluate)
 
 
 def main() -> None:
@@ -150,20 +150,6 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR)  # Beam warns of cloud clients that nothing here uses
     signal.signal(signal.SIGTERM, _stop)
     app()
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Drops what TensorFlow's native code prints on loading, before its log level holds."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

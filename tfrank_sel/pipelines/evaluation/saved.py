@@ -1,0 +1,194 @@
+"""Scorers of exported models, which are loaded again on each worker."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.arguments import Checked
+from tfrank_sel.data import typed
+from tfrank_sel.data.formats import Columns
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.export import extras
+from tfrank_sel.features import Feature, Vector, of_config
+
+_MASK = "mask"
+
+
+class SavedScorer:
+    """Scores lists by a SavedModel, which is loaded again on each worker.
+
+    Args:
+        folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        inputs: What its signature `predict` must take, by name.
+
+    Raises:
+        ValueError: If the model ranks by other features.
+    """
+
+    def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
+        self._loaded = tf.saved_model.load(folder)
+        found = self._loaded.signatures["predict"].structured_input_signature[1]
+        wanted, received = (
+            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
+            for kinds in (inputs, found)
+        )
+        if received != wanted:
+            raise ValueError(
+                f"{folder} must take the features of the lists, {wanted}. Received: {received}"
+            )
+        self._arguments = folder, inputs
+
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._loaded.signatures["predict"](**inputs)["scores"]
+
+    def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
+        return SavedScorer, self._arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class Takes(Checked):
+    """Features that an exported model takes.
+
+    Args:
+        folder: Folder of the SavedModel.
+        names: Name of each number, in order, of a model that takes them packed; else empty.
+        types: Type of each feature, in order, of a model that takes them by name; else empty.
+        doc_id: Name of an item's identifier.
+    """
+
+    folder: str
+    names: Sequence[str] = ()
+    types: Mapping[str, Feature] = dataclasses.field(default_factory=dict)
+    doc_id: str = Columns.doc_id
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> "Takes":
+        """Reads the manifest of a model.
+
+        Args:
+            folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
+
+        Raises:
+            tfrank_sel.data.InputError: If it is none, or the features have no type each.
+        """
+        place = os.fspath(folder)
+        try:
+            manifest = extras.read_manifest(Path(folder))
+        except (OSError, ValueError) as error:
+            wanted = "expected the folder of a model that the step `export` wrote"
+            raise InputError(place, f"{wanted}. Received: {error}") from error
+        found = manifest["features"]
+        if "types" in found:
+            types = {name: of_config(config) for name, config in found["types"].items()}
+            return cls(place, (), types, found["doc_id"])
+        if "num_features" not in found:
+            wanted = "expected a model of packed features, or of features of a type each"
+            raise InputError(place, f"{wanted}. Received: {', '.join(found)}")
+        names = manifest.get("feature_names", ())
+        if len(names) != found["num_features"]:
+            names = _nameless(found["num_features"])
+        return cls(place, names, {}, found["doc_id"])
+
+    def columns(self, features: Mapping[str, Feature]) -> tuple[list[int], list[int]]:
+        """Returns the indices of what the model takes, in its order, of numbers and texts of lists.
+
+        Args:
+            features: Type of each feature of the lists, in the order of the columns.
+
+        Raises:
+            tfrank_sel.data.InputError: If the lists lack a feature, or have it of another type.
+        """
+        numbers = [x for name, feature in features.items() for x in feature.numbers(name)]
+        texts = [x for name, feature in features.items() for x in feature.texts(name)]
+        if not self.types:
+            return self._of_numbers(numbers, features), []
+        for name, feature in self.types.items():
+            if name not in features:
+                raise self._refused(f"{name}, which they lack")
+            if _stored(name, feature) != _stored(name, features[name]):
+                received = f"{name}, which is {features[name]} in them and {feature} in the model"
+                raise self._refused(received)
+        wanted = self.types.items()
+        return (
+            [numbers.index(x) for name, feature in wanted for x in feature.numbers(name)],
+            [texts.index(x) for name, feature in wanted for x in feature.texts(name)],
+        )
+
+    def _of_numbers(self, known: list[str], features: Mapping[str, Feature]) -> list[int]:
+        """Numbers are found by name, or by position if either the model or the lists name none."""
+        lacking = [name for name in self.names if name not in known]
+        if not lacking:
+            for name, feature in features.items():
+                part = set(feature.numbers(name))
+                if 0 < len(part.intersection(self.names)) < len(part):
+                    raise self._refused(f"{name}, which has {len(part)} numbers in them")
+            return [known.index(name) for name in self.names]
+        is_nameless = [names == _nameless(len(names)) for names in (list(self.names), known)]
+        if not any(is_nameless):
+            raise self._refused(f"{lacking[0]}, which they lack")
+        if len(known) != len(self.names):
+            raise self._refused(f"{len(self.names)} numbers, and {len(known)} in them")
+        return list(range(len(known)))
+
+    def _refused(self, received: str) -> InputError:
+        wanted = "the model must take features that the lists have"
+        return InputError(self.folder, f"{wanted}. Received: {received}")
+
+
+class RecordScorer:
+    """Scores lists in the layout of records by an exported model, which takes its own features.
+
+    Args:
+        folder: Folder of a SavedModel that `tfrank_sel.export` wrote, of packed features or of
+            features of a type each.
+        features: Type of each feature of the lists, in the order of the columns. The model may take
+            some of them, in another order.
+
+    Raises:
+        tfrank_sel.data.InputError: If `folder` is none, the lists lack a feature that the model
+            takes, or have it of another type.
+    """
+
+    def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
+        self._takes = Takes.read(folder)
+        self._numbers, self._texts = self._takes.columns(features)
+        self._structure = typed.structure(self._takes.types)
+        self._arguments = folder, features
+
+    @functools.cached_property
+    def _score(self) -> SavedScorer:
+        """The model, at its first use: to be sent to a worker, it need not be loaded."""
+        inputs = {spec.name: spec for spec in self._structure.values()}
+        if not inputs:
+            inputs["features"] = tf.TensorSpec([None, None, len(self._numbers)], tf.float32)
+        inputs[_MASK] = tf.TensorSpec([None, None], tf.bool)
+        with tf.init_scope():  # a graph may be under way
+            return SavedScorer(self._takes.folder, inputs)
+
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        taken = {"features": tf.gather(inputs["features"], self._numbers, axis=2)}
+        if self._texts:
+            taken["texts"] = tf.gather(inputs["texts"], self._texts, axis=2)
+        if self._structure:
+            named = typed.named(taken, self._takes.types)
+            taken = {self._structure[name].name: value for name, value in named.items()}
+        return self._score({**taken, _MASK: inputs[_MASK]})
+
+    def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:
+        return RecordScorer, self._arguments
+
+
+def _nameless(count: int) -> list[str]:
+    """The names of numbers that have none, as of LETOR files."""
+    return Vector(size=count).numbers("features")
+
+
+def _stored(name: str, feature: Feature) -> tuple[Any, ...]:
+    """How lists hold a feature."""
+    parts = feature.numbers(name), feature.texts(name), typed.dtype(feature)
+    return type(feature), feature.of, *parts
