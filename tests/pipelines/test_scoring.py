@@ -1,10 +1,8 @@
 """Scoring of files by an exported model, and its evaluation on new data, by the command line."""
 
 import csv
-import dataclasses
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -22,11 +20,9 @@ from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
 from tfrank_sel import data, export, metrics, models
 from tfrank_sel.data import letor
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.export import claim
-from tfrank_sel.features import REFUSE, Category, Number, Vector
+from tfrank_sel.features import Vector
 from tfrank_sel.pipelines.__main__ import app
-from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
@@ -238,7 +234,7 @@ def test_what_has_changed_is_scored_anew(folder, tmp_path, killed, changed):
         os.utime(files, ns=(1, 1))
     model = folder / ("another" if changed == "model" else "packed")
     done = score(model, files, tmp_path / "out", "--lists-per-file", 5)
-    assert "120 files, 0 of them found" in done.stdout
+    assert "120 files\n" in done.stdout
     score(model, files, tmp_path / "undisturbed", "--lists-per-file", 5)
     assert ranked(tmp_path / "out") == ranked(tmp_path / "undisturbed")
 
@@ -348,61 +344,6 @@ def test_a_model_is_evaluated_by_slice_against_chance(folder, tmp_path):
     without = invoke("evaluate", *options)
     assert without.exit_code == 0
     assert "random order" in without.stdout
-
-
-NUMBERS = {name: Number(missing=REFUSE) for name in "abc"}
-
-
-@pytest.fixture(scope="module")
-def named_numbers(tmp_path_factory):
-    """A packed model of numbers that have names."""
-    path = tmp_path_factory.mktemp("numbers") / "model"
-    spec = data.FeatureSpec(3)
-    export.export(packed_model(), spec, path, metadata={"feature_names": list("abc")})
-    return path
-
-
-def test_a_packed_model_takes_its_numbers_by_name(named_numbers):
-    values = np.random.default_rng(0).normal(size=[2, 4, 3]).astype(np.float32)
-    mask = tf.constant([[True] * 4, [True] * 2 + [False] * 2])
-    plain = RecordScorer(str(named_numbers), NUMBERS)
-    features = {"word": Category(), "c": Number(), "more": Vector(size=2), "a": Number()}
-    features["b"] = Number()
-    mixed = np.concatenate([values[..., 2:], np.ones([2, 4, 2], "f"), values[..., :2]], axis=2)
-    scorer = pickle.loads(pickle.dumps(RecordScorer(str(named_numbers), features)))
-    texts = tf.fill([2, 4, 1], "x")
-    found = scorer({"features": tf.constant(mixed), "texts": texts, "mask": mask})
-    expected = plain({"features": tf.constant(values), "mask": mask})
-    np.testing.assert_array_equal(found, expected)
-    nameless = RecordScorer(str(named_numbers), {"features": Vector(size=3)})
-    np.testing.assert_array_equal(
-        nameless({"features": tf.constant(values), "mask": mask}), expected
-    )
-
-
-@pytest.mark.parametrize(
-    ("model", "features", "message"),
-    [
-        ("numbers", {"a": Number(), "b": Number()}, "c, which they lack"),
-        ("numbers", {"features": Vector(size=2)}, "3 numbers, and 2 in them"),
-        ("packed", {"features": Vector(size=5)}, "features, which has 5 numbers in them"),
-        ("packed", dict.fromkeys("ab", Number()), "3 numbers, and 2 in them"),
-        ("typed", {"price": Number()}, "stock, which they lack"),
-        ("typed", {**TYPES, "price": Category()}, r"price, which is Category\(.* and Number\("),
-        ("typed", {**TYPES, "embedding": Vector(size=3)}, r"embedding, which is Vector\(.*size=3"),
-        (
-            "typed",
-            {**TYPES, "year": dataclasses.replace(TYPES["year"], dtype="string")},
-            "year, which is Category",
-        ),
-    ],
-)
-def test_lists_of_other_features_are_refused_by_name(
-    folder, named_numbers, model, features, message
-):
-    path = named_numbers if model == "numbers" else folder / model
-    with pytest.raises(InputError, match=f"must take features that the lists have. Rec.*{message}"):
-        RecordScorer(str(path), features)
 
 
 def test_names_that_are_no_identifiers_are_taken(tmp_path):

@@ -18,7 +18,6 @@ from tfrank_sel import data
 from tfrank_sel.data import formats, packed
 from tfrank_sel.data.formats import Columns, Layout, TableReader
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export import extras
 from tfrank_sel.export.claim import held
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines import artefacts, rankings
@@ -148,12 +147,11 @@ def score(
     layout = inputs.layout()
     scorer = RecordScorer(str(model), layout.features)
     state = {
-        "model": extras.read_manifest(model),
+        "model": _version(str(model)),
         "files": [_version(source.path) for source in inputs.sources],
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
         "output": [format, lists_per_file],
     }
-    spec = inputs.spec(layout)
     with _resumed(output.with_name(f".{output.name}.partial"), state) as folder:
         with progress.step("ingest") as step:
             report = _ingested(inputs, layout, folder, state, options)
@@ -163,23 +161,37 @@ def score(
                 step.tell(f"{report['rejected']['count']} left out: see {output / DEAD_LETTERS}")
         with progress.step("scoring") as step:
             made = folder / "scores"
-            made.mkdir(exist_ok=True)
-            for partial in made.glob(".*"):
-                partial.unlink()
-            cut = pieces.cut(artefacts.shards(folder / "records" / _SPLIT), lists_per_file)
-            names = [f"scores-{i:05d}-of-{len(cut):05d}.{format}" for i in range(len(cut))]
-            left = [(x, made / name) for x, name in zip(cut, names, strict=True)]
-            left = [(piece, path) for piece, path in left if not path.exists()]
-            step.tell(f"{len(names)} files" + f", {len(names) - len(left)} of them found")
-            with beam.Pipeline(options=options) as pipeline:
-                todo = pipeline | beam.Create(left) | beam.Reshuffle()
-                todo | beam.ParDo(_Score(scorer, spec))
+            todo = _todo(artefacts.shards(folder / "records" / _SPLIT), lists_per_file)
+            paths = [made / f"{name}.{format}" for name in todo]
+            left = [x for x in zip(todo.values(), paths, strict=True) if not x[1].exists()]
+            found = len(paths) - len(left)
+            step.tell(f"{len(paths)} files" + (f", {found} of them found" if found else ""))
+            _rank(left, _Score(scorer, inputs.spec(layout)), made, options)
             letters = folder / "dead_letters.jsonl"
             if letters.exists():
                 letters.rename(made / DEAD_LETTERS)
             made.rename(output)
         (folder / _STATE).unlink()
-    return Scored([output / name for name in names], report)
+    return Scored([output / path.name for path in paths], report)
+
+
+def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
+    """The records of each file, by its name without the end."""
+    cut = pieces.cut(shards, lists_per_file)
+    return {f"scores-{i:05d}-of-{len(cut):05d}": piece for i, piece in enumerate(cut)}
+
+
+def _rank(
+    left: Sequence[tuple[Piece, Path]],
+    score: beam.DoFn,
+    made: Path,
+    options: PipelineOptions | None,
+) -> None:
+    made.mkdir(exist_ok=True)
+    with beam.Pipeline(options=options) as pipeline:
+        pipeline | beam.Create(left) | beam.Reshuffle() | beam.ParDo(score)
+    for partial in made.glob(".*"):  # of a worker that was killed
+        partial.unlink()
 
 
 class _Score(beam.DoFn):
@@ -225,19 +237,21 @@ def judge(
         inputs: What to read, for both models: see `inputs`.
         progress: Told of each step.
         against: Folder of another model to compare with; a random order takes its place if None.
-        output: Folder to make, for `metrics.json`; new or empty. Nothing is written if None.
+        output: Folder to make, of `metrics.json`, `ingest.json` and, if anything was left out,
+            `dead_letters.jsonl`; new or empty. Nothing is kept if None.
         options: Of the Beam pipelines.
 
     Raises:
         tfrank_sel.data.InputError: If the input, a model or the output folder cannot be used.
     """
-    if output is not None:
-        _check_new(output)
     layout = inputs.layout()
     ours = RecordScorer(str(model), layout.features)
     baseline = None if against is None else RecordScorer(str(against), layout.features)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        if output is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        else:
+            folder = stack.enter_context(artefacts.aside(output))
         with progress.step("ingest") as step:
             ingested = ingest.ingest(inputs, layout, folder, options=options)
             for line in ingest.summary(ingested.report):
@@ -245,10 +259,12 @@ def judge(
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], inputs.spec(layout), layout.context)
             pipeline = beam.Pipeline(options=options)
-            found = evaluation.evaluate(ours, baseline, lists, name, seed=_SEED, pipeline=pipeline)
+            found = evaluation.evaluate(
+                ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
+            )
             step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
-    if output is not None:
-        artefacts.write_json(output / "metrics.json", found.figures())
+        shutil.rmtree(folder / "records")
+        artefacts.write_json(folder / "metrics.json", found.figures())
     return found
 
 
