@@ -12,9 +12,10 @@ from tests.tfx.conftest import FEATURES, made_lists
 from tfrank_sel import data, metrics
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.tfx import evaluation, lists, local
+from tfrank_sel.pipelines.tfx import lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 COMPONENTS = [
@@ -129,7 +130,7 @@ def test_a_model_of_other_features_is_not_evaluated(run):
     [version] = (run.output / "serving" / "ranker").iterdir()
     inputs = stored.inputs_spec(data.FeatureSpec(num_features=1))
     with pytest.raises(ValueError, match=r"'float32', None, 1\).*Received: .*'float32', None, 3\)"):
-        evaluation.SavedScorer(str(version), inputs)
+        SavedScorer(str(version), inputs)
 
 
 def test_data_must_be_a_folder(tmp_path):

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -136,7 +136,7 @@ def publish(saved_model: Path, root: Path, serving: Serving, published: Path | N
 
 
 def beside(
-    ours: Scorer, champion: Scorer | None, shards: list[str], spec: data.FeatureSpec
+    ours: Scorer, champion: Scorer | None, shards: Sequence[str], spec: data.FeatureSpec
 ) -> dict[str, Any]:
     """Returns how long models take for a list, and how far their first items agree.
 

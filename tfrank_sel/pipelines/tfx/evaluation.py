@@ -3,11 +3,8 @@
 import json
 import logging
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
 from tfx.components.evaluator import constants, executor
 from tfx.dsl.components.base import executor_spec
 from tfx.types import standard_artifacts
@@ -23,6 +20,7 @@ from tfx.v1.dsl.components import (
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
+from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern
 
 _log = logging.getLogger(__name__)
@@ -80,37 +78,6 @@ class BlessingExecutor(
 
 
 Evaluator.EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(BlessingExecutor)
-
-
-class SavedScorer:
-    """Scores lists by a SavedModel, which is loaded again on each worker.
-
-    Args:
-        folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
-        inputs: What its signature `predict` must take, by name.
-
-    Raises:
-        ValueError: If the model ranks by other features.
-    """
-
-    def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
-        self._loaded = tf.saved_model.load(folder)
-        found = self._loaded.signatures["predict"].structured_input_signature[1]
-        wanted, received = (
-            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
-            for kinds in (inputs, found)
-        )
-        if received != wanted:
-            raise ValueError(
-                f"{folder} must take the features of the lists, {wanted}. Received: {received}"
-            )
-        self._arguments = folder, inputs
-
-    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        return self._loaded.signatures["predict"](**inputs)["scores"]
-
-    def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
-        return SavedScorer, self._arguments
 
 
 def _write(

@@ -16,7 +16,8 @@ from tfx.v1.dsl.components import (
 
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
-from tfrank_sel.pipelines.preparation import Split, prepared
+from tfrank_sel.pipelines.preparation import prepared
+from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
 
 
