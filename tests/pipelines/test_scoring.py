@@ -18,9 +18,8 @@ from typer.testing import CliRunner
 
 from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
-from tfrank_sel import data, export, metrics, models
+from tfrank_sel import claim, data, export, metrics, models
 from tfrank_sel.data import letor
-from tfrank_sel.export import claim
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.serving.client import Ranker
