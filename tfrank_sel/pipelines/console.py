@@ -20,7 +20,7 @@ class Step:
         self._status = status
         self.told: list[str] = []
 
-    def doing(self, what: str) -> None:
+    def doing(self, what: object) -> None:
         """Shows what the step does now; on a terminal, until something else is shown."""
         self._status.update(f"{self._name}: {what}")
 

@@ -191,7 +191,7 @@ def _train(
                     lists,
                     settings,
                     folder / "logs" / name,
-                    lambda epoch, step=step: step.doing(str(epoch)),
+                    step.doing,
                     before=list(trained.values()),
                 )
                 found.model.save(made / f"{name}.keras")

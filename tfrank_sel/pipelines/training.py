@@ -213,7 +213,7 @@ def train(
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(lists.shapes)
         log = os.path.join(logs, loss.name)
-        kept = backup and Backup(backup / f"{loss.name}.npz")
+        kept = None if backup is None else Backup(backup / f"{loss.name}.npz")
         watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
