@@ -10,7 +10,6 @@ from rich.status import Status
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.epochs import Epoch
     from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
     from tfrank_sel.pipelines.runs import Run
     from tfrank_sel.pipelines.training import Trained
@@ -24,13 +23,9 @@ class Step:
         self._status = status
         self.told: list[str] = []
 
-    def doing(self, what: str) -> None:
+    def doing(self, what: object) -> None:
         """Shows what the step does now; on a terminal, until something else is shown."""
         self._status.update(f"{self._name}: {what}")
-
-    def epoch(self, epoch: "Epoch") -> None:
-        """Shows an epoch that is over."""
-        self.doing(str(epoch))
 
     def tell(self, what: str) -> None:
         """Keeps a line to print when the step is done."""

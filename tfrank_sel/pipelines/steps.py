@@ -107,7 +107,7 @@ def train(run: Run, folder: Path) -> None:
                     lists,
                     run.settings,
                     folder / "logs" / name,
-                    step.epoch,
+                    step.doing,
                     before=list(trained.values()),
                     backup=folder / "backup" / name,
                     start=start if name == "ours" else None,

@@ -18,7 +18,7 @@ from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
-from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of_model
+from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.epochs import Epoch, Stopwatch, Validation
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
@@ -280,7 +280,7 @@ def _fit(
         inputs, *_ = measured.element_spec
         trained(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
     if backup and "fit" in known:
-        backup.restore(variables_of_model(trained))
+        backup.restore(variables_of(trained, loss))
         return Fit(**known["fit"])
     if start is not None:
         models.warm_start(model, start)
@@ -306,7 +306,7 @@ def _fit(
     )
     fit = _described(loss, history, watch, settings, learned)
     if backup:
-        backup.save({"fit": dataclasses.asdict(fit)}, variables_of_model(trained))
+        backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
 
 
