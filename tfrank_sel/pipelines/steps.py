@@ -36,6 +36,7 @@ def ingest(run: Run, folder: Path) -> None:
         if run.earlier is not None:
             _check_same(run.earlier, layout)
         step.doing(f"{len(inputs.sources)} files")
+        step.reads(source.path for source in inputs.sources)
         found = ingestion.ingest(inputs, layout, folder, options=run.options)
         step.tell(f"{len(layout.names)} features")
         for line in ingestion.summary(found.report):
@@ -68,6 +69,7 @@ def _check_same(earlier: Path, layout: Layout) -> None:
 def analyze(run: Run, folder: Path) -> None:
     """Finds the statistics of the splits, the schema, and what is not as it should be."""
     with run.progress.step("statistics") as step:
+        step.reads(shard for split in SPLITS for shard in run.own_shards(split))
         own = statistics.summarise(
             {split: run.own_shards(split) for split in SPLITS},
             run.spec,
@@ -135,6 +137,7 @@ def _check_losses(run: Run) -> None:
 def evaluate(run: Run, folder: Path) -> None:
     """Compares the candidate with the baseline on the test split: `metrics.json`."""
     with run.progress.step("evaluation") as step:
+        step.reads(run.test_lists.shards, times=2)
         scores = {name: trained.scores for name, trained in run.trained.items()}
         found = evaluation.evaluate(
             scores["ours"],
