@@ -29,6 +29,7 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
 from tfrank_sel.pipelines.ingestion import ingest, pieces, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.pieces import Piece
+from tfrank_sel.version import __version__
 
 _STATE = "state.json"
 DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
@@ -147,6 +148,7 @@ def score(
     layout = inputs.layout()
     scorer = RecordScorer(str(model), layout.features)
     state = {
+        "version": __version__,
         "model": _version(str(model)),
         "files": [_version(source.path) for source in inputs.sources],
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
