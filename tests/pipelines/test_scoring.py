@@ -226,6 +226,7 @@ def test_what_is_killed_goes_on_where_it_was(folder, tmp_path, killed):
     assert {path.name for path in tmp_path.iterdir()} == {"many.txt", "out", "undisturbed"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changed", ["model", "file"])
 def test_what_has_changed_is_scored_anew(folder, tmp_path, killed, changed):
     files, _ = killed

@@ -29,6 +29,7 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
 from tfrank_sel.pipelines.ingestion import ingest, pieces, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.pieces import Piece
+from tfrank_sel.version import __version__
 
 _STATE = "state.json"
 DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
@@ -147,25 +148,28 @@ def score(
     layout = inputs.layout()
     scorer = RecordScorer(str(model), layout.features)
     state = {
+        "version": __version__,
         "model": _version(str(model)),
         "files": [_version(source.path) for source in inputs.sources],
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
         "output": [format, lists_per_file],
     }
     with _resumed(output.with_name(f".{output.name}.partial"), state) as folder:
-        with progress.step("ingest") as step:
+        with progress.step("ingest") as step, artefacts.room_for(output):
+            step.reads(source.path for source in inputs.sources)
             report = _ingested(inputs, layout, folder, state, options)
             counted = report["splits"][_SPLIT]
             step.tell(f"{counted['lists']} lists, {counted['items']} items")
             if report["rejected"]["count"]:
                 step.tell(f"{report['rejected']['count']} left out: see {output / DEAD_LETTERS}")
-        with progress.step("scoring") as step:
+        with progress.step("scoring") as step, artefacts.room_for(output):
             made = folder / "scores"
             todo = _todo(artefacts.shards(folder / "records" / _SPLIT), lists_per_file)
             paths = [made / f"{name}.{format}" for name in todo]
             left = [x for x in zip(todo.values(), paths, strict=True) if not x[1].exists()]
             found = len(paths) - len(left)
             step.tell(f"{len(paths)} files" + (f", {found} of them found" if found else ""))
+            step.reads(path for piece, _ in left for path, _, _ in piece.spans)
             _rank(left, _Score(scorer, inputs.spec(layout)), made, options)
             letters = folder / "dead_letters.jsonl"
             if letters.exists():

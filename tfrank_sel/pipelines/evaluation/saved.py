@@ -89,7 +89,7 @@ class Takes(Checked):
         if "num_features" not in found:
             wanted = "expected a model of packed features, or of features of a type each"
             raise InputError(place, f"{wanted}. Received: {', '.join(found)}")
-        names = manifest.get("feature_names", ())
+        names = manifest.get("feature_names") or ()
         if len(names) != found["num_features"]:
             names = _nameless(found["num_features"])
         return cls(place, names, {}, found["doc_id"])
