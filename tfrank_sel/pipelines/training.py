@@ -118,6 +118,7 @@ class PreparedLists:
         self._kept: list[tuple[Any, tuple[Cache, Cache]]] = []
 
     def __enter__(self) -> Self:
+        shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
         return self
 
     def __exit__(self, *error: object) -> None:
