@@ -21,6 +21,7 @@ from rich.console import Console
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, folders, manifests
 from tfrank_sel.pipelines.analysis.gates import GateError
+from tfrank_sel.pipelines.commands import runs, tune
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import complete, proposed
 
@@ -148,6 +149,10 @@ _HELP = {
 }
 for _name, _help in _HELP.items():
     app.command(_name, help=f"{_help} A step of `run`, alone.", epilog=flags.AFTER)(_step(_name))
+
+
+app.command(epilog=flags.AFTER)(tune.tune)
+app.add_typer(runs.app, name="runs")
 
 
 def _run(

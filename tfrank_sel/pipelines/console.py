@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
 class Step:
     """A step that is under way."""
 
-    def __init__(self, name: str, status: Status) -> None:
+    def __init__(
+        self, name: str, status: Status, on_epoch: "Callable[[Epoch], None] | None" = None
+    ) -> None:
         self._name = name
         self._status = status
+        self._on_epoch = on_epoch
         self.told: list[str] = []
 
     def doing(self, what: str) -> None:
@@ -31,6 +34,8 @@ class Step:
     def epoch(self, epoch: "Epoch") -> None:
         """Shows an epoch that is over."""
         self.doing(str(epoch))
+        if self._on_epoch is not None:
+            self._on_epoch(epoch)
 
     def tell(self, what: str) -> None:
         """Keeps a line to print when the step is done."""
@@ -42,10 +47,13 @@ class Progress:
 
     Args:
         console: Where to write. A spinner shows only if it is a terminal.
+        on_epoch: Called after each epoch of a training, if it is given.
     """
 
-    def __init__(self, console: Console) -> None:
-        self.console = console
+    def __init__(
+        self, console: Console, on_epoch: "Callable[[Epoch], None] | None" = None
+    ) -> None:
+        self.console, self.on_epoch = console, on_epoch
         self.seconds: dict[str, float] = {}
 
     def skip(self, name: str) -> None:
@@ -61,7 +69,7 @@ class Progress:
         """Shows a step while the block runs, and its outcome and duration if it succeeds."""
         began = time.perf_counter()
         with self.console.status(name) as status:
-            step = Step(name, status)
+            step = Step(name, status, self.on_epoch)
             yield step
         self.seconds[name] = time.perf_counter() - began
         duration = f"{self.seconds[name]:7.1f} s"
@@ -81,9 +89,11 @@ def tables(run: "Run") -> list[Table]:
     ]
 
 
-def comparison_table(comparisons: Mapping[str, "Comparison"], against: str) -> Table:
+def comparison_table(
+    comparisons: Mapping[str, "Comparison"], against: str, ours: str = "ours"
+) -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
-    table = Table("metric", against, "ours", f"ours - {against} (95 % interval)")
+    table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
     for name, value in comparisons.items():
         table.add_row(name, *_cells(value))
     return table
@@ -112,13 +122,13 @@ def seconds_table(seconds: Mapping[str, float]) -> Table:
     return table
 
 
-def slices_table(evaluation: "Evaluation", metric: str) -> Table:
+def slices_table(evaluation: "Evaluation", metric: str, ours: str = "ours") -> Table:
     """Returns the table of a metric by slice."""
-    difference = f"ours - {evaluation.against} (95 % interval)"
+    difference = f"{ours} - {evaluation.against} (95 % interval)"
     table = Table("slice", "queries", metric, difference)
     for name, compared in evaluation.slices.items():
-        _, ours, difference = _cells(compared[metric])
-        table.add_row(name, str(compared[metric].queries), ours, difference)
+        _, value, difference = _cells(compared[metric])
+        table.add_row(name, str(compared[metric].queries), value, difference)
     return table
 
 
