@@ -1,5 +1,6 @@
 """The command `tune`: a search for a configuration."""
 
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -46,6 +47,7 @@ def tune(
             from tfrank_sel.pipelines import console as shown, tuning
             from tfrank_sel.pipelines.reporting import study as page
 
+        logging.getLogger("optuna").setLevel(logging.WARNING)  # it tells of each trial
         study = tuning.Study(configuration, output)
         try:
             study.prepare(shown.Progress(console))
