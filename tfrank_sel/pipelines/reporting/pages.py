@@ -8,7 +8,7 @@ import jinja2
 import markupsafe
 
 
-def render(name: str, **values: Any) -> str:
+def render(name: str, /, **values: Any) -> str:
     """Returns a template filled in.
 
     Args:
