@@ -50,9 +50,7 @@ class Progress:
         on_epoch: Called after each epoch of a training, if it is given.
     """
 
-    def __init__(
-        self, console: Console, on_epoch: "Callable[[Epoch], None] | None" = None
-    ) -> None:
+    def __init__(self, console: Console, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
         self.console, self.on_epoch = console, on_epoch
         self.seconds: dict[str, float] = {}
 

@@ -48,6 +48,7 @@ def tune(
             from tfrank_sel.pipelines.reporting import study as page
 
         logging.getLogger("optuna").setLevel(logging.WARNING)  # it tells of each trial
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of many models traced
         study = tuning.Study(configuration, output)
         try:
             study.prepare(shown.Progress(console))

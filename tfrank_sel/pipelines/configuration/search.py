@@ -33,7 +33,9 @@ def _range(value: Any) -> dict[str, Any]:
 
 def _check_choices(choices: Any) -> None:
     if not isinstance(choices, list) or not choices:
-        raise ValueError(f"must have a list of at least one value as `choices`. Received: {choices!r}")
+        raise ValueError(
+            f"must have a list of at least one value as `choices`. Received: {choices!r}"
+        )
     if any(one in choices[:number] for number, one in enumerate(choices)):
         raise ValueError(f"must have `choices` that differ. Received: {choices!r}")
 
