@@ -15,6 +15,7 @@ from tfrank_sel.version import __version__
 
 FOLDER = "assets.extra"
 MANIFEST = f"{FOLDER}/manifest.json"
+CARD = f"{FOLDER}/MODEL_CARD.md"
 BATCHING = "batching_params.pbtxt"
 # No row waits for another, and lists of different lengths are not padded: padding would count as
 # documents. Threads are those of the server.

@@ -14,7 +14,7 @@ import typer
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, manifests
-from tfrank_sel.pipelines.commands import scoring, steps, terminal
+from tfrank_sel.pipelines.commands import runs, scoring, steps, terminal, tune
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import proposed
 
@@ -123,6 +123,8 @@ for _name, _command in steps.COMMANDS.items():
     app.command(_name, epilog=flags.AFTER)(_command)
 app.command(epilog=flags.AFTER)(scoring.evaluate)
 app.command(epilog=flags.AFTER)(scoring.score)
+app.command(epilog=flags.AFTER)(tune.tune)
+app.add_typer(runs.app, name="runs")
 
 
 def main() -> None:

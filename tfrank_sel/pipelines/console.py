@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class Step:
     """A step that is under way."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
         self._name = name
+        self._on_epoch = on_epoch
         self._doing = ""
         self._began = time.perf_counter()
         self._to_read, self._had_read = 0, 0
@@ -31,6 +32,12 @@ class Step:
     def doing(self, what: object) -> None:
         """Shows what the step does now, until something else is shown."""
         self._doing = str(what)
+
+    def epoch(self, epoch: "Epoch") -> None:
+        """Shows an epoch that is over."""
+        self.doing(epoch)
+        if self._on_epoch is not None:
+            self._on_epoch(epoch)
 
     def reads(self, files: Iterable[str], times: int = 1) -> None:
         """Estimates from here on what is left by what this process reads, where Linux counts it.
@@ -72,10 +79,16 @@ class Progress:
         console: Where to write: on a terminal a line that changes each second, elsewhere a new line
             after each `interval`.
         interval: Seconds between lines of a step.
+        on_epoch: Called after each epoch of a training, if it is given.
     """
 
-    def __init__(self, console: Console, interval: float = 30.0) -> None:
-        self.console = console
+    def __init__(
+        self,
+        console: Console,
+        interval: float = 30.0,
+        on_epoch: "Callable[[Epoch], None] | None" = None,
+    ) -> None:
+        self.console, self.on_epoch = console, on_epoch
         self.interval = interval
         self.seconds: dict[str, float] = {}
 
@@ -91,7 +104,7 @@ class Progress:
     def step(self, name: str) -> Iterator[Step]:
         """Shows a step while the block runs, and its outcome and duration if it succeeds."""
         began, ended = time.perf_counter(), threading.Event()
-        step = Step(name)
+        step = Step(name, self.on_epoch)
         with self.console.status(name) as status:
             watch = threading.Thread(target=self._watch, args=(step, status, ended), daemon=True)
             watch.start()
@@ -127,9 +140,11 @@ def tables(run: "Run") -> list[Table]:
     ]
 
 
-def comparison_table(comparisons: Mapping[str, "Comparison"], against: str) -> Table:
+def comparison_table(
+    comparisons: Mapping[str, "Comparison"], against: str, ours: str = "ours"
+) -> Table:
     """Returns the table of metrics: baseline, ours, and the interval of the difference."""
-    table = Table("metric", against, "ours", f"ours - {against} (95 % interval)")
+    table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
     for name, value in comparisons.items():
         table.add_row(name, *_cells(value))
     return table
@@ -158,13 +173,13 @@ def seconds_table(seconds: Mapping[str, float]) -> Table:
     return table
 
 
-def slices_table(evaluation: "Evaluation", metric: str) -> Table:
+def slices_table(evaluation: "Evaluation", metric: str, ours: str = "ours") -> Table:
     """Returns the table of a metric by slice."""
-    difference = f"ours - {evaluation.against} (95 % interval)"
+    difference = f"{ours} - {evaluation.against} (95 % interval)"
     table = Table("slice", "queries", metric, difference)
     for name, compared in evaluation.slices.items():
-        _, ours, difference = _cells(compared[metric])
-        table.add_row(name, str(compared[metric].queries), ours, difference)
+        _, value, difference = _cells(compared[metric])
+        table.add_row(name, str(compared[metric].queries), value, difference)
     return table
 
 

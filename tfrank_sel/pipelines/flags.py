@@ -145,6 +145,7 @@ _KEYS = {
     "bless_min_queries": "blessing.min_queries",
     "model_name": "serving.model_name",
     "version": "serving.version",
+    "trials": "search.trials",
     "runner": "beam.runner",
     "beam_options": "beam.options",
     "beam_option": "beam.options",

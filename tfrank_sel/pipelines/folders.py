@@ -77,6 +77,11 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
         raise
 
 
+def drop_partial(output: Path, name: str) -> None:
+    """Removes what a step that will not be resumed left."""
+    shutil.rmtree(output / f".{name}.partial", ignore_errors=True)
+
+
 def clear(output: Path) -> None:
     """Removes what stands beside the steps, if there is none."""
     (output / CONFIGURATION).unlink(missing_ok=True)

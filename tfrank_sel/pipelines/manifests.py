@@ -42,7 +42,7 @@ STEPS = {
     "analyze": Kind(("data.reference", "data.schema", "gates"), ("ingest",)),
     "train": Kind(("modules", "model", "training", "evaluation"), ("ingest",)),
     "evaluate": Kind(after=("train",)),
-    "export": Kind(after=("evaluate",)),
+    "export": Kind(("serving.description",), ("evaluate",)),
     "push": Kind(("blessing", "serving"), ("analyze", "export")),
 }
 
@@ -107,7 +107,7 @@ class Manifest:
         if self.digest == now.digest:
             return ""
         for key, value in now.configuration.items():
-            for name, old, new in _differences(key, self.configuration.get(key), value):
+            for name, old, new in differences(key, self.configuration.get(key), value):
                 return f"{name} is {new!r}, was {old!r}"
         for path in (*now.files, *self.files):
             old, new = (x.files.get(path) for x in (self, now))
@@ -253,11 +253,11 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
     return values
 
 
-def _differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the key of each value that differs, the old and the new value."""
+def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yields the key of each value that differs, the old and the new value; None if there is none."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
-            yield from _differences(f"{key}.{name}", old.get(name), new.get(name))
+            yield from differences(f"{key}.{name}", old.get(name), new.get(name))
     elif old != new:
         yield key, old, new
 

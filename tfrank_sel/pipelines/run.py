@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import artefacts, folders, manifests, steps
@@ -46,6 +47,7 @@ def run(
         tfrank_sel.pipelines.configuration.ConfigurationError: If what is configured cannot be made.
     """
     configuration, inputs, _ = complete(configuration)
+    tracker = _tracker(configuration) if only is None else None
     found = Run(configuration, inputs, output, progress)
     chosen = tuple(STEPS) if only is None else (only,)
     sources = [source.path for source in inputs.sources] if inputs else []
@@ -71,10 +73,24 @@ def run(
                 with progress.step("report") as told:
                     page = report.write(found)
                     told.tell(str(page))
+            if tracker is not None:
+                with progress.step("tracking") as told:
+                    told.tell(tracker.log(configuration, found.output))
         finally:
             if not any((found.output / step).exists() for step in STEPS):
                 folders.clear(found.output)
     return found
+
+
+def _tracker(configuration: Configuration) -> ModuleType | None:
+    """The module that logs runs, an extra, if they are to be logged."""
+    if configuration.tracking.mlflow is None:
+        return None
+    try:
+        from tfrank_sel.pipelines import tracking
+    except ImportError as error:
+        raise configuration.error("tracking.mlflow", f"{error}. Received: no mlflow") from error
+    return tracking
 
 
 def _check_gates(found: Run) -> None:

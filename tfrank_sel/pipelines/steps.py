@@ -10,6 +10,7 @@ import apache_beam as beam
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, typed
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.export import extras
 from tfrank_sel.pipelines import folders, planning, preparation, publication, release, training
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
@@ -17,6 +18,7 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
 from tfrank_sel.pipelines.release import Pushed
+from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import PreparedLists, Trained
@@ -109,7 +111,7 @@ def train(run: Run, folder: Path) -> None:
                     lists,
                     run.settings,
                     folder / "logs" / name,
-                    step.doing,
+                    step.epoch,
                     before=list(trained.values()),
                     backup=folder / "backup" / name,
                     start=start if name == "ours" else None,
@@ -155,7 +157,7 @@ def evaluate(run: Run, folder: Path) -> None:
 def export(run: Run, folder: Path) -> None:
     """Writes what is served, and tries it: `saved_model/`, and a query of the test split."""
     ours, spec, types = run.trained["ours"], run.spec, run.types
-    saved_model = folder / "saved_model"
+    saved_model, told = folder / "saved_model", card.facts(run)
     with run.progress.step("export"):
         held_out = run.splits["validation"].shards
         exports.export(
@@ -167,8 +169,10 @@ def export(run: Run, folder: Path) -> None:
             metadata={
                 "metrics": {name: x.ours for name, x in run.evaluation.overall.items()},
                 "feature_names": run.layout.names,
+                "card": told,
             },
         )
+        folders.write_text(saved_model / extras.CARD, card.text(told))
     with run.progress.step("infra validation") as step:
         test = run.splits["test"].shards
         gap = publication.infra_validate(

@@ -46,7 +46,7 @@ def take(
         chosen = [only] if only else [*manifests.STEPS]
         wanted = manifests.current(configuration, sources, output)
         stale = manifests.stale(wanted, output)
-        if force or stale.keys() & chosen or not (only or (output / "report.html").exists()):
+        if force or stale.keys() & chosen or not (only or _is_told(output, configuration)):
             # Imported late, so that help, mistakes and what is done do not wait for TensorFlow.
             with terminal.quiet():
                 from tfrank_sel.pipelines import console as tables, run as pipeline
@@ -68,6 +68,12 @@ def take(
         raise _interrupted(output) from error
     if "push" in chosen:
         _tell_pushed(output, configuration, console)
+
+
+def _is_told(output: Path, configuration: Configuration) -> bool:
+    """Whether there is all that tells of a run beside its steps."""
+    names = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
+    return all((output / name).exists() for name in names)
 
 
 def _tell_pushed(output: Path, configuration: Configuration, console: Console) -> None:

@@ -4,7 +4,7 @@ Nothing here needs TensorFlow, so that errors are told at once.
 """
 
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError
-from tfrank_sel.pipelines.configuration.files import Override, load, text
+from tfrank_sel.pipelines.configuration.files import Override, load, replaced, text
 from tfrank_sel.pipelines.configuration.sections import Configuration
 
-__all__ = ["Configuration", "ConfigurationError", "Override", "load", "text"]
+__all__ = ["Configuration", "ConfigurationError", "Override", "load", "replaced", "text"]

@@ -93,11 +93,29 @@ def load(
     for section, value in ({} if path is None else _read(path)).items():
         tables = isinstance(values.get(section), dict) and isinstance(value, dict)
         values[section] = {**values[section], **value} if tables else value
+    return _replaced(values, overrides, "" if path is None else os.fspath(path))
+
+
+def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Configuration:
+    """Returns a configuration with other values.
+
+    Args:
+        configuration: The configuration.
+        overrides: Values that replace those of the configuration, as in `load`.
+
+    Raises:
+        ConfigurationError: If a key or value is not allowed.
+    """
+    values = configuration.model_dump(by_alias=True, exclude_none=True)
+    return _replaced(values, overrides, "")
+
+
+def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) -> Configuration:
     origins: dict[str, str] = {}
     for override in overrides:
         _set(values, override.path, override.value)
         origins[".".join(override.path)] = override.origin
-    return _checked(values, "" if path is None else os.fspath(path), origins)
+    return _checked(values, file, origins)
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:

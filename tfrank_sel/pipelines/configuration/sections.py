@@ -19,12 +19,15 @@ from pydantic import (
 from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
 from tfrank_sel.pipelines.configuration.gates import Gates
-from tfrank_sel.pipelines.configuration.section import Section, no_key
+from tfrank_sel.pipelines.configuration.search import Search
+from tfrank_sel.pipelines.configuration.section import Section, keys, no_key
+from tfrank_sel.pipelines.configuration.tracking import Tracking, absolute as absolute_uri
 from tfrank_sel.pipelines.settings import Settings
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
 SPLITS = ("train", "validation", "test")
 MODELS = ("ListScorer", "Scorer")
+SEARCHED = ("data", "features", "model", "training")
 
 
 def _absolute(path: str) -> str:
@@ -337,6 +340,11 @@ class Serving(Section):
         default=False,
         description="Publish under the label `canary`, and leave `stable` to the champion.",
     )
+    description: str | None = Field(
+        default=None,
+        examples=["Ranks the offers of a search page."],
+        description="Intended use of the model, for its model card.",
+    )
 
 
 class Beam(Section):
@@ -371,6 +379,8 @@ class Configuration(Section):
     blessing: Blessing = Blessing()
     serving: Serving = Serving()
     beam: Beam = Beam()
+    search: Search = Search()
+    tracking: Tracking = Tracking()
 
     def come_from(self, place: str, origins: Mapping[str, str]) -> Self:
         """Remembers the file, and the option that a key comes from, for `place`."""
@@ -386,12 +396,14 @@ class Configuration(Section):
         files |= {x: _absolute_if_given(getattr(self.data, x)) for x in folders}
         serving = {"folder": _absolute_if_given(self.serving.folder)}
         blessing = {"champion": _absolute_if_given(self.blessing.champion)}
+        tracking = {"mlflow": absolute_uri(self.tracking.mlflow)}
         return self.model_copy(
             update={
                 "data": self.data.model_copy(update=files),
                 "modules": list(map(_absolute, self.modules)),
                 "serving": self.serving.model_copy(update=serving),
                 "blessing": self.blessing.model_copy(update=blessing),
+                "tracking": self.tracking.model_copy(update=tracking),
             }
         )
 
@@ -413,6 +425,19 @@ class Configuration(Section):
                     f"{first} and {key} must name different columns. "
                     f"Received: {column!r} for both{leak}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        for key in self.search.keys:
+            section, _, rest = key.partition(".")
+            if section not in SEARCHED or not rest:
+                wanted = f"must be keys of {', '.join(SEARCHED)}, on which training depends"
+                raise ValueError(f"search.keys {wanted}. Received: {key!r}")
+            name, kind = rest.partition(".")[0], type(getattr(self, section))
+            is_free = section == "features" or FUNCTION.fullmatch(self.model.class_)
+            if not is_free and name not in keys(kind):
+                raise ValueError(f"search.keys: {section} {no_key(name, kind)}")
         return self
 
 

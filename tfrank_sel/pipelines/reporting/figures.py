@@ -1,6 +1,7 @@
 """Figures of the report: SVG that takes its colours and fonts from the page."""
 
 import functools
+import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -144,6 +145,58 @@ def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> s
     )
 
 
+def study(values: Mapping[int, float], pruned: Sequence[int]) -> str:
+    """Draws the value of each finished trial of a study, and the best so far.
+
+    Args:
+        values: Value by number of the trial, in order; the last of a pruned one.
+        pruned: Numbers of the trials that were pruned.
+    """
+
+    def draw(axes: Axes) -> None:
+        whole = {number: x for number, x in values.items() if number not in pruned}
+        axes.plot(list(whole), list(whole.values()), "o", color=COLORS["ours"], label="trial")
+        if pruned:
+            cut = [values[number] for number in pruned]
+            axes.plot(pruned, cut, "x", color=COLORS["baseline"], label="pruned")
+        best = np.maximum.accumulate(list(whole.values()))
+        axes.step(list(whole), best, where="post", color=COLORS["ours"], label="best so far")
+        axes.set(title="validation NDCG@10", xlabel="trial")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    return _svg("Validation NDCG at 10 by trial, and the best so far", draw, width=6.4)
+
+
+def searched(key: str, places: Sequence[float | str], values: Sequence[float], log: bool) -> str:
+    """Draws the value of each trial that is complete against a key: a number, or a choice."""
+
+    def draw(axes: Axes) -> None:
+        axes.plot(places, values, "o", color=COLORS["ours"])
+        axes.set(xlabel=key, ylabel="NDCG@10")
+        if log:
+            axes.set_xscale("log")
+        axes.tick_params("x", rotation=30 if isinstance(places[0], str) else 0)
+
+    return _svg(f"Validation NDCG at 10 by {key}", draw)
+
+
+def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
+    """Draws validation NDCG of two runs, epoch by epoch: of each, the loss and the values."""
+
+    def draw(axes: Axes) -> None:
+        for (name, own), color in zip(fits.items(), COLORS.values(), strict=True):
+            for number, (loss, values) in enumerate(own):
+                line = _LINES[number % len(_LINES)]
+                epochs = np.arange(1, len(values) + 1)
+                axes.plot(epochs, values, line, color=color, label=f"{name}: {loss}")
+        axes.set(title="validation NDCG@10", xlabel="epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=6.4)
+
+
 def _svg(
     alternative: str, draw: Callable[[Axes], None], *, width: float = 3.8, height: float = 2.8
 ) -> str:
@@ -162,5 +215,5 @@ def _svg(
         text = re.sub(outside, "", text, flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)
     style = f'style="flex-basis: {5.6 * width:.0f}rem"'
-    element = f'<svg role="img" aria-label="{alternative}" {style}'
+    element = f'<svg role="img" aria-label="{html.escape(alternative)}" {style}'
     return re.sub(r'<svg width="[^"]*" height="[^"]*"', element, text, count=1)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
-import markupsafe
 import numpy as np
 
 from tfrank_sel import data, losses, metrics
@@ -18,7 +16,7 @@ from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.reporting import figures
+from tfrank_sel.pipelines.reporting import figures, pages
 from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import each_once
@@ -55,7 +53,8 @@ def write(run: Run) -> Path:
         if isinstance(loss, losses.ListwiseLoss)
     }
     statistics = {name: split.statistics for name, split in splits.items()}
-    page = _template().render(
+    page = pages.render(
+        "report.html.jinja",
         metrics=measured["metrics"],
         against=measured["against"],
         chance=measured["chance"],
@@ -70,31 +69,19 @@ def write(run: Run) -> Path:
         features=list(_features(training)),
         texts=list(_texts(training)),
         samples=list(_samples(models, spec, test)),
-        figures={
-            name: markupsafe.Markup(svg)
-            for name, svg in {
+        figures=pages.drawn(
+            {
                 "shares": figures.shares(statistics),
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(everything, "NDCG@10", measured["against"]),
                 "losses": figures.losses(listwise, grades),
-            }.items()
-        },
+            }
+        ),
     )
     path = run.output / "report.html"
     folders.write_text(path, page)
     return path
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.jinja")
 
 
 def _anomalies(folder: Path) -> list[dict[str, Any]]:

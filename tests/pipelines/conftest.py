@@ -1,0 +1,26 @@
+"""A run that several files of tests look at."""
+
+import pytest
+
+from tests.pipelines.test_main import invoke, small_set
+
+
+@pytest.fixture(scope="session")
+def tracked(tmp_path_factory):
+    """The folder of a small run of one loss that is logged by MLflow, in the folder above it."""
+    folder = tmp_path_factory.mktemp("tracked")
+    output = folder / "out"
+    options = ["--epochs", "2", "--batch-size", "8"]
+    sets = (
+        "training.loss.class=LambdaLoss",
+        "model.hidden_units=[4]",
+        f"tracking.mlflow=sqlite:///{folder}/mlflow.db",
+        "serving.description=Ranks the offers | of a test.",
+    )
+    options += [part for set in sets for part in ("--set", set)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)  # where MLflow keeps artifacts
+        patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        result = invoke(small_set(folder), output, *options, "--", "--direct_num_workers=1")
+    assert result.exit_code == 0, (result.output, result.exception)
+    return output

@@ -1,0 +1,87 @@
+"""The commands `runs list` and `runs compare`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import registry
+from tfrank_sel.pipelines.commands import terminal
+from tfrank_sel.pipelines.configuration import ConfigurationError
+
+app = typer.Typer(no_args_is_help=True, help="Lists and compares runs.")
+
+
+@app.command("list")
+def list_runs(
+    folder: Annotated[Path, typer.Argument(help="Folder of runs.")] = Path("."),
+) -> None:
+    """Lists the runs in a folder, at any depth."""
+    try:
+        found = [registry.summary(run) for run in registry.runs(folder)]
+    except InputError as error:
+        raise terminal.refused(error) from error
+    names = ("run", "made", "losses", registry.METRIC, "difference (95 % interval)")
+    table = Table(*names, "blessed", "version", "unfinished")
+    for run in sorted(found, key=lambda run: run.made or ""):
+        table.add_row(
+            str(run.folder.relative_to(folder)),
+            (run.made or "")[:16].replace("T", " "),
+            ", ".join(run.losses),
+            *_metric(run),
+            {None: "", True: "yes", False: "no"}[run.blessed],
+            run.version or "",
+            ", ".join(run.unfinished),
+        )
+    Console().print(table if found else f"no run in {folder}")
+
+
+def _metric(run: registry.Summary) -> tuple[str, str]:
+    if run.metric is None:
+        return "", ""
+    value, low, high = (run.metric[name] for name in ("ours", "low", "high"))
+    gap = value - run.metric["baseline"]
+    return f"{value:.4f}", f"{gap:+.4f} ({low:+.4f} to {high:+.4f}) {run.against}"
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="Folder of a run; its test split is taken.")],
+    b: Annotated[Path, typer.Argument(help="Folder of another run.")],
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Page to write, with learning curves.")
+    ] = None,
+) -> None:
+    """Compares the exported models of two runs on the same lists, their settings and training."""
+    console = Console()
+    try:
+        # Imported late, so that help and mistakes do not wait for TensorFlow.
+        with terminal.quiet():
+            from tfrank_sel.pipelines import comparison, console as shown
+            from tfrank_sel.pipelines.reporting import compare as page
+
+        found = comparison.compare(a, b, shown.Progress(console))
+    except (ConfigurationError, InputError) as error:
+        raise terminal.refused(error) from error
+    settings = Table("setting", *found.names)
+    for key, *values in found.settings:
+        settings.add_row(key, *("" if x is None else str(x) for x in values))
+    training = Table("run", "loss", "epochs", "best validation NDCG@10")
+    for name, fits in found.fits.items():
+        for fit in fits:
+            best = f"{fit['validation_ndcg']:.4f}"
+            training.add_row(name, fit["loss"], str(fit["epochs"]), best)
+    first, second = found.names
+    for table in (
+        settings,
+        training,
+        shown.slices_table(found.evaluation, registry.METRIC, second),
+        shown.comparison_table(found.evaluation.overall, first, second),
+    ):
+        console.print(table)
+    if html is not None:
+        page.write(found, html)
+        print(html.absolute())

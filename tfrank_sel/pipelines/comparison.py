@@ -1,0 +1,73 @@
+"""Comparison of two runs: their exported models on the same lists, their settings and training."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import folders, registry
+from tfrank_sel.pipelines.configuration import load
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.runs import Run
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """Two runs side by side.
+
+    Args:
+        names: Name of each run: of its folder, or the path where these are the same.
+        settings: The keys in which they differ, with both values.
+        fits: How training went with each loss, by the name of the run.
+        evaluation: The second model, as `ours`, against the first.
+    """
+
+    names: tuple[str, str]
+    settings: list[tuple[str, Any, Any]]
+    fits: dict[str, list[dict[str, Any]]]
+    evaluation: Evaluation
+
+
+def compare(a: Path, b: Path, progress: Progress) -> Compared:
+    """Compares two runs, on the test split of the first.
+
+    Args:
+        a: Folder of a run whose model is exported.
+        b: Folder of another one, whose features the lists of the first have.
+        progress: Told of the step.
+
+    Raises:
+        tfrank_sel.data.InputError: If one is no run, its model is not exported, or the second
+            model takes features that the lists lack.
+        ConfigurationError: If the configuration of the first cannot be read.
+    """
+    settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
+    run = Run(load(a / folders.CONFIGURATION), None, a, progress)
+    first, second = (RecordScorer(str(_exported(x)), run.layout.features) for x in (a, b))
+    names = (a.name, b.name) if a.absolute().name != b.absolute().name else (str(a), str(b))
+    with progress.step("evaluation") as step, tempfile.TemporaryDirectory() as scratch:
+        found = evaluation.evaluate(
+            second,
+            first,
+            run.test_lists,
+            scratch,
+            seed=run.settings.seed,
+            against=names[0],
+            pipeline=beam.Pipeline(options=run.options),
+        )
+        step.tell(f"{run.splits['test'].statistics.lists} queries of the test split of {names[0]}")
+    return Compared(names, settings, dict(zip(names, fits, strict=True)), found)
+
+
+def _exported(folder: Path) -> Path:
+    found = folder / "export" / "saved_model"
+    if not found.is_dir():
+        wanted = "expected the folder of a run whose model is exported"
+        raise InputError(str(folder), f"{wanted}. Received: no export/saved_model")
+    return found

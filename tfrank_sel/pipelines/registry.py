@@ -1,0 +1,124 @@
+"""Registry of runs: what the folders of finished and unfinished runs tell, read from JSON alone."""
+
+import dataclasses
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import folders, manifests
+from tfrank_sel.pipelines.manifests import STEPS
+
+METRIC = "NDCG@10"
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A run in a line.
+
+    Args:
+        folder: Folder of the run.
+        made: When its last step was made, as ISO 8601; None if there is none.
+        losses: Names of the losses of our model; none before the training.
+        metric: The comparison of NDCG@10 on the test split: `ours`, `baseline`, and the interval
+            `low` to `high` of their difference; None before the evaluation.
+        against: What `baseline` is.
+        blessed: Whether the model may be served; None if it was not judged yet.
+        version: The version that is published, if one is.
+        unfinished: The steps that are not made.
+    """
+
+    folder: Path
+    made: str | None
+    losses: list[str]
+    metric: Mapping[str, float] | None
+    against: str | None
+    blessed: bool | None
+    version: str | None
+    unfinished: list[str]
+
+
+def runs(folder: Path) -> Iterator[Path]:
+    """Yields the folders of runs in a folder, at any depth; those of studies are left out.
+
+    Raises:
+        tfrank_sel.data.InputError: If it is no folder.
+    """
+    if not folder.is_dir():
+        raise InputError(str(folder), "expected a folder. Received: none")
+    for place, names, files in os.walk(folder):
+        names.sort()
+        if folders.CONFIGURATION in files:
+            names.clear()
+            if any((Path(place) / step).is_dir() for step in STEPS):
+                yield Path(place)
+
+
+def summary(folder: Path) -> Summary:
+    """Returns what the folder of a run tells."""
+    made = {step: manifests.read(folder, step) for step in STEPS}
+    training = _read(folder / "train" / "training.json")
+    metrics = _read(folder / "evaluate" / "metrics.json")
+    pushed = _read(folder / "push" / "pushed.json") or {}
+    published = pushed.get("saved_model")
+    return Summary(
+        folder,
+        max((found["made"] for found in made.values() if found), default=None),
+        [fit["loss"] for fit in fits(training)],
+        metrics and metrics["metrics"][METRIC],
+        metrics and metrics["against"],
+        pushed.get("blessed"),
+        published and Path(published).name,
+        [step for step, found in made.items() if found is None],
+    )
+
+
+def fits(training: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Returns how training went with each loss of our model, from `training.json`."""
+    return training["ours"]["fits"] if training else []
+
+
+def learned(folder: Path) -> list[dict[str, Any]]:
+    """Returns `fits` of a run.
+
+    Raises:
+        tfrank_sel.data.InputError: If it is no run, or not trained.
+    """
+    training = _read(folder / "train" / "training.json")
+    if training is None:
+        wanted = "expected the folder of a run whose model is trained"
+        raise InputError(str(folder), f"{wanted}. Received: no train/training.json")
+    return fits(training)
+
+
+def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
+    """Returns the keys in which the configurations of two runs differ, with both values.
+
+    The section `search` is left out: a run does not depend on it.
+
+    Raises:
+        tfrank_sel.data.InputError: If one is no run.
+    """
+    one, other = map(_configuration, (a, b))
+    return [
+        found
+        for key in dict.fromkeys((*one, *other))
+        if key != "search"
+        for found in manifests.differences(key, one.get(key), other.get(key))
+    ]
+
+
+def _configuration(folder: Path) -> dict[str, Any]:
+    path = folder / folders.CONFIGURATION
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        wanted = "expected the folder of a run"
+        raise InputError(str(folder), f"{wanted}. Received: {error}") from error
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.is_file() else None

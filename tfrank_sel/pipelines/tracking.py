@@ -1,0 +1,154 @@
+"""Tracking of runs by MLflow: settings, metrics, learning curves and pages."""
+
+import datetime
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.export.extras import CARD
+from tfrank_sel.pipelines import folders, manifests
+from tfrank_sel.pipelines.configuration import Configuration
+
+try:
+    import mlflow
+except ImportError as error:
+    raise ImportError("needs mlflow: install `tfrank_sel[mlflow]`") from error
+from mlflow.entities import Metric, Param, RunTag
+from mlflow.exceptions import MlflowException
+
+TRACKED = "tracking.json"
+_MOST = 100  # of parameters or metrics that a call logs
+_LONGEST = 6000  # characters of a parameter
+
+
+def log(configuration: Configuration, output: Path) -> str:
+    """Logs a run that is done, in the MLflow run that it has, or else in a new one.
+
+    Logged are the keys of the configuration as parameters; the metrics on the test split, those of
+    the baseline and the interval of the difference; loss and metrics of each epoch, with the epoch
+    as the step; whether the model is blessed, and the version that is published, as tags; and the
+    report, the configuration and the model card as artifacts. MLflow never changes a parameter: a
+    run whose configuration is another by now gets a new MLflow run.
+
+    Args:
+        configuration: The configuration of the run; `tracking.mlflow` is set.
+        output: Folder of the run, whose steps are done. `tracking.json` in it keeps the identifier
+            of the MLflow run.
+
+    Returns:
+        The MLflow run, in words.
+
+    Raises:
+        tfrank_sel.data.InputError: If the tracking URI cannot be used.
+    """
+    uri = configuration.absolute().tracking.mlflow
+    try:
+        run = _log(configuration, output, uri)
+    except MlflowException as error:
+        reason = "the run must be logged by MLflow; run again to log it"
+        raise InputError(str(uri), f"{reason}. Received: {error}") from error
+    return f"run {run} of {uri}"
+
+
+def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    parameters = dict(_flat("", _values(configuration)))
+    run = _known(client, output, uri, parameters)
+    if run is None:
+        experiment = _experiment(client, configuration.tracking.experiment)
+        run = client.create_run(experiment, run_name=output.absolute().name).info.run_id
+        # at once, as it is the run of this folder even if what follows fails
+        folders.write_json(output / TRACKED, {"uri": uri, "run_id": run})
+    for part in _parts([Param(name, value) for name, value in parameters.items()]):
+        client.log_batch(run, params=part)
+    for part in _parts([*_metrics(output), *_epochs(output)]):
+        client.log_batch(run, metrics=part)
+    client.log_batch(run, tags=list(_tags(output)))
+    card = output / "export" / "saved_model" / CARD
+    for path in (output / "report.html", output / folders.CONFIGURATION, card):
+        client.log_artifact(run, str(path))
+    client.set_terminated(run)
+    return run
+
+
+def _known(
+    client: mlflow.MlflowClient, output: Path, uri: str | None, parameters: Mapping[str, str]
+) -> str | None:
+    """The MLflow run of the folder, if it is there and its parameters are the same."""
+    path = output / TRACKED
+    tracked = json.loads(path.read_text()) if path.is_file() else {}
+    if tracked.get("uri") != uri:
+        return None
+    try:
+        found = client.get_run(tracked["run_id"])
+    except MlflowException:  # it was deleted for good
+        return None
+    return tracked["run_id"] if found.data.params == parameters else None
+
+
+def _experiment(client: mlflow.MlflowClient, name: str) -> str:
+    found = client.get_experiment_by_name(name)
+    return client.create_experiment(name) if found is None else found.experiment_id
+
+
+def _values(configuration: Configuration) -> dict[str, Any]:
+    values = configuration.absolute().model_dump(mode="json", by_alias=True)
+    return {name: x for name, x in values.items() if name not in ("search", "tracking")}
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The parameters of a configuration: a value, or a list, is one."""
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _flat(f"{key}.{name}" if key else name, inner)
+    else:
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield _named(key), text[:_LONGEST]
+
+
+def _named(text: str) -> str:
+    """The name as MLflow allows it: letters, digits and `_-. :/`."""
+    found = text.replace("@", "_at_")
+    return "".join(x if x.isalnum() or x in "_-. :/" else "_" for x in found)[:250]
+
+
+def _metrics(output: Path) -> Iterator[Metric]:
+    """The metrics on the test split, at the time of the evaluation."""
+    found = json.loads((output / "evaluate" / "metrics.json").read_text())
+    for name, compared in found["metrics"].items():
+        for kind in ("ours", "baseline", "low", "high"):
+            key = name if kind == "ours" else f"{name}.{kind}"
+            yield Metric(_named(key), compared[kind], _made(output, "evaluate"), 0)
+
+
+def _epochs(output: Path) -> Iterator[Metric]:
+    """Loss and metrics of each epoch, at the time of the training."""
+    found = json.loads((output / "train" / "training.json").read_text())
+    for name, trained in found.items():
+        for fit in trained["fits"]:
+            for measure, values in fit["history"].items():
+                key = _named(f"{name}.{fit['loss']}.{measure}")
+                for epoch, value in enumerate(values, start=1):
+                    yield Metric(key, value, _made(output, "train"), epoch)
+
+
+def _made(output: Path, step: str) -> int:
+    """When a step was made, in milliseconds: what is logged twice is one value then."""
+    found = manifests.read(output, step)
+    assert found is not None, step
+    return int(1000 * datetime.datetime.fromisoformat(found["made"]).timestamp())
+
+
+def _tags(output: Path) -> Iterator[RunTag]:
+    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    place = pushed["saved_model"]
+    yield RunTag("blessed", json.dumps(pushed["blessed"]))
+    yield RunTag("version", "" if place is None else Path(place).name)
+    yield RunTag("folder", str(output.absolute()))
+
+
+def _parts(found: Sequence[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(found), _MOST):
+        yield list(found[start : start + _MOST])

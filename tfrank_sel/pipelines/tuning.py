@@ -1,0 +1,334 @@
+"""Search for a configuration: trials chosen by Optuna, in a folder that processes share."""
+
+import contextlib
+import gc
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from rich.console import Console
+
+from tfrank_sel.claim import held
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import folders, manifests, planning
+from tfrank_sel.pipelines.configuration import (
+    Configuration,
+    ConfigurationError,
+    Override,
+    load,
+    replaced,
+    text,
+)
+from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.epochs import Epoch
+from tfrank_sel.pipelines.run import run
+
+try:
+    import optuna
+except ImportError as error:
+    raise ImportError("`tune` needs optuna: install `tfrank_sel[tune]`") from error
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+DATABASE, DATA, TRIALS = "study.db", "data", "trials"
+BEST = "best.toml"
+_STEPS = ("ingest", "analyze", "train")  # of a trial
+_NAME = "study"
+_WAIT = 0.2  # seconds between looks at whether another process is done
+_MOST_KILLS = 2
+_IRRELEVANT: Any = {  # to the value of a trial
+    "search": {"trials"},
+    **dict.fromkeys(("evaluation", "blessing", "serving", "beam", "tracking"), True),
+}
+
+
+class Study:
+    """A search for a configuration, in its folder.
+
+    Trials are chosen by the tree-structured Parzen estimator, seeded by `training.seed` and the
+    number of the trial, so that one process finds the same trials again. The objective is the best
+    validation NDCG@10; of several losses, the mean of theirs. After each epoch, a trial whose best
+    value is below the median of the finished ones at that epoch is pruned.
+
+    Args:
+        configuration: The configuration, complete; its section `search` says what varies.
+        output: Folder of the study: new, empty, or of the same study.
+
+    Raises:
+        tfrank_sel.data.InputError: If the folder holds something else.
+        ConfigurationError: If it holds the study of another configuration, or a value to try is
+            not allowed.
+    """
+
+    def __init__(self, configuration: Configuration, output: Path) -> None:
+        self.configuration, self.output = configuration, output.absolute()
+        self.ranges = configuration.search.keys
+        _check_ranges(configuration)
+        with self._alone():
+            self._check_folder()
+            folders.write_text(self.output / folders.CONFIGURATION, text(configuration.absolute()))
+            self._storage = optuna.storages.RDBStorage(
+                f"sqlite:///{self.output / DATABASE}",
+                engine_kwargs={"connect_args": {"timeout": 60}},
+            )
+            self._study = optuna.create_study(
+                storage=self._storage,
+                study_name=_NAME,
+                direction="maximize",
+                pruner=optuna.pruners.MedianPruner(),
+                load_if_exists=True,
+            )
+
+    def _check_folder(self) -> None:
+        place = str(self.output)
+        if not (self.output / DATABASE).is_file():
+            if any(path.name != ".lock" for path in self.output.iterdir()):
+                reason = "the output folder must be new, empty, or hold a study"
+                raise InputError(place, f"{reason}. Received: a folder of something else")
+            return
+        known, now = (
+            found.absolute().model_dump(mode="json", by_alias=True, exclude=_IRRELEVANT)
+            for found in (load(self.output / folders.CONFIGURATION), self.configuration)
+        )
+        for section, value in now.items():
+            for key, old, new in manifests.differences(section, known[section], value):
+                reason = "must stay as it is in a study; take another folder for a new one"
+                raise ConfigurationError(key, f"{reason}. Received: {new!r}, was {old!r}", place)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Waits until no other process changes the study."""
+        with contextlib.ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(held(self.output))
+                    break
+                except FileExistsError:
+                    time.sleep(_WAIT)
+            yield
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        """All trials."""
+        return self._study.get_trials(deepcopy=False)
+
+    @property
+    def finished(self) -> list[FrozenTrial]:
+        """The trials that are complete or pruned."""
+        return [x for x in self.trials if x.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+
+    @property
+    def best(self) -> FrozenTrial | None:
+        """The trial of the greatest value; None if none is complete."""
+        complete = [x for x in self.trials if x.state == TrialState.COMPLETE]
+        return max(complete, key=lambda x: (x.value, -x.number), default=None)
+
+    def folder(self, number: int) -> Path:
+        """Folder of the run of a trial."""
+        return self.output / TRIALS / str(number)
+
+    def prepare(self, progress: Progress) -> None:
+        """Runs the steps that all trials share, in `data`."""
+        with self._alone():
+            for step in ("ingest", "analyze"):
+                run(self.configuration, self.output / DATA, progress, only=step)
+
+    def run(self, console: Console) -> None:
+        """Runs trials until enough are finished, a line for each.
+
+        A trial that was interrupted goes on after its last epoch; one whose process was killed
+        twice fails.
+
+        Raises:
+            ConfigurationError: If the values of a trial do not go together.
+            tfrank_sel.data.InputError: If a trial cannot use the data.
+        """
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The reported value is ignored")  # by a trial anew
+            while True:
+                with self._next() as trial:
+                    if trial is None:
+                        return
+                    self._try(trial, console)
+
+    @contextlib.contextmanager
+    def _next(self) -> Iterator[Trial | None]:
+        """Gives a trial that no other process runs, interrupted or new; None if enough are done."""
+        with contextlib.ExitStack() as stack:
+            with self._alone():
+                number = self._interrupted(stack)
+                running = [x for x in self.trials if x.state == TrialState.RUNNING]
+                count = len(self.finished) + len(running)
+                if number is None and count < self.configuration.search.trials:
+                    number = len(self.trials)
+                    stack.enter_context(self._held(number))
+                trial = None if number is None else self._sampled(number)
+            yield trial
+
+    def _held(self, number: int) -> contextlib.AbstractContextManager[None]:
+        return held(self.output / TRIALS, f".{number}.lock")
+
+    def _interrupted(self, stack: contextlib.ExitStack) -> int | None:
+        for found in self.trials:
+            if found.state != TrialState.RUNNING:
+                continue
+            try:
+                stack.enter_context(self._held(found.number))
+            except FileExistsError:  # a process runs it
+                continue
+            if found.user_attrs.get("kills", 0) < _MOST_KILLS:
+                return found.number
+            self._study.tell(found.number, state=TrialState.FAIL)
+        return None
+
+    def _sampled(self, number: int) -> Trial:
+        """Returns a trial, new or known, with a value of each key."""
+        seeds = np.random.SeedSequence([self.configuration.training.seed, number])
+        self._study.sampler = optuna.samplers.TPESampler(seed=int(seeds.generate_state(1)[0]))
+        if number == len(self.trials):
+            trial = self._study.ask()
+        else:
+            study = self._storage.get_study_id_from_name(_NAME)
+            known = self._storage.get_trial_id_from_study_id_trial_number(study, number)
+            trial = Trial(self._study, known)
+        for key, found in self.ranges.items():
+            _suggest(trial, key, found)
+        return trial
+
+    def configured(self, trial: FrozenTrial | Trial) -> Configuration:
+        """Returns the configuration of a trial, with which `run` trains the same model."""
+        values = self.values(trial)
+        place = f"trial {trial.number}"
+        overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
+        return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
+
+    def values(self, trial: FrozenTrial | Trial) -> dict[str, Any]:
+        """Returns the value of each key in a trial."""
+        return {
+            key: json.loads(trial.params[key]) if "choices" in found else trial.params[key]
+            for key, found in self.ranges.items()
+            if key in trial.params
+        }
+
+    def shown(self, trial: FrozenTrial | Trial) -> dict[str, str]:
+        """Returns the value of each key in a trial, in short."""
+        return {key: _shown(value) for key, value in self.values(trial).items()}
+
+    def _try(self, trial: Trial, console: Console) -> None:
+        """Runs a trial, and tells how it went."""
+        began, value = time.perf_counter(), None
+        kills = trial.user_attrs.get("kills", 0)
+        trial.set_user_attr("kills", kills + 1)  # unless it comes to an end
+        try:
+            value = self._value(trial, console)
+        except optuna.TrialPruned:
+            folders.drop_partial(self.folder(trial.number), "train")
+        except KeyboardInterrupt:
+            trial.set_user_attr("kills", kills)
+            raise
+        except Exception:
+            self._study.tell(trial, state=TrialState.FAIL)
+            raise
+        finally:
+            keras.backend.clear_session()
+            gc.collect()
+        trial.set_user_attr("seconds", time.perf_counter() - began)
+        with self._alone():
+            state = TrialState.PRUNED if value is None else TrialState.COMPLETE
+            self._study.tell(trial, value, state=state)
+            best = self.best
+            if best is not None and best.number == trial.number:
+                found = text(self.configured(best).absolute())
+                folders.write_text(self.output / BEST, found)
+        console.print(self._line(self.trials[trial.number]), highlight=False)
+
+    def _value(self, trial: Trial, console: Console) -> float:
+        """Trains the model of a trial, and returns its value."""
+        title = f"trial {trial.number}, {len(self.finished)} of {self.configuration.search.trials}"
+        # not compared with a baseline, which would be the same each time
+        no_baseline = Override("evaluation.baseline", False, title)
+        configuration = replaced(self.configured(trial), [no_baseline])
+        folder = self.folder(trial.number)
+        self._share(configuration, folder)
+        with console.status(title) as status:
+
+            def on_epoch(epoch: Epoch) -> None:
+                status.update(f"{title}: {epoch}")
+                trial.report(
+                    epoch.validation_ndcg, (epoch.member - 1) * epoch.epochs + epoch.number
+                )
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+
+            for step in _STEPS:
+                run(configuration, folder, Progress(Console(quiet=True), on_epoch), only=step)
+        fits = json.loads((folder / "train" / "training.json").read_text())["ours"]["fits"]
+        return statistics.mean(fit["validation_ndcg"] for fit in fits)
+
+    def _share(self, configuration: Configuration, folder: Path) -> None:
+        """Links what the steps of `data` made to the folder of a trial, as far as it is the same."""
+        completed, inputs, _ = complete(configuration)
+        sources = [source.path for source in inputs.sources] if inputs else []
+        wanted = manifests.current(completed, sources, self.output / DATA)
+        stale = manifests.stale(wanted, self.output / DATA)
+        for step in ("ingest", "analyze"):
+            if step in stale:
+                return
+            if not (folder / step).exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                folders.write_text(folder / folders.CONFIGURATION, text(completed.absolute()))
+                with folders.step(folder, step, "") as place:
+                    folders.link(self.output / DATA / step, place)
+
+    def _line(self, trial: FrozenTrial) -> str:
+        values = ", ".join(f"{key}={value}" for key, value in self.shown(trial).items())
+        best, seconds = self.best, trial.user_attrs["seconds"]
+        done = f"trial {trial.number}: {len(self.finished)} of {self.configuration.search.trials}"
+        value = "pruned" if trial.state == TrialState.PRUNED else f"NDCG@10 {trial.value:.4f}"
+        most = "" if best is None else f", best {best.value:.4f} of trial {best.number}"
+        return f"{done}, {value}{most}, {seconds:.1f} s, {values}"
+
+
+def _shown(value: Any) -> str:
+    """Returns the value of a key in short."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping) and "class" in value:
+        others = [f"{name}={_shown(x)}" for name, x in value.items() if name != "class"]
+        return f"{value['class']}({', '.join(others)})" if others else str(value["class"])
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return str(value)
+
+
+def _suggest(trial: Trial, key: str, found: Mapping[str, Any]) -> None:
+    if "choices" in found:
+        trial.suggest_categorical(key, [json.dumps(one) for one in found["choices"]])
+        return
+    low, high, step, log = (found.get(name) for name in ("low", "high", "step", "log"))
+    if all(isinstance(x, int) for x in (low, high, step or 0)):
+        trial.suggest_int(key, low, high, step=step or 1, log=bool(log))
+    else:
+        trial.suggest_float(key, low, high, step=step, log=bool(log))
+
+
+def _check_ranges(configuration: Configuration) -> None:
+    """Raises an error if an end or choice of a range is not allowed beside the first of others."""
+    ranges = configuration.search.keys
+    if not ranges:
+        example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
+        raise configuration.error(
+            "search.keys", f"must name a key that varies, such as {example}. Received: {{}}"
+        )
+    ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
+    for key, values in ends.items():
+        for value in values:
+            tried = {**{other: x[0] for other, x in ends.items()}, key: value}
+            overrides = [Override(x, y, f'search.keys."{x}"') for x, y in tried.items()]
+            planning.candidate(replaced(configuration, overrides))
