@@ -142,7 +142,7 @@ def test_in_a_container_the_blessing_names_the_model_as_the_platform_does(
     assert blessing["metadata"]["baseline_model_id"] == "models/1"
     assert (tmp_path / "blessing" / "BLESSED").exists()
     found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
-    assert found["against"] == "baseline"
+    assert found["against"] == "champion"
     ruled = found["metrics"]["NDCG@10"]
     assert ruled["baseline"] == ruled["ours"]
     assert ruled["low"] == ruled["high"] == 0.0
@@ -172,11 +172,15 @@ def test_the_pipeline_takes_the_configuration_of_a_run(tmp_path):
     config.write_text("[training]\nepochs = 5\nloss = {class = 'SmoothTopKLoss', k = 2}\n")
     options = ["--image=i", "--data=d", "--root=r", "--serving=s", f"--config={config}"]
     path = tmp_path / "pipeline.json"
-    done = CliRunner().invoke(app, ["compile", f"--output={path}", *options, "--patience=3"])
+    done = CliRunner().invoke(
+        app, ["compile", f"--output={path}", *options, "--patience=3", "--warm-start"]
+    )
     assert done.exit_code == 0, (done.output, done.exception)
     dag = json.loads(path.read_text())["pipelineSpec"]["root"]["dag"]
     found = json.loads(constant(dag["tasks"]["Trainer"], "custom_config"))
     assert (found["settings"]["epochs"], found["settings"]["patience"]) == (5, 3)
+    for name in ("Scaling", "Trainer"):
+        assert "LatestBlessedModel-model-resolver" in producers(dag["tasks"][name])
     [loss] = found["candidate"]["losses"]
     assert (loss["class_name"], loss["config"]["k"]) == ("SmoothTopKLoss", 2)
     options.append("--set=training.loss.class=SmothTopKLoss")

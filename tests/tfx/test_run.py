@@ -23,9 +23,9 @@ COMPONENTS = [
     "StatisticsGen",
     "SchemaGen",
     "ExampleValidator",
+    "LatestBlessedModel",
     "Scaling",
     "Trainer",
-    "LatestBlessedModel",
     "Evaluator",
     "InfraValidator",
     "Pusher",
@@ -95,6 +95,9 @@ def test_the_blessing_is_that_of_a_run(run):
     of_size = {name: Comparison(**figures) for name, figures in size[1].items()}
     evaluated = Evaluation({OVERALL: every, size[0]: of_size}, every, found["against"])
     written = json.loads((folder / "blessing.json").read_text())
+    times = written.pop("beside")["milliseconds"]
+    assert times.keys() == {"ours"}
+    assert 0.0 < times["ours"]["p50"] <= times["ours"]["p99"]
     assert written == bless(evaluated, Rules()).figures()
     assert sorted(path.name for path in folder.iterdir()) == ["blessing.json", "metrics.json"]
 

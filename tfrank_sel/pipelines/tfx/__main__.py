@@ -24,6 +24,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="How long ranking a list may take, at the 99th percentile.")
 ]
+WarmStart = Annotated[
+    bool, typer.Option("--warm-start", help="Start from the weights of the last blessed model.")
+]
 BeamOption = Annotated[list[str], typer.Option(help="Option of Beam; may be repeated.")]
 
 SYNTHETIC_LISTS = 400
@@ -55,13 +58,14 @@ def run(
     bless_min_value: flags.BlessMinValue = None,
     bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
+    warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
-    The baseline is the model that was blessed last. Without data, a synthetic set is made. The
+    The champion is the model that was blessed last. Without data, a synthetic set is made. The
     status is 3 if the model is not pushed. Of the configuration, `modules`, the sections features,
-    model, training and blessing count, and of data the names of the columns.
+    model, training and blessing (without `champion`) count, and of data the names of the columns.
     """
     configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
@@ -89,6 +93,7 @@ def run(
             planning.candidate(configuration),
             columns=columns(configuration),
             most_milliseconds=most_milliseconds,
+            warm_start=warm_start,
             metadata=str(metadata),
             beam_options=beam_option,
         )
@@ -121,6 +126,7 @@ def compile_for_kubeflow(
     bless_min_value: flags.BlessMinValue = None,
     bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
+    warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
@@ -143,6 +149,7 @@ def compile_for_kubeflow(
         candidate,
         columns=named,
         most_milliseconds=most_milliseconds,
+        warm_start=warm_start,
         beam_options=beam_option,
     )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)

@@ -29,6 +29,7 @@ def pipeline(
     *,
     columns: Columns | None = None,
     most_milliseconds: float = 1000.0,
+    warm_start: bool = False,
     name: str = "ranker",
     metadata: str | None = None,
     beam_options: Sequence[str] = (),
@@ -44,11 +45,12 @@ def pipeline(
         root: Folder of the artefacts.
         serving: Folder to push to: each model that passes becomes a version there.
         settings: How to train.
-        rules: What a model must be to be pushed. The baseline is the last blessed model.
+        rules: What a model must be to be pushed. The champion is the last blessed model.
         candidate: What to train. Its loss and model must be importable where Trainer runs.
         columns: Names of the parts of a list, and types of its features; by default the features
             are all numbers.
         most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
+        warm_start: Whether training starts from the weights of the champion, if there is one.
         name: Name of the pipeline.
         metadata: File of the metadata store; None where the platform has one of its own.
         beam_options: Options of Beam, such as `--runner=DataflowRunner`.
@@ -83,12 +85,20 @@ def pipeline(
     validator = tfx.components.ExampleValidator(
         statistics=statistics.outputs["statistics"], schema=schema, exclude_splits=["train"]
     )
-    scaling = Scaling(examples=lists, schema=schema, columns=told)
+    blessed = tfx.dsl.Resolver(
+        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
+        model=tfx.dsl.Channel(type=standard_artifacts.Model),
+        model_blessing=tfx.dsl.Channel(type=standard_artifacts.ModelBlessing),
+    ).with_id("LatestBlessedModel")
+    champion = blessed.outputs["model"]
+    base_model = champion if warm_start else None
+    scaling = Scaling(examples=lists, schema=schema, columns=told, base_model=base_model)
     trainer = tfx.components.Trainer(
         run_fn="tfrank_sel.pipelines.tfx.training.run_fn",
         examples=lists,
         schema=schema,
         hyperparameters=scaling.outputs["scaling"],
+        base_model=base_model,
         custom_config={
             "settings": dataclasses.asdict(settings),
             "candidate": candidate.get_config(),
@@ -96,16 +106,11 @@ def pipeline(
         },
     )
     model = trainer.outputs["model"]
-    blessed = tfx.dsl.Resolver(
-        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
-        model=tfx.dsl.Channel(type=standard_artifacts.Model),
-        model_blessing=tfx.dsl.Channel(type=standard_artifacts.ModelBlessing),
-    ).with_id("LatestBlessedModel")
     evaluator = Evaluator(
         examples=lists,
         schema=schema,
         model=model,
-        baseline_model=blessed.outputs["model"],
+        baseline_model=champion,
         columns=told,
         rules=json.dumps(dataclasses.asdict(rules)),
         seed=settings.seed,
@@ -134,9 +139,9 @@ def pipeline(
             statistics,
             inferred,
             validator,
+            blessed,
             scaling,
             trainer,
-            blessed,
             evaluator,
             infra_validator,
             pusher,
