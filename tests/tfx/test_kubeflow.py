@@ -17,7 +17,7 @@ EDGES = {
     "StatisticsGen": ["ExampleGen"],
     "SchemaGen": ["StatisticsGen"],
     "ExampleValidator": ["SchemaGen", "StatisticsGen"],
-    "Scaling": ["ExampleGen", "SchemaGen"],
+    "Scaling": ["ExampleGen", "LatestBlessedModel-model-resolver", "SchemaGen"],
     "Trainer": ["ExampleGen", "Scaling", "SchemaGen"],
     "LatestBlessedModel-model-blessing-resolver": [],
     "LatestBlessedModel-model-resolver": ["LatestBlessedModel-model-blessing-resolver"],
@@ -179,10 +179,17 @@ def test_the_pipeline_takes_the_configuration_of_a_run(tmp_path):
     dag = json.loads(path.read_text())["pipelineSpec"]["root"]["dag"]
     found = json.loads(constant(dag["tasks"]["Trainer"], "custom_config"))
     assert (found["settings"]["epochs"], found["settings"]["patience"]) == (5, 3)
-    for name in ("Scaling", "Trainer"):
-        assert "LatestBlessedModel-model-resolver" in producers(dag["tasks"][name])
+    assert "LatestBlessedModel-model-resolver" in producers(dag["tasks"]["Trainer"])
+    assert int(constant(dag["tasks"]["Scaling"], "warm_start")) == 1
     [loss] = found["candidate"]["losses"]
     assert (loss["class_name"], loss["config"]["k"]) == ("SmoothTopKLoss", 2)
+    for key in ("gates.range", "gates.features.price.domain"):
+        done = CliRunner().invoke(
+            app, ["compile", f"--output={path}", *options, f"--set={key}=fail"]
+        )
+        assert done.exit_code == 2
+        assert f"{key.partition('.features.price')[0]}" in done.stderr
+        assert "must not be 'fail'" in done.stderr
     options.append("--set=training.loss.class=SmothTopKLoss")
     done = CliRunner().invoke(app, ["compile", f"--output={path}", *options])
     assert done.exit_code == 2

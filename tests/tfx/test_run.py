@@ -68,7 +68,9 @@ def test_statistics_and_schema_know_the_features_by_name(run, layout):
 
 
 def test_the_scaling_is_that_of_the_training_split(run):
-    found = json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
+    written = run.artefact("Scaling", "scaling") / "scaling.json"
+    found = json.loads(written.read_text())["preparation"]
+    assert [*written.parent.iterdir()] == [written]  # of one file, Trainer reads it
     ids = set(query_ids(run, "train"))
     rows = np.concatenate([one.features for one in made_lists() if one.query_id in ids])
     compressed = np.sign(rows) * np.log1p(np.abs(rows.astype(np.float64)))

@@ -18,6 +18,7 @@ from tfrank_sel.data.spec import input_name
 from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration, preparation, training
 from tfrank_sel.pipelines.analysis import statistics
+from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration import inputs
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
@@ -180,6 +181,10 @@ def continued(run, tmp_path_factory):
     return run_over(made, folder, "--warm-start", *hardly)
 
 
+def scaling(run):
+    return json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
+
+
 def read(run, split, columns, layout):
     """The lists of a split as a plain run reads them."""
     [file] = tf.io.gfile.glob(run.split(split))
@@ -187,7 +192,7 @@ def read(run, split, columns, layout):
 
 
 def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
-    found = json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
+    found = scaling(run)["preparation"]
     files = {"train": "train", "validation": "eval", "test": "test"}
     sources = [
         Source(file, split)
@@ -280,8 +285,7 @@ def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns)
 
 
 def vocabularies(run):
-    found = json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
-    return found["vocabularies"]
+    return scaling(run)["preparation"]["vocabularies"]
 
 
 def test_a_warm_start_keeps_the_integers_of_texts(run, continued):
@@ -316,9 +320,17 @@ def test_the_blessed_model_is_the_champion_of_the_next(run, continued):
 
 def test_what_a_warm_start_needs_is_not_pushed(continued):
     kept = {x.name for x in continued.artefact("Trainer", "model").iterdir()}
-    assert kept == {"Format-Serving", "model.keras", "preparation.json"}
+    assert kept == {"Format-Serving", "model.keras", "scaling.json"}
     [version] = (continued.output / "serving" / "ranker").iterdir()
-    assert not [*version.rglob("model.keras"), *version.rglob("preparation.json")]
+    assert not [*version.rglob("model.keras"), *version.rglob("scaling.json")]
+
+
+def test_the_data_is_held_against_that_of_the_champion(run, continued):
+    artefact = str(run.artefact("Trainer", "model"))
+    assert base_models.statistics(artefact) == Statistics.of(scaling(run)["statistics"])
+    log = (continued.output / "run.log").read_text()
+    assert "train: tags: expected shares within" in log
+    assert "of those of the champion's training" in log
 
 
 def test_a_base_model_of_other_features_is_refused(run, columns):

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -64,8 +65,9 @@ def run(
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
     The champion is the model that was blessed last. Without data, a synthetic set is made. The
-    status is 3 if the model is not pushed. Of the configuration, `modules`, the sections features,
-    model, training and blessing (without `champion`) count, and of data the names of the columns.
+    status is 3 if the model is not pushed, or the data does not pass the gates. Of the
+    configuration, `modules`, the sections features, model, training, gates and blessing (without
+    `champion`) count, and of data the names of the columns.
     """
     configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
@@ -94,6 +96,7 @@ def run(
             columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             warm_start=warm_start,
+            gates=planning.gates(configuration),
             metadata=str(metadata),
             beam_options=beam_option,
         )
@@ -137,21 +140,21 @@ def compile_for_kubeflow(
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
     try:
-        candidate, named = planning.candidate(configuration), columns(configuration)
+        composed = pipeline(
+            kubeflow.data_parameter(),
+            root,
+            serving,
+            planning.settings(configuration),
+            planning.rules(configuration),
+            planning.candidate(configuration),
+            columns=columns(configuration),
+            most_milliseconds=most_milliseconds,
+            warm_start=warm_start,
+            gates=planning.gates(configuration),
+            beam_options=beam_option,
+        )
     except ConfigurationError as error:
         raise _refused(error) from error
-    composed = pipeline(
-        kubeflow.data_parameter(),
-        root,
-        serving,
-        planning.settings(configuration),
-        planning.rules(configuration),
-        candidate,
-        columns=named,
-        most_milliseconds=most_milliseconds,
-        warm_start=warm_start,
-        beam_options=beam_option,
-    )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
 
@@ -206,7 +209,7 @@ def _logged(log: Path) -> Iterator[None]:
         if isinstance(failure, ConfigurationError):
             raise _refused(failure) from failure
         print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
-        raise typer.Exit(1) from failure
+        raise typer.Exit(3 if isinstance(failure, GateError) else 1) from failure
 
 
 def main() -> None:

@@ -12,24 +12,36 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data, models
 from tfrank_sel.features import Feature
+from tfrank_sel.pipelines.analysis.statistics import Statistics
 
-MODEL, PREPARATION = "model.keras", "preparation.json"
+MODEL, SCALING = "model.keras", "scaling.json"
 
 
-def keep(model: keras.Model, preparation: Mapping[str, Any], artefact: str) -> None:
+def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
     """Keeps a trained model in its artefact, beside what is served.
 
     Args:
         model: The model.
-        preparation: Config of the `models.Preparation` that it was trained with.
+        scaling: What `Scaling` wrote for its training.
         artefact: Folder of the artefact.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, MODEL)
         model.save(file)
         io_utils.copy_file(file, os.path.join(artefact, MODEL), overwrite=True)
-    text = json.dumps(dict(preparation)) + "\n"
-    io_utils.write_string_file(os.path.join(artefact, PREPARATION), text)
+    text = json.dumps(dict(scaling)) + "\n"
+    io_utils.write_string_file(os.path.join(artefact, SCALING), text)
+
+
+def statistics(artefact: str) -> Statistics | None:
+    """Returns the statistics of what a base model was trained on; None if there are none in it.
+
+    Args:
+        artefact: Folder of its artefact.
+    """
+    if not fileio.exists(os.path.join(artefact, SCALING)):  # of an earlier version
+        return None
+    return Statistics.of(_scaling(artefact)["statistics"])
 
 
 def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
@@ -42,13 +54,12 @@ def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Prepar
     Raises:
         tfrank_sel.data.InputError: If the artefact holds none, or one of other features.
     """
-    text = io_utils.read_string_file(_file(artefact, PREPARATION))
-    found = models.Preparation.from_config(json.loads(text))
+    found = models.Preparation.from_config(_scaling(artefact)["preparation"])
     known, wanted = found.features or {}, {name: kind.config() for name, kind in features.items()}
     other = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
     if other or list(known) != list(wanted):
+        reason = "the base model must have the features of the lists, of the same types and order"
         received = ", ".join(other) or "another order"
-        reason = "the base model must have the features of the lists, of the same types"
         raise data.InputError(artefact, f"{reason}. Differences: {received}")
     return found
 
@@ -71,6 +82,10 @@ def model(artefact: str) -> keras.Model:
         except (TypeError, ValueError) as error:
             reason = "the base model must be of classes that this pipeline knows"
             raise data.InputError(artefact, f"{reason}. Received: {error}") from error
+
+
+def _scaling(artefact: str) -> dict[str, Any]:
+    return json.loads(io_utils.read_string_file(_file(artefact, SCALING)))
 
 
 def _file(artefact: str, name: str) -> str:

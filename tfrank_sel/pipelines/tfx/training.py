@@ -46,7 +46,7 @@ def run_fn(fn_args: FnArgs) -> None:
             records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        preparation = models.Preparation.from_config(known)
+        preparation = models.Preparation.from_config(known["preparation"])
         logs = fn_args.model_run_dir
         try:
             trained = training.train(
