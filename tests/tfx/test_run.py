@@ -5,18 +5,20 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import typer
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from typer.testing import CliRunner
 
 from tests.tfx.conftest import FEATURES, made_lists
 from tfrank_sel import data, metrics
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.tfx import lists, local
-from tfrank_sel.pipelines.tfx.__main__ import app
+from tfrank_sel.pipelines.tfx.__main__ import _logged, app
 
 COMPONENTS = [
     "ExampleGen",
@@ -136,6 +138,13 @@ def test_a_model_of_other_features_is_not_evaluated(run):
     inputs = stored.inputs_spec(data.FeatureSpec(num_features=1))
     with pytest.raises(ValueError, match=r"'float32', None, 1\).*Received: .*'float32', None, 3\)"):
         SavedScorer(str(version), inputs)
+
+
+def test_a_gate_that_fails_has_a_status_of_its_own(tmp_path, capfd):
+    with pytest.raises(typer.Exit) as left, _logged(tmp_path / "run.log"):
+        raise GateError(["gates.zero: train: price: expected a value other than 0"])
+    assert left.value.exit_code == 3
+    assert capfd.readouterr().err.startswith("gates.zero: train: price: ")
 
 
 def test_data_must_be_a_folder(tmp_path):

@@ -74,6 +74,11 @@ def a_day(price, brand):
     return summary.extract_output(total)
 
 
+def test_the_vocabulary_is_of_the_training_split_alone():
+    splits = {"train": a_day(1.0, "b"), "eval": a_day(1.0, "a")}  # where all brands are the same
+    assert described(splits, DAYS)["preparation"]["vocabularies"] == {"brand": ["a", "b"]}
+
+
 def test_gates_hold_eval_and_test_against_train_and_train_against_the_champion(caplog):
     caplog.set_level("INFO")
     known, dearer, other = a_day(1.0, "b"), a_day(90.0, "b"), a_day(1.0, "c")

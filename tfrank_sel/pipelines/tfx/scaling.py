@@ -73,7 +73,7 @@ def Scaling(  # noqa: N802
     found = {split: Statistics.of(values) for split, values in told.items()}
     config = described(found, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
-    check(found, reference, layout.parts.label, Gates.from_config(json.loads(gates)))
+    check(found, reference, layout.parts.measures["label"], Gates.from_config(json.loads(gates)))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 
@@ -109,7 +109,7 @@ def check(
     """Logs the anomalies of splits, and holds them against the gates.
 
     Args:
-        found: The statistics of the splits, by name, with which `train` is compared.
+        found: The statistics of the splits, by name, by name; the others are compared with `train`.
         reference: Statistics of what the champion was trained on, with which `train` is compared.
         label: Name of the label.
         gates: What the rules do.
