@@ -201,7 +201,9 @@ def push(run: Run, folder: Path) -> None:
         types = run.layout.features
         ours = RecordScorer(str(saved_model), types)
         theirs = None if champion is None else RecordScorer(str(champion), types)
-        beside = release.beside(ours, theirs, run.test_lists.shards, run.spec)
+        lists = stored.lists(run.test_lists.shards, run.spec)
+        one_by_one = (stored.batch_of(one, run.spec) for one in lists)
+        beside = release.beside(ours, theirs, one_by_one)
         judged = None
         if theirs is not None:
             judged = evaluation.evaluate(

@@ -27,6 +27,10 @@ MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less 
 STEPS_AT_A_TIME = 8  # between which Keras' Python does not run
 
 
+class StartError(ValueError):
+    """A model that does not fit, so that no training can start from it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """How training with one loss went.
@@ -195,7 +199,8 @@ def train(
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
 
     Raises:
-        ValueError: If `backup` is that of another training, or `start` does not fit.
+        ValueError: If `backup` is that of another training.
+        StartError: If `start` does not fit.
     """
     count = len(candidate.losses)
     starts = [None] * count if start is None else _starts(start, count)
@@ -228,7 +233,7 @@ def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
     """The models that a model trained before is of, one for each loss."""
     found = [start] if count == 1 else members_of(start)
     if len(found) != count:
-        raise ValueError(
+        raise StartError(
             f"`start` must be of as many models as there are losses, {count}. "
             f"Received: {start.name!r}, of {len(found)}"
         )
@@ -284,7 +289,10 @@ def _fit(
         backup.restore(variables_of(trained, loss))
         return Fit(**known["fit"])
     if start is not None:
-        models.warm_start(model, start)
+        try:
+            models.warm_start(model, start)
+        except ValueError as error:
+            raise StartError(str(error)) from error
     trained.compile(
         optimizer=classes.optimizer(settings, settings.epochs * steps),
         loss=loss,

@@ -1,4 +1,4 @@
-"""The evaluator: a model against the last blessed one, by the evaluation and rules of a run."""
+"""The evaluator: a model against the champion, by the evaluation and rules of a run."""
 
 import json
 import logging
@@ -18,10 +18,11 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.pipelines import release
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
-from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern
+from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern, records
 
 _log = logging.getLogger(__name__)
 
@@ -41,20 +42,36 @@ def Evaluator(  # noqa: N802
 ) -> None:
     """Evaluates on the split `test`, and blesses by `rules`, the fields of `Rules` as JSON.
 
-    `columns` is the config of the `Columns` of the lists, as JSON.
+    `baseline_model` is the champion: the model that was blessed last, if there is one. `columns`
+    is the config of the `Columns` of the lists, as JSON.
     TFMA evaluates row by row of `tf.Example`; here a list is the row.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
-    ours, baseline = (
+    ours, champion = (
         saved and SavedScorer(path_utils.serving_model_path(saved.uri), layout.signature)
         for saved in (model, baseline_model)
     )
-    lists = SequenceExamples([pattern(examples, "test")], layout)
-    evaluated = evaluate(ours, baseline, lists, evaluation.uri, seed=seed, pipeline=beam_pipeline)
-    blessed = bless(evaluated, Rules(**json.loads(rules)))
-    for name, found in (("metrics", evaluated), ("blessing", blessed)):
+    test = pattern(examples, "test")
+    evaluated = evaluate(
+        ours,
+        champion,
+        SequenceExamples([test], layout),
+        evaluation.uri,
+        seed=seed,
+        against="champion",
+        pipeline=beam_pipeline,
+    )
+    one_by_one = (layout.named(found)[0] for found in records(test).batch(1))
+    with_items = (one for one in one_by_one if one["mask"].shape[1])
+    beside = release.beside(ours, champion, with_items)
+    milliseconds = beside["milliseconds"]["ours"]["p99"]
+    blessed = bless(evaluated, Rules(**json.loads(rules)), milliseconds=milliseconds)
+    for name, figures in (
+        ("metrics", evaluated.figures()),
+        ("blessing", {**blessed.figures(), "beside": beside}),
+    ):
         path = os.path.join(evaluation.uri, f"{name}.json")
-        io_utils.write_string_file(path, json.dumps(found.figures(), indent=2) + "\n")
+        io_utils.write_string_file(path, json.dumps(figures, indent=2) + "\n")
     _write(blessing, model, baseline_model, blessed)
     ruled = evaluated.overall[blessed.rules.metric]
     _log.info(
