@@ -13,6 +13,7 @@ from rich.status import Status
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from tfrank_sel.pipelines.epochs import Epoch
     from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
     from tfrank_sel.pipelines.runs import Run
     from tfrank_sel.pipelines.training import Trained
