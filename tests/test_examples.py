@@ -13,6 +13,18 @@ from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.configuration import Configuration
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
+WEEK = """\
+day 1: status 0
+day 2: status 0
+day 3: status 3
+    gates.zero: train: price: expected values other than 0, as in the reference. Received: 0
+day 4: status 0
+day 5: status 3
+    not blessed: expected NDCG@10 no worse than the champion's, to 0.01. Received: -0.
+day 6: status 0
+day 7: status 0
+served: versions 1, 2, 3, 4, 5
+"""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
@@ -22,6 +34,10 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"`{example.name}`" in (example.parent / "README.md").read_text()
+    if example.stem == "week":
+        told = iter(done.stdout.splitlines())
+        for line in WEEK.splitlines():
+            assert any(x.startswith(line) for x in told), f"{line} in {done.stdout}"
 
 
 def test_the_definition_of_a_run_says_what_a_run_takes() -> None:

@@ -25,7 +25,7 @@ CHUNK = 100_000  # rows made at once
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
-def make(path: Path, rows: int) -> None:
+def make(path: Path, rows: int, list_size: int = LIST_SIZE) -> None:
     """Writes a LETOR file of rows of equal width."""
     random = np.random.default_rng(0)
     words = [
@@ -36,7 +36,7 @@ def make(path: Path, rows: int) -> None:
     with path.open("wb") as file:
         for start in range(0, rows, CHUNK):
             size = min(CHUNK, rows - start)
-            queries = (np.arange(start, start + size) // LIST_SIZE).astype("S9")
+            queries = (np.arange(start, start + size) // list_size).astype("S9")
             columns = [
                 grades[random.integers(5, size=size)],
                 np.char.add(b"qid:", np.char.zfill(queries, 9)).astype("S13"),

@@ -145,6 +145,28 @@ def test_lists_of_every_format_are_read_whole(folder, lists, format):
             np.testing.assert_array_equal(read[order], was[expected])
 
 
+@pytest.mark.parametrize("format", [x for x in formats.FORMATS if x != "letor"])
+def test_files_without_labels_are_read_as_lists_of_zeros(folder, tmp_path, lists, format):
+    is_table = issubclass(formats.FORMATS[format], formats.TableReader)
+    features = [f"x{i}" for i in range(6)] if is_table else list("exyz")
+    if is_table:
+        folder = tmp_path
+        sets.write_tables(folder, lists, without=["relevance"])
+    names = {"parquet": ["a.parquet", "b.parquet"]}
+    paths = names.get(format, [f"all.{format}" if is_table else f"{format}.tfrecord"])
+    paths = [folder / name for name in paths]
+    found = list(data.read(paths, format=format, label=None, features=features))
+    assert {one.query_id for one in found} == {one.query_id for one in lists}
+    for one in found:
+        assert one.labels.tolist() == [0.0] * len(one.doc_ids)
+        assert one.weights is None
+    weighted = data.read(
+        paths, format=format, label=None, features=features[:-1], weight=features[-1]
+    )
+    for one, plain in zip(weighted, found, strict=True):
+        np.testing.assert_array_equal(one.weights, plain.features[:, -1])
+
+
 def test_bytes_are_no_feature_of_records(folder):
     lists = data.read(folder / "elwc.tfrecord", doc_id="id", features=["x", "doc_id"])
     with pytest.raises(InputError, match=r"expected numbers in 'doc_id'\. Received: bytes"):

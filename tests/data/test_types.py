@@ -15,9 +15,19 @@ from pyarrow import csv, feather, parquet
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import InputError, frames
+from tfrank_sel.data import InputError, frames, typed
 from tfrank_sel.data.formats import Columns, values
-from tfrank_sel.features import REFUSE, Bool, Category, Hash, Number, Set, Timestamp, Vector
+from tfrank_sel.features import (
+    MISSING_INTEGER,
+    REFUSE,
+    Bool,
+    Category,
+    Hash,
+    Number,
+    Set,
+    Timestamp,
+    Vector,
+)
 
 NOW = datetime.datetime(2024, 2, 29, 12, 0, 1, tzinfo=datetime.UTC)
 TYPES = {
@@ -296,3 +306,28 @@ def test_every_table_holds_the_same(tmp_path_factory, rows):
     [expected] = data.read(first, features=TYPES)
     for path in others:
         same(data.read(path, features=TYPES), expected.features, expected.texts.tolist())
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.lists(cells, min_size=1, max_size=5), st.booleans())
+def test_named_features_are_the_inverse_of_matrices(rows, is_int):
+    rows = [row | {"shop": None} if row["shop"] == MISSING_INTEGER else row for row in rows]
+    types = {**TYPES, "page": Number(of="query"), "seen": Timestamp(of="query")}
+    if is_int:
+        rows = [row | {"brand": row["shop"], "tags": [3, 7]} for row in rows]
+        types |= {"brand": Category(dtype="int64"), "tags": Set(max_values=3, dtype="int64")}
+    columns = {name: [row.get(name) for row in rows] for name in types}
+    columns |= {"page": [2.0] * len(rows), "seen": [NOW] * len(rows)}
+    roles = {"query_id": ["q"] * len(rows)}
+    [one] = frames.lists({**roles, **columns}, label=None, features=types)
+    batch = {
+        "features": tf.constant(np.pad(one.features, [(0, 1), (0, 0)])[None]),
+        "texts": tf.constant([[*one.texts.tolist(), [""] * one.texts.shape[1]]]),  # and padding
+    }
+    named = typed.named(batch, types)
+    for name, spec in typed.structure(types).items():
+        assert spec.is_compatible_with(named[name]), name
+    again = typed.matrices(named, types)
+    for name, expected in batch.items():
+        found, wanted = again[name].numpy()[:, :-1], expected.numpy()[:, :-1]
+        np.testing.assert_array_equal(found, wanted)

@@ -67,7 +67,7 @@ def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
     ]
     expected = {
         "ingest": {"ingest.json", "layout.json", "records"},
-        "analyze": {"anomalies", "increment", "schema.pbtxt", "statistics"},
+        "analyze": {"anomalies", "failures.json", "increment", "schema.pbtxt", "statistics"},
         "train": {"baseline.keras", "logs", "ours.keras", "training.json"},
         "evaluate": {"metrics.json"},
         "export": {"one_query.txt", "saved_model"},

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from tfrank_sel import data
 from tfrank_sel.data.formats import Columns, records
+from tfrank_sel.features import Feature
 from tfrank_sel.pipelines.tfx import lists
 from tfrank_sel.pipelines.tfx.__main__ import app
 
@@ -28,11 +29,11 @@ def made_lists() -> list[data.ItemList]:
     return made
 
 
-def layout_of(kinds: dict[str, str]) -> lists.Layout:
+def layout_of(kinds: dict[str, str], features: dict[str, Feature] | None = None) -> lists.Layout:
     """The layout of lists with features of these kinds, and a label that is a number."""
     known = {lists.LABEL: ("float_list", 1), **{name: (kind, 1) for name, kind in kinds.items()}}
     found = records.layout_of((known, {}), Columns(), "the schema")
-    return lists.Layout(found.features, kinds=(known, {}))
+    return lists.Layout(features or found.features, kinds=(known, {}))
 
 
 @dataclasses.dataclass(frozen=True)

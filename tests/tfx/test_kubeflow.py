@@ -17,7 +17,7 @@ EDGES = {
     "StatisticsGen": ["ExampleGen"],
     "SchemaGen": ["StatisticsGen"],
     "ExampleValidator": ["SchemaGen", "StatisticsGen"],
-    "Scaling": ["ExampleGen", "SchemaGen"],
+    "Scaling": ["ExampleGen", "LatestBlessedModel-model-resolver", "SchemaGen"],
     "Trainer": ["ExampleGen", "Scaling", "SchemaGen"],
     "LatestBlessedModel-model-blessing-resolver": [],
     "LatestBlessedModel-model-resolver": ["LatestBlessedModel-model-blessing-resolver"],
@@ -142,7 +142,7 @@ def test_in_a_container_the_blessing_names_the_model_as_the_platform_does(
     assert blessing["metadata"]["baseline_model_id"] == "models/1"
     assert (tmp_path / "blessing" / "BLESSED").exists()
     found = json.loads((tmp_path / "evaluation" / "metrics.json").read_text())
-    assert found["against"] == "baseline"
+    assert found["against"] == "champion"
     ruled = found["metrics"]["NDCG@10"]
     assert ruled["baseline"] == ruled["ours"]
     assert ruled["low"] == ruled["high"] == 0.0
@@ -172,13 +172,24 @@ def test_the_pipeline_takes_the_configuration_of_a_run(tmp_path):
     config.write_text("[training]\nepochs = 5\nloss = {class = 'SmoothTopKLoss', k = 2}\n")
     options = ["--image=i", "--data=d", "--root=r", "--serving=s", f"--config={config}"]
     path = tmp_path / "pipeline.json"
-    done = CliRunner().invoke(app, ["compile", f"--output={path}", *options, "--patience=3"])
+    done = CliRunner().invoke(
+        app, ["compile", f"--output={path}", *options, "--patience=3", "--warm-start"]
+    )
     assert done.exit_code == 0, (done.output, done.exception)
     dag = json.loads(path.read_text())["pipelineSpec"]["root"]["dag"]
     found = json.loads(constant(dag["tasks"]["Trainer"], "custom_config"))
     assert (found["settings"]["epochs"], found["settings"]["patience"]) == (5, 3)
+    assert "LatestBlessedModel-model-resolver" in producers(dag["tasks"]["Trainer"])
+    assert int(constant(dag["tasks"]["Scaling"], "warm_start")) == 1
     [loss] = found["candidate"]["losses"]
     assert (loss["class_name"], loss["config"]["k"]) == ("SmoothTopKLoss", 2)
+    for key in ("gates.range", "gates.features.price.domain"):
+        done = CliRunner().invoke(
+            app, ["compile", f"--output={path}", *options, f"--set={key}=fail"]
+        )
+        assert done.exit_code == 2
+        assert f"{key.partition('.features.price')[0]}" in done.stderr
+        assert "must not be 'fail'" in done.stderr
     options.append("--set=training.loss.class=SmothTopKLoss")
     done = CliRunner().invoke(app, ["compile", f"--output={path}", *options])
     assert done.exit_code == 2

@@ -5,26 +5,29 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import typer
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from typer.testing import CliRunner
 
 from tests.tfx.conftest import FEATURES, made_lists
 from tfrank_sel import data, metrics
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.tfx import evaluation, lists, local
-from tfrank_sel.pipelines.tfx.__main__ import app
+from tfrank_sel.pipelines.tfx import lists, local
+from tfrank_sel.pipelines.tfx.__main__ import _logged, app
 
 COMPONENTS = [
     "ExampleGen",
     "StatisticsGen",
     "SchemaGen",
     "ExampleValidator",
+    "LatestBlessedModel",
     "Scaling",
     "Trainer",
-    "LatestBlessedModel",
     "Evaluator",
     "InfraValidator",
     "Pusher",
@@ -67,7 +70,9 @@ def test_statistics_and_schema_know_the_features_by_name(run, layout):
 
 
 def test_the_scaling_is_that_of_the_training_split(run):
-    found = json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
+    written = run.artefact("Scaling", "scaling") / "scaling.json"
+    found = json.loads(written.read_text())["preparation"]
+    assert [*written.parent.iterdir()] == [written]  # of one file, Trainer reads it
     ids = set(query_ids(run, "train"))
     rows = np.concatenate([one.features for one in made_lists() if one.query_id in ids])
     compressed = np.sign(rows) * np.log1p(np.abs(rows.astype(np.float64)))
@@ -94,6 +99,9 @@ def test_the_blessing_is_that_of_a_run(run):
     of_size = {name: Comparison(**figures) for name, figures in size[1].items()}
     evaluated = Evaluation({OVERALL: every, size[0]: of_size}, every, found["against"])
     written = json.loads((folder / "blessing.json").read_text())
+    times = written.pop("beside")["milliseconds"]
+    assert times.keys() == {"ours"}
+    assert 0.0 < times["ours"]["p50"] <= times["ours"]["p99"]
     assert written == bless(evaluated, Rules()).figures()
     assert sorted(path.name for path in folder.iterdir()) == ["blessing.json", "metrics.json"]
 
@@ -129,7 +137,14 @@ def test_a_model_of_other_features_is_not_evaluated(run):
     [version] = (run.output / "serving" / "ranker").iterdir()
     inputs = stored.inputs_spec(data.FeatureSpec(num_features=1))
     with pytest.raises(ValueError, match=r"'float32', None, 1\).*Received: .*'float32', None, 3\)"):
-        evaluation.SavedScorer(str(version), inputs)
+        SavedScorer(str(version), inputs)
+
+
+def test_a_gate_that_fails_has_a_status_of_its_own(tmp_path, capfd):
+    with pytest.raises(typer.Exit) as left, _logged(tmp_path / "run.log"):
+        raise GateError(["gates.zero: train: price: expected a value other than 0"])
+    assert left.value.exit_code == 3
+    assert capfd.readouterr().err.startswith("gates.zero: train: price: ")
 
 
 def test_data_must_be_a_folder(tmp_path):

@@ -7,6 +7,7 @@ import runpy
 import types
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.pipelines.test_candidates import Square, linear
@@ -22,26 +23,30 @@ from tfrank_sel.pipelines.tfx import lists, training
 from tfrank_sel.pipelines.tfx.lists import SequenceExamples
 
 
-def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, monkeypatch):
-    calls, call = [], Square.call
-    monkeypatch.setattr(Square, "call", lambda *args: calls.append(args) or call(*args))
+def arguments(run, folder, base_model=None):
+    """What Trainer gives to `run_fn` for a loss and a model of the user."""
     config = {
         "settings": dataclasses.asdict(Settings(epochs=1, batch_size=8, hidden_units=[4])),
         "candidate": Candidate(Square(), linear).get_config(),
         "columns": json.dumps(Columns().get_config()),
     }
     scaling = (run.artefact("Scaling", "scaling") / "scaling.json").read_text()
-    training.run_fn(
-        types.SimpleNamespace(
-            custom_config=json.loads(json.dumps(config)),
-            hyperparameters=json.loads(scaling),
-            schema_path=str(run.artefact("SchemaGen", "schema") / "schema.pbtxt"),
-            train_files=[run.split("train")],
-            eval_files=[run.split("eval")],
-            model_run_dir=str(tmp_path / "logs"),
-            serving_model_dir=str(tmp_path / "model"),
-        )
+    return types.SimpleNamespace(
+        custom_config=json.loads(json.dumps(config)),
+        hyperparameters=json.loads(scaling),
+        schema_path=str(run.artefact("SchemaGen", "schema") / "schema.pbtxt"),
+        train_files=[run.split("train")],
+        eval_files=[run.split("eval")],
+        model_run_dir=str(folder / "logs"),
+        serving_model_dir=str(folder / "model"),
+        base_model=base_model,
     )
+
+
+def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, monkeypatch):
+    calls, call = [], Square.call
+    monkeypatch.setattr(Square, "call", lambda *args: calls.append(args) or call(*args))
+    training.run_fn(arguments(run, tmp_path))
     assert calls
     predict = tf.saved_model.load(str(tmp_path / "model")).signatures["predict"]
     features = np.random.default_rng(0).normal(size=(1, 4, FEATURES)).astype(np.float32)
@@ -51,6 +56,13 @@ def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, mon
     )
     np.testing.assert_allclose(low + high, 2.0 * none, atol=1e-5)  # of no other model than `linear`
     assert np.ptp(high) > 0.0
+
+
+def test_a_base_model_of_another_class_is_refused(run, tmp_path):
+    artefact = run.artefact("Trainer", "model")
+    given = arguments(run, tmp_path, str(artefact / "Format-Serving"))
+    with pytest.raises(data.InputError, match=rf"^{artefact}: a training cannot start from it\."):
+        training.run_fn(given)
 
 
 def first_feature(inputs):

@@ -1,7 +1,9 @@
 """Lists of typed features: from a configuration to a served model, as in a plain run."""
 
 import json
+import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,13 +15,15 @@ from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.spec import input_name
+from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration, preparation, training
 from tfrank_sel.pipelines.analysis import statistics
+from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration import inputs
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.splits import Split
-from tfrank_sel.pipelines.tfx import lists
+from tfrank_sel.pipelines.tfx import base_models, lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 CONFIG = """
@@ -49,9 +53,13 @@ hidden_units = [8]
 epochs = 2
 batch_size = 8
 loss = "SoftmaxLoss"
+
+[blessing]
+max_milliseconds = 10000.0
 """
 
 LISTS = 120
+LATER_BRANDS = {"a": "d", "b": "e", "c": "f", "d": "g", "e": "h"}
 
 
 def fixed(kind, shape=(), missing=None):
@@ -112,6 +120,25 @@ def one_list(query, random):
     }
 
 
+def made_lists():
+    random = np.random.default_rng(0)
+    return [one_list(query, random) for query in range(LISTS)]
+
+
+def run_over(made, folder, *options):
+    """Runs the pipeline over lists."""
+    (folder / "data").mkdir()
+    with tf.io.TFRecordWriter(str(folder / "data" / "lists.tfrecord")) as writer:
+        for one in made:
+            writer.write(writing.serialize_sequence_example(one, STORED))
+    (folder / "config.toml").write_text(CONFIG)
+    places = {"data": "data", "output": "out", "config": "config.toml"}
+    given = [f"--{name}={folder / place}" for name, place in places.items()]
+    done = CliRunner().invoke(app, ["run", *given, *options])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return Run(folder / "out", done.stdout)
+
+
 @pytest.fixture(scope="module")
 def columns(tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "config.toml"
@@ -128,24 +155,34 @@ def trained():
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, trained):
     folder = tmp_path_factory.mktemp("typed")
-    random = np.random.default_rng(0)
-    (folder / "data").mkdir()
-    with tf.io.TFRecordWriter(str(folder / "data" / "lists.tfrecord")) as writer:
-        for query in range(LISTS):
-            writer.write(writing.serialize_sequence_example(one_list(query, random), STORED))
-    (folder / "config.toml").write_text(CONFIG)
+    made = made_lists()
     train = training.train
 
     def kept(*args, **kwargs):
         trained.append(train(*args, **kwargs))
         return trained[-1]
 
-    options = ["--data", str(folder / "data"), "--output", str(folder / "out")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training, "train", kept)
-        done = CliRunner().invoke(app, ["run", *options, "--config", str(folder / "config.toml")])
-    assert done.exit_code == 0, (done.output, done.exception)
-    return Run(folder / "out", done.stdout)
+        return run_over(made, folder)
+
+
+@pytest.fixture(scope="module")
+def continued(run, tmp_path_factory):
+    """A run that goes on from `run`, over the same numbers with other texts, and hardly trains."""
+    folder = tmp_path_factory.mktemp("continued")
+    (folder / "out").mkdir()
+    shutil.copy(run.output / "metadata.sqlite", folder / "out")
+    made = made_lists()
+    for one in made:
+        one["brand"] = [brand and LATER_BRANDS[brand] for brand in one["brand"]]
+        one["tags"] = [x and ["sale" if tag == "new" else tag for tag in x] for x in one["tags"]]
+    hardly = ["--epochs", "1", "--set", "training.learning_rate=1e-9"]
+    return run_over(made, folder, "--warm-start", *hardly)
+
+
+def scaling(run):
+    return json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
 
 
 def read(run, split, columns, layout):
@@ -155,7 +192,7 @@ def read(run, split, columns, layout):
 
 
 def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
-    found = json.loads((run.artefact("Scaling", "scaling") / "scaling.json").read_text())
+    found = scaling(run)["preparation"]
     files = {"train": "train", "validation": "eval", "test": "test"}
     sources = [
         Source(file, split)
@@ -211,6 +248,13 @@ def test_the_evaluation_is_sliced_by_what_is_known_of_a_query(run):
     assert {"country de", "country fr"} <= set(found["slices"])
 
 
+def test_the_time_for_a_list_is_held_against_the_rules(run):
+    found = json.loads((run.artefact("Evaluator", "evaluation") / "blessing.json").read_text())
+    [check] = [x for x in found["checks"] if "ms (99th percentile)" in x["rule"]]
+    assert check["received"] == f"{found['beside']['milliseconds']['ours']['p99']:.1f} ms"
+    assert found["beside"]["milliseconds"]["ours"]["p50"] > 0.0
+
+
 def test_the_pushed_model_takes_the_features_by_name(run, columns):
     [version] = (run.output / "serving" / "ranker").iterdir()
     predict = tf.saved_model.load(str(version)).signatures["predict"]
@@ -238,3 +282,67 @@ def test_the_served_scores_are_those_of_the_trained_model(run, trained, columns)
         signatures["predict"](**named),
     ):
         np.testing.assert_allclose(found["scores"].numpy()[mask], wanted, rtol=1e-5, atol=1e-6)
+
+
+def vocabularies(run):
+    return scaling(run)["preparation"]["vocabularies"]
+
+
+def test_a_warm_start_keeps_the_integers_of_texts(run, continued):
+    before, after = vocabularies(run), vocabularies(continued)
+    assert before["tags"] == ["new", "red"]
+    assert after["tags"] == ["new", "red", "sale"]
+    assert after["brand"] == before["brand"]  # which has `max_size` texts
+
+
+def test_a_warm_start_scores_as_the_blessed_model_does(run, continued, columns):
+    inputs, *_ = run.layout(columns).inputs(tf.stack(list(lists.records(run.split("test")))))
+    mask = inputs["mask"].numpy()
+    before, after = (
+        keras.models.load_model(x.artefact("Trainer", "model") / "model.keras")(inputs)
+        for x in (run, continued)
+    )
+    assert np.ptp(before.numpy()[mask]) > 0.0
+    np.testing.assert_allclose(after.numpy()[mask], before.numpy()[mask], rtol=1e-5, atol=1e-6)
+
+
+def test_the_blessed_model_is_the_champion_of_the_next(run, continued):
+    folder = continued.artefact("Evaluator", "evaluation")
+    assert json.loads((folder / "metrics.json").read_text())["against"] == "champion"
+    found = json.loads((folder / "blessing.json").read_text())
+    assert "NDCG@10 no worse than the champion's, to 0.02" in [x["rule"] for x in found["checks"]]
+    assert found["beside"]["milliseconds"].keys() == {"ours", "champion"}
+    assert 0.0 <= found["beside"]["top_10_agreement"] <= 1.0
+    blessing = local.latest(continued.output / "metadata.sqlite", "ModelBlessing")
+    champion = blessing.custom_properties["baseline_model"].string_value
+    assert champion == str(run.artefact("Trainer", "model"))
+
+
+def test_what_a_warm_start_needs_is_not_pushed(continued):
+    kept = {x.name for x in continued.artefact("Trainer", "model").iterdir()}
+    assert kept == {"Format-Serving", "model.keras", "scaling.json"}
+    [version] = (continued.output / "serving" / "ranker").iterdir()
+    assert not [*version.rglob("model.keras"), *version.rglob("scaling.json")]
+
+
+def test_the_data_is_held_against_that_of_the_champion(run, continued):
+    artefact = str(run.artefact("Trainer", "model"))
+    assert base_models.statistics(artefact) == Statistics.of(scaling(run)["statistics"])
+    log = (continued.output / "run.log").read_text()
+    assert "train: tags: expected shares within" in log
+    assert "of those of the champion's training" in log
+
+
+def test_a_base_model_of_other_features_is_refused(run, columns):
+    artefact = str(run.artefact("Trainer", "model"))
+    known = run.layout(columns).features
+    assert base_models.preparation(artefact, known).vocabularies == vocabularies(run)
+    other = {**known, "brand": Hash(buckets=5)}
+    with pytest.raises(data.InputError, match=r"model/\d+: .*features of the lists.* brand$"):
+        base_models.preparation(artefact, other)
+
+
+def test_a_base_model_that_was_not_kept_is_told(tmp_path):
+    for needed in (lambda x: base_models.preparation(x, {}), base_models.model):
+        with pytest.raises(data.InputError, match=rf"^{tmp_path}: .* Run without a warm start"):
+            needed(str(tmp_path))

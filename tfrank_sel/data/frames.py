@@ -19,7 +19,7 @@ def lists(
     frame: Any,
     *,
     query: str = Columns.query,
-    label: str = Columns.label,
+    label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
     features: Sequence[str] | Mapping[str, Feature] = (),
     weight: str | None = None,
@@ -35,7 +35,7 @@ def lists(
             length.
         query: Column of the query's identifier, which every row has. The rows of a query need not
             stand together.
-        label: Column of the relevance, finite and not negative.
+        label: Column of the relevance, finite and not negative; None if there is none.
         doc_id: Column of the item's identifier; if there is none, `ID:position`, counted from 1.
         features: As in `Columns`; by default all integers and floats but the columns named here,
             in the order of the table.

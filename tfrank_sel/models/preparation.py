@@ -176,8 +176,8 @@ class Preparation(Configurable, keras.layers.Layer):
     def names(self) -> list[str]:
         """A name for each prepared feature but the integers of the `embeddings`."""
         numbers = column_names(self._types)
-        standing = self._standing if self._places is not None else []
-        relative = [f"{kind} of {numbers[i]}" for kind in ("standing", "rank") for i in standing]
+        kinds = ("standing", "rank") if self._places is not None else ()
+        relative = [f"{kind} of {numbers[i]}" for kind in kinds for i in self._standing]
         indicators = [f"missing {name}" for name in self.missing]
         one_hot = self._texts.meanings("one_hot", self.vocabularies or {})
         hot = [f"{name} is {meaning}" for name, found in one_hot.items() for meaning in found]

@@ -116,11 +116,7 @@ class Resumption(keras.callbacks.Callback):
         self._history, self._stopping, self._board = history, stopping, board
 
     def _variables(self) -> Variables:
-        return [
-            *variables_of_model(self.model),
-            *self.model.optimizer.variables,
-            *_variables_of_loss(self._loss),
-        ]
+        return [*variables_of(self.model, self._loss), *self.model.optimizer.variables]
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
@@ -155,10 +151,11 @@ class Resumption(keras.callbacks.Callback):
         self._backup.save(record, self._variables(), stopping.best_weights or ())
 
 
-def variables_of_model(model: keras.Model) -> Variables:
-    """Returns the weights of a model and the state of its random numbers, not its metrics."""
+def variables_of(model: keras.Model, loss: keras.losses.Loss) -> Variables:
+    """Returns the weights of a model and the state of random numbers, its own and the loss's."""
     metrics = {id(variable) for variable in model.metrics_variables}
-    return [variable for variable in model.variables if id(variable) not in metrics]
+    of_model = [variable for variable in model.variables if id(variable) not in metrics]
+    return [*of_model, *_variables_of_loss(loss)]
 
 
 def _variables_of_loss(loss: keras.losses.Loss) -> Variables:

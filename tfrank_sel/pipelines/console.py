@@ -1,11 +1,14 @@
 """What a run shows while it goes and when it is done."""
 
 import contextlib
+import os
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
@@ -19,39 +22,75 @@ if TYPE_CHECKING:
 class Step:
     """A step that is under way."""
 
-    def __init__(
-        self, name: str, status: Status, on_epoch: "Callable[[Epoch], None] | None" = None
-    ) -> None:
+    def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
         self._name = name
-        self._status = status
         self._on_epoch = on_epoch
+        self._doing = ""
+        self._began = time.perf_counter()
+        self._to_read, self._had_read = 0, 0
         self.told: list[str] = []
 
-    def doing(self, what: str) -> None:
-        """Shows what the step does now; on a terminal, until something else is shown."""
-        self._status.update(f"{self._name}: {what}")
+    def doing(self, what: object) -> None:
+        """Shows what the step does now, until something else is shown."""
+        self._doing = str(what)
 
     def epoch(self, epoch: "Epoch") -> None:
         """Shows an epoch that is over."""
-        self.doing(str(epoch))
+        self.doing(epoch)
         if self._on_epoch is not None:
             self._on_epoch(epoch)
+
+    def reads(self, files: Iterable[str], times: int = 1) -> None:
+        """Estimates from here on what is left by what this process reads, where Linux counts it.
+
+        Args:
+            files: The files that the step reads.
+            times: How often it reads them.
+        """
+        self._to_read = times * sum(os.path.getsize(file) for file in files if os.path.isfile(file))
+        self._had_read, self._began = _octets_read(), time.perf_counter()
 
     def tell(self, what: str) -> None:
         """Keeps a line to print when the step is done."""
         self.told.append(what)
+
+    def __str__(self) -> str:
+        seconds = time.perf_counter() - self._began
+        parts = [self._doing] if self._doing else []
+        share = (_octets_read() - self._had_read) / self._to_read if self._to_read else 0.0
+        if 0.02 < share < 1.0:
+            left = seconds * (1.0 - share) / share
+            parts.append(f"{share:.0%}, about {left:.0f} s left")
+        return f"{self._name}: {', '.join([*parts, f'{seconds:.0f} s so far'])}"
+
+
+def _octets_read() -> int:
+    """What this process has read until now; 0 where the system does not count it."""
+    try:
+        with open("/proc/self/io") as file:
+            return int(file.readline().split()[1])
+    except OSError:
+        return 0
 
 
 class Progress:
     """Shows the steps of a run and keeps their durations.
 
     Args:
-        console: Where to write. A spinner shows only if it is a terminal.
+        console: Where to write: on a terminal a line that changes each second, elsewhere a new line
+            after each `interval`.
+        interval: Seconds between lines of a step.
         on_epoch: Called after each epoch of a training, if it is given.
     """
 
-    def __init__(self, console: Console, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
+    def __init__(
+        self,
+        console: Console,
+        interval: float = 30.0,
+        on_epoch: "Callable[[Epoch], None] | None" = None,
+    ) -> None:
         self.console, self.on_epoch = console, on_epoch
+        self.interval = interval
         self.seconds: dict[str, float] = {}
 
     def skip(self, name: str) -> None:
@@ -65,15 +104,30 @@ class Progress:
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
         """Shows a step while the block runs, and its outcome and duration if it succeeds."""
-        began = time.perf_counter()
+        began, ended = time.perf_counter(), threading.Event()
+        step = Step(name, self.on_epoch)
         with self.console.status(name) as status:
-            step = Step(name, status, self.on_epoch)
-            yield step
+            watch = threading.Thread(target=self._watch, args=(step, status, ended), daemon=True)
+            watch.start()
+            try:
+                yield step
+            finally:
+                ended.set()
+                watch.join()
         self.seconds[name] = time.perf_counter() - began
         duration = f"{self.seconds[name]:7.1f} s"
         self.console.print(f"[green]done[/] {name:18} {duration}", highlight=False)
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
+
+    def _watch(self, step: Step, status: Status, ended: threading.Event) -> None:
+        """Shows a step again and again until it ends."""
+        is_terminal = self.console.is_terminal
+        while not ended.wait(1.0 if is_terminal else self.interval):
+            if is_terminal:
+                status.update(escape(str(step)))
+            else:
+                self.console.out(f"     {step}", highlight=False)
 
 
 def tables(run: "Run") -> list[Table]:

@@ -11,7 +11,7 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel.pipelines import candidates, classes, runners
-from tfrank_sel.pipelines.analysis.gates import Gate, Gates
+from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -75,11 +75,7 @@ def gates(configuration: Configuration) -> Gates:
     """Returns what the rules of the data do."""
     rules = configuration.gates.model_dump(exclude={"features"})
     of_features = configuration.gates.features
-    return Gates(_gates(rules), {name: _gates(x) for name, x in of_features.items()})
-
-
-def _gates(rules: Mapping[str, str | Mapping[str, Any]]) -> dict[str, Gate]:
-    return {rule: Gate(x) if isinstance(x, str) else Gate(**x) for rule, x in rules.items()}
+    return Gates.from_config({"rules": rules, "features": of_features})
 
 
 def _candidate(

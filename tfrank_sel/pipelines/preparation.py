@@ -92,7 +92,7 @@ def examine(
         reference = place.reference or run.earlier
         before = None if reference is None else _reference(Path(reference))
         curated = None if place.schema_ is None else schema.load(Path(place.schema_))
-        _check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
+        check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         found = schema.validate(
             {split: splits[split].shards for split in held},
@@ -119,11 +119,11 @@ def examine(
         folders.write_json(folder / "failures.json", gating.failures(found))
 
 
-def _check_named(
+def check_named(
     gates: Gates,
     label: str,
     known: Sequence[statistics.Statistics],
-    curated: schema_pb2.Schema | None,
+    curated: schema_pb2.Schema | None = None,
 ) -> None:
     """Raises an error if a gate is of a feature that is neither known nor in the schema."""
     columns = [label, *(name for x in known for name in (*x.names, *x.texts))]

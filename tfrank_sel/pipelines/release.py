@@ -1,13 +1,15 @@
 """Release: a model judged against the one that is served, and published beside it."""
 
 import dataclasses
+import itertools
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -15,7 +17,6 @@ from tfrank_sel import data, export
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.configuration.sections import Serving
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
-from tfrank_sel.pipelines.ingestion import stored
 
 STABLE, CANARY = "stable", "canary"
 CONFIGURATION = "models.config"
@@ -136,15 +137,14 @@ def publish(saved_model: Path, root: Path, serving: Serving, published: Path | N
 
 
 def beside(
-    ours: Scorer, champion: Scorer | None, shards: list[str], spec: data.FeatureSpec
+    ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
 ) -> dict[str, Any]:
     """Returns how long models take for a list, and how far their first items agree.
 
     Args:
         ours: Scores lists by our model.
         champion: Scores lists by the other model.
-        shards: TFRecord files of the packed layout; the first 200 lists are taken.
-        spec: Names of the parts and number of features.
+        lists: What the models take, a list at a time; the first 200 are taken.
 
     Returns:
         `milliseconds`, with the median `p50` and the 99th percentile `p99` of each model, and
@@ -154,13 +154,10 @@ def beside(
     models = {"ours": ours, **({"champion": champion} if champion else {})}
     times: dict[str, list[float]] = {name: [] for name in models}
     agreements = []
-    lists = [
-        stored.batch_of(one, spec)
-        for one, _ in zip(stored.lists(shards, spec), range(_TRIED), strict=False)
-    ]
+    tried = list(itertools.islice(lists, _TRIED))
     for model in models.values():  # which makes room, and compiles
-        model(lists[0])
-    for one in lists:
+        model(tried[0])
+    for one in tried:
         tops = []
         for name, model in models.items():
             began = time.perf_counter()

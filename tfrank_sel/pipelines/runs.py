@@ -73,7 +73,7 @@ class Run:
     @functools.cached_property
     def layout(self) -> Layout:
         """What a list holds."""
-        return Layout.load(self.output / "ingest" / "layout.json")
+        return Layout.read(self.output / "ingest" / "layout.json")
 
     @functools.cached_property
     def spec(self) -> data.FeatureSpec:

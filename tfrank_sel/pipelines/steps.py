@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
-from tfrank_sel.pipelines.release import CONFIGURATION, Pushed
+from tfrank_sel.pipelines.release import Pushed
 from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
@@ -38,6 +38,7 @@ def ingest(run: Run, folder: Path) -> None:
         if run.earlier is not None:
             _check_same(run.earlier, layout)
         step.doing(f"{len(inputs.sources)} files")
+        step.reads(source.path for source in inputs.sources)
         found = ingestion.ingest(inputs, layout, folder, options=run.options)
         step.tell(f"{len(layout.names)} features")
         for line in ingestion.summary(found.report):
@@ -51,7 +52,7 @@ def ingest(run: Run, folder: Path) -> None:
 
 
 def _check_same(earlier: Path, layout: Layout) -> None:
-    known = Layout.load(earlier / "ingest" / "layout.json")
+    known = Layout.read(earlier / "ingest" / "layout.json")
     if known != layout:
         received = ", ".join(
             sorted(
@@ -70,6 +71,7 @@ def _check_same(earlier: Path, layout: Layout) -> None:
 def analyze(run: Run, folder: Path) -> None:
     """Finds the statistics of the splits, the schema, and what is not as it should be."""
     with run.progress.step("statistics") as step:
+        step.reads(shard for split in SPLITS for shard in run.own_shards(split))
         own = statistics.summarise(
             {split: run.own_shards(split) for split in SPLITS},
             run.spec,
@@ -137,10 +139,11 @@ def _check_losses(run: Run) -> None:
 def evaluate(run: Run, folder: Path) -> None:
     """Compares the candidate with the baseline on the test split: `metrics.json`."""
     with run.progress.step("evaluation") as step:
-        baseline = run.trained.get("baseline")
+        step.reads(run.test_lists.shards, times=2)
+        scores = {name: trained.scores for name, trained in run.trained.items()}
         found = evaluation.evaluate(
-            run.trained["ours"].scores,
-            baseline and baseline.scores,
+            scores["ours"],
+            scores.get("baseline"),
             run.test_lists,
             str(folder),
             seed=run.settings.seed,
@@ -191,31 +194,27 @@ def _teaching_list(run: Run) -> data.ItemList:
 def push(run: Run, folder: Path) -> None:
     """Judges the model beside the one that is served, and publishes it if it passes."""
     saved_model, configuration = run.output / "export" / "saved_model", run.configuration
-    serving, champion = configuration.serving, configuration.blessing.champion
-    digest = run.digest("export")
     with run.progress.step("push") as step:
-        before, published = run.pushed, None
-        if before and before.digest == digest and before.saved_model:
-            published = Path(before.saved_model)
-            published = published if published.is_dir() else None
-        if champion is None:
-            other = release.served(run.serving / serving.model_name, run.serving / CONFIGURATION)
-        else:
-            other = Path(champion) if champion else None
-        other = None if other == published else other
-        ours, theirs = (
-            x and RecordScorer(str(x), run.layout.features) for x in (saved_model, other)
-        )
-        beside = release.beside(ours, theirs, run.test_lists.shards, run.spec)
-        judged = theirs and evaluation.evaluate(
-            ours,
-            theirs,
-            run.test_lists,
-            str(folder),
-            seed=run.settings.seed,
-            against="champion",
-            pipeline=beam.Pipeline(options=run.options),
-        )
+        published, champion = _published(run), _champion(run)
+        if champion == published:
+            champion = None
+        types = run.layout.features
+        ours = RecordScorer(str(saved_model), types)
+        theirs = None if champion is None else RecordScorer(str(champion), types)
+        lists = stored.lists(run.test_lists.shards, run.spec)
+        one_by_one = (stored.batch_of(one, run.spec) for one in lists)
+        beside = release.beside(ours, theirs, one_by_one)
+        judged = None
+        if theirs is not None:
+            judged = evaluation.evaluate(
+                ours,
+                theirs,
+                run.test_lists,
+                str(folder),
+                seed=run.settings.seed,
+                against="champion",
+                pipeline=beam.Pipeline(options=run.options),
+            )
         blessed = blessing.bless(
             run.evaluation,
             planning.rules(configuration),
@@ -226,13 +225,31 @@ def push(run: Run, folder: Path) -> None:
         folders.write_json(folder / "blessing.json", figures)
         place = None
         if blessed.blessed:
-            place = str(release.publish(saved_model, run.serving, serving, published))
-        pushed = Pushed(
-            blessed.blessed, blessed.reasons, place, other and str(other), digest, beside
-        )
+            place = str(release.publish(saved_model, run.serving, configuration.serving, published))
+        other = None if champion is None else str(champion)
+        digest = run.digest("export")
+        pushed = Pushed(blessed.blessed, blessed.reasons, place, other, digest, beside)
         pushed.write(folder)
         for line in pushed.told():
             step.tell(line)
+
+
+def _published(run: Run) -> Path | None:
+    """The version that the very same export was published as before."""
+    before = run.pushed
+    if before is None or before.saved_model is None or before.digest != run.digest("export"):
+        return None
+    place = Path(before.saved_model)
+    return place if place.is_dir() else None
+
+
+def _champion(run: Run) -> Path | None:
+    """The model to beat: the one that is configured, or the one that is served."""
+    chosen = run.configuration.blessing.champion
+    if chosen is not None:
+        return Path(chosen) if chosen else None
+    base = run.serving / run.configuration.serving.model_name
+    return release.served(base, run.serving / release.CONFIGURATION)
 
 
 TAKE: dict[str, Callable[[Run, Path], None]] = {

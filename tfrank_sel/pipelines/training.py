@@ -18,13 +18,17 @@ from tfrank_sel.data import batching, truncation
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
-from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of_model
+from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.epochs import Epoch, Stopwatch, Validation
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
 MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less padding
 STEPS_AT_A_TIME = 8  # between which Keras' Python does not run
+
+
+class StartError(ValueError):
+    """A model that does not fit, so that no training can start from it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,6 +122,7 @@ class PreparedLists:
         self._kept: list[tuple[Any, tuple[Cache, Cache]]] = []
 
     def __enter__(self) -> Self:
+        shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -194,7 +199,8 @@ def train(
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
 
     Raises:
-        ValueError: If `backup` is that of another training, or `start` does not fit.
+        ValueError: If `backup` is that of another training.
+        StartError: If `start` does not fit.
     """
     count = len(candidate.losses)
     starts = [None] * count if start is None else _starts(start, count)
@@ -213,7 +219,7 @@ def train(
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(lists.shapes)
         log = os.path.join(logs, loss.name)
-        kept = backup and Backup(backup / f"{loss.name}.npz")
+        kept = None if backup is None else Backup(backup / f"{loss.name}.npz")
         watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
@@ -227,7 +233,7 @@ def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
     """The models that a model trained before is of, one for each loss."""
     found = [start] if count == 1 else members_of(start)
     if len(found) != count:
-        raise ValueError(
+        raise StartError(
             f"`start` must be of as many models as there are losses, {count}. "
             f"Received: {start.name!r}, of {len(found)}"
         )
@@ -280,10 +286,13 @@ def _fit(
         inputs, *_ = measured.element_spec
         trained(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
     if backup and "fit" in known:
-        backup.restore(variables_of_model(trained))
+        backup.restore(variables_of(trained, loss))
         return Fit(**known["fit"])
     if start is not None:
-        models.warm_start(model, start)
+        try:
+            models.warm_start(model, start)
+        except ValueError as error:
+            raise StartError(str(error)) from error
     trained.compile(
         optimizer=classes.optimizer(settings, settings.epochs * steps),
         loss=loss,
@@ -306,7 +315,7 @@ def _fit(
     )
     fit = _described(loss, history, watch, settings, learned)
     if backup:
-        backup.save({"fit": dataclasses.asdict(fit)}, variables_of_model(trained))
+        backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
 
 

@@ -260,7 +260,7 @@ class Study:
                     raise optuna.TrialPruned
 
             for step in _STEPS:
-                run(configuration, folder, Progress(Console(quiet=True), on_epoch), only=step)
+                run(configuration, folder, Progress(Console(quiet=True), on_epoch=on_epoch), only=step)
         fits = json.loads((folder / "train" / "training.json").read_text())["ours"]["fits"]
         return statistics.mean(fit["validation_ndcg"] for fit in fits)
 

@@ -89,7 +89,7 @@ def read(
     paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     query: str = Columns.query,
-    label: str = Columns.label,
+    label: str | None = Columns.label,
     doc_id: str = Columns.doc_id,
     features: Sequence[str] | Mapping[str, Feature] = (),
     num_features: int | None = None,

@@ -33,7 +33,7 @@ class Columns(Checked):
 
     Args:
         query: The identifier of the query. A record that has none is named by its content.
-        label: The relevance.
+        label: The relevance; None if the files have none, or it is not to be read: it is 0 then.
         doc_id: The identifier of the item; if there is none, `ID:position`.
         features: The features, in the order that the model takes them. Names of finite numbers,
             of which none may be missing; or types by name. By default all that are numbers and
@@ -52,7 +52,7 @@ class Columns(Checked):
     """
 
     query: str = "query_id"
-    label: str = "relevance"
+    label: str | None = "relevance"
     doc_id: str = "doc_id"
     features: Sequence[str] | Mapping[str, Feature] = ()
     context: tuple[str, ...] = ()
@@ -179,7 +179,7 @@ class Layout(Checked):
         pathlib.Path(path).write_text(f"{text}\n")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def read(cls, path: str | os.PathLike[str]) -> Self:
         """Reads the layout that `write` wrote."""
         found = json.loads(pathlib.Path(path).read_text())
         features = {name: of_config(config) for name, config in found["features"].items()}

@@ -191,7 +191,8 @@ def _rows(
     layout: Layout,
 ) -> Rows:
     """Returns items as rows, with their faults."""
-    measures = {role: _floats(of_items(name)) for role, name in columns.measures.items()}
+    measures = {"label": np.zeros(len(queries), np.float32)}
+    measures |= {role: _floats(of_items(name)) for role, name in columns.measures.items()}
     types = layout.features.items()
     numbers = [_numbers(of_items(name), x) for name, x in types if x.numbers(name)]
     texts = [_texts(of_items(name)) for name, x in types if x.texts(name)]

@@ -174,7 +174,8 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
         columns: Names of the parts.
         layout: Types of the features, and which parts of the context are numbers.
     """
-    measures = {role: values.floats(table[name]) for role, name in columns.measures.items()}
+    measures = {"label": np.zeros(table.num_rows, np.float32)}
+    measures |= {role: values.floats(table[name]) for role, name in columns.measures.items()}
     features = np.empty([table.num_rows, len(layout.names)], np.float32)
     texts = np.empty([table.num_rows, len(layout.texts)], np.object_) if layout.texts else None
     first_number = first_text = 0

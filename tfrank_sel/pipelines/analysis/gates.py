@@ -5,6 +5,7 @@ Nothing here needs TensorFlow.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 from tfrank_sel.arguments import Checked
 
@@ -104,6 +105,21 @@ class Gates(Checked):
         _check(self.rules, RULES)
         for rules in self.features.values():
             _check(rules, OF_FEATURES)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Mapping[str, Any]]) -> Self:
+        """Makes gates from JSON-ready values, such as those of `dataclasses.asdict`.
+
+        Args:
+            config: `rules` and `features`, each gate a dict of its arguments or its action alone.
+
+        Example:
+            >>> gates = Gates.from_config({"rules": {"zero": "fail"}, "features": {}})
+            >>> Gates.from_config(dataclasses.asdict(gates)) == gates
+            True
+        """
+        features = {name: _gates(rules) for name, rules in config["features"].items()}
+        return cls(_gates(config["rules"]), features)
 
     def of(self, rule: str, feature: str = "") -> Gate:
         """Returns the gate of a rule, with action and threshold.
@@ -224,6 +240,10 @@ def compared(
 def whole(column: str) -> str:
     """Returns the feature of a column, such as `embedding` of `embedding[2]`."""
     return column.rpartition("[")[0] or column
+
+
+def _gates(rules: Mapping[str, str | Mapping[str, Any]]) -> dict[str, Gate]:
+    return {rule: Gate(x) if isinstance(x, str) else Gate(**x) for rule, x in rules.items()}
 
 
 def _check(given: Mapping[str, Gate], known: Mapping[str, float | None]) -> None:

@@ -1,6 +1,7 @@
 """Scorers of exported models, which are loaded again on each worker."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ class Takes(Checked):
         if "num_features" not in found:
             wanted = "expected a model of packed features, or of features of a type each"
             raise InputError(place, f"{wanted}. Received: {', '.join(found)}")
-        names = manifest.get("feature_names", ())
+        names = manifest.get("feature_names") or ()
         if len(names) != found["num_features"]:
             names = _nameless(found["num_features"])
         return cls(place, names, {}, found["doc_id"])
@@ -154,24 +155,28 @@ class RecordScorer:
     """
 
     def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
-        takes = Takes.read(folder)
-        self._numbers, self._texts = takes.columns(features)
-        self._types = takes.types
-        structure = typed.structure(takes.types)
-        self._names = {name: spec.name for name, spec in structure.items()}
-        inputs = {spec.name: spec for spec in structure.values()}
-        if not takes.types:
-            inputs["features"] = tf.TensorSpec([None, None, len(takes.names)], tf.float32)
-        self._score = SavedScorer(folder, {**inputs, _MASK: tf.TensorSpec([None, None], tf.bool)})
+        self._takes = Takes.read(folder)
+        self._numbers, self._texts = self._takes.columns(features)
+        self._structure = typed.structure(self._takes.types)
         self._arguments = folder, features
+
+    @functools.cached_property
+    def _score(self) -> SavedScorer:
+        """The model, at its first use: to be sent to a worker, it need not be loaded."""
+        inputs = {spec.name: spec for spec in self._structure.values()}
+        if not inputs:
+            inputs["features"] = tf.TensorSpec([None, None, len(self._numbers)], tf.float32)
+        inputs[_MASK] = tf.TensorSpec([None, None], tf.bool)
+        with tf.init_scope():  # a graph may be under way
+            return SavedScorer(self._takes.folder, inputs)
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         taken = {"features": tf.gather(inputs["features"], self._numbers, axis=2)}
         if self._texts:
             taken["texts"] = tf.gather(inputs["texts"], self._texts, axis=2)
-        if self._types:
-            named = typed.named(taken, self._types)
-            taken = {self._names[name]: value for name, value in named.items()}
+        if self._structure:
+            named = typed.named(taken, self._takes.types)
+            taken = {self._structure[name].name: value for name, value in named.items()}
         return self._score({**taken, _MASK: inputs[_MASK]})
 
     def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:

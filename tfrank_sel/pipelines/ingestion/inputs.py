@@ -64,7 +64,7 @@ class Inputs(Checked):
 
     def spec(self, layout: Layout) -> "data.FeatureSpec":
         """Returns the names and sizes of the parts of a list as it is stored."""
-        is_weighted = len(self.columns.measures) > 1  # the label aside
+        is_weighted = bool(self.columns.measures.keys() - {"label"})
         weight = "weight" if is_weighted else None
         return data.FeatureSpec(len(layout.names), num_texts=len(layout.texts), weight=weight)
 

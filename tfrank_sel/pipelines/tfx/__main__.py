@@ -17,12 +17,16 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.pipelines import flags
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="How long ranking a list may take, at the 99th percentile.")
+]
+WarmStart = Annotated[
+    bool, typer.Option("--warm-start", help="Start from the weights of the last blessed model.")
 ]
 BeamOption = Annotated[list[str], typer.Option(help="Option of Beam; may be repeated.")]
 
@@ -55,13 +59,15 @@ def run(
     bless_min_value: flags.BlessMinValue = None,
     bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
+    warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Run the pipeline on this machine. In the same folder again, it goes on from there.
 
-    The baseline is the model that was blessed last. Without data, a synthetic set is made. The
-    status is 3 if the model is not pushed. Of the configuration, `modules`, the sections features,
-    model, training and blessing count, and of data the names of the columns.
+    The champion is the model that was blessed last. Without data, a synthetic set is made. The
+    status is 3 if the model is not pushed, or the data does not pass the gates. Of the
+    configuration, `modules`, the sections features, model, training, gates and blessing (without
+    `champion`) count, and of data the names of the columns.
     """
     configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
@@ -89,6 +95,8 @@ def run(
             planning.candidate(configuration),
             columns=columns(configuration),
             most_milliseconds=most_milliseconds,
+            warm_start=warm_start,
+            gates=planning.gates(configuration),
             metadata=str(metadata),
             beam_options=beam_option,
         )
@@ -121,6 +129,7 @@ def compile_for_kubeflow(
     bless_min_value: flags.BlessMinValue = None,
     bless_min_queries: flags.BlessMinQueries = None,
     most_milliseconds: MostMilliseconds = 1000.0,
+    warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
@@ -131,20 +140,21 @@ def compile_for_kubeflow(
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
     try:
-        candidate, named = planning.candidate(configuration), columns(configuration)
+        composed = pipeline(
+            kubeflow.data_parameter(),
+            root,
+            serving,
+            planning.settings(configuration),
+            planning.rules(configuration),
+            planning.candidate(configuration),
+            columns=columns(configuration),
+            most_milliseconds=most_milliseconds,
+            warm_start=warm_start,
+            gates=planning.gates(configuration),
+            beam_options=beam_option,
+        )
     except ConfigurationError as error:
         raise _refused(error) from error
-    composed = pipeline(
-        kubeflow.data_parameter(),
-        root,
-        serving,
-        planning.settings(configuration),
-        planning.rules(configuration),
-        candidate,
-        columns=named,
-        most_milliseconds=most_milliseconds,
-        beam_options=beam_option,
-    )
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
 
@@ -199,7 +209,7 @@ def _logged(log: Path) -> Iterator[None]:
         if isinstance(failure, ConfigurationError):
             raise _refused(failure) from failure
         print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
-        raise typer.Exit(1) from failure
+        raise typer.Exit(3 if isinstance(failure, GateError) else 1) from failure
 
 
 def main() -> None:

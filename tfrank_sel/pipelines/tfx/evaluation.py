@@ -1,13 +1,10 @@
-"""The evaluator: a model against the last blessed one, by the evaluation and rules of a run."""
+"""The evaluator: a model against the champion, by the evaluation and rules of a run."""
 
 import json
 import logging
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
 from tfx.components.evaluator import constants, executor
 from tfx.dsl.components.base import executor_spec
 from tfx.types import standard_artifacts
@@ -21,9 +18,11 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.pipelines import release
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
-from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern
+from tfrank_sel.pipelines.evaluation.saved import SavedScorer
+from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern, records
 
 _log = logging.getLogger(__name__)
 
@@ -43,20 +42,36 @@ def Evaluator(  # noqa: N802
 ) -> None:
     """Evaluates on the split `test`, and blesses by `rules`, the fields of `Rules` as JSON.
 
-    `columns` is the config of the `Columns` of the lists, as JSON.
+    `baseline_model` is the champion: the model that was blessed last, if there is one. `columns`
+    is the config of the `Columns` of the lists, as JSON.
     TFMA evaluates row by row of `tf.Example`; here a list is the row.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
-    ours, baseline = (
+    ours, champion = (
         saved and SavedScorer(path_utils.serving_model_path(saved.uri), layout.signature)
         for saved in (model, baseline_model)
     )
-    lists = SequenceExamples([pattern(examples, "test")], layout)
-    evaluated = evaluate(ours, baseline, lists, evaluation.uri, seed=seed, pipeline=beam_pipeline)
-    blessed = bless(evaluated, Rules(**json.loads(rules)))
-    for name, found in (("metrics", evaluated), ("blessing", blessed)):
+    test = pattern(examples, "test")
+    evaluated = evaluate(
+        ours,
+        champion,
+        SequenceExamples([test], layout),
+        evaluation.uri,
+        seed=seed,
+        against="champion",
+        pipeline=beam_pipeline,
+    )
+    one_by_one = (layout.named(found)[0] for found in records(test).batch(1))
+    with_items = (one for one in one_by_one if one["mask"].shape[1])
+    beside = release.beside(ours, champion, with_items)
+    milliseconds = beside["milliseconds"]["ours"]["p99"]
+    blessed = bless(evaluated, Rules(**json.loads(rules)), milliseconds=milliseconds)
+    for name, figures in (
+        ("metrics", evaluated.figures()),
+        ("blessing", {**blessed.figures(), "beside": beside}),
+    ):
         path = os.path.join(evaluation.uri, f"{name}.json")
-        io_utils.write_string_file(path, json.dumps(found.figures(), indent=2) + "\n")
+        io_utils.write_string_file(path, json.dumps(figures, indent=2) + "\n")
     _write(blessing, model, baseline_model, blessed)
     ruled = evaluated.overall[blessed.rules.metric]
     _log.info(
@@ -80,37 +95,6 @@ class BlessingExecutor(
 
 
 Evaluator.EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(BlessingExecutor)
-
-
-class SavedScorer:
-    """Scores lists by a SavedModel, which is loaded again on each worker.
-
-    Args:
-        folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
-        inputs: What its signature `predict` must take, by name.
-
-    Raises:
-        ValueError: If the model ranks by other features.
-    """
-
-    def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
-        self._loaded = tf.saved_model.load(folder)
-        found = self._loaded.signatures["predict"].structured_input_signature[1]
-        wanted, received = (
-            {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
-            for kinds in (inputs, found)
-        )
-        if received != wanted:
-            raise ValueError(
-                f"{folder} must take the features of the lists, {wanted}. Received: {received}"
-            )
-        self._arguments = folder, inputs
-
-    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        return self._loaded.signatures["predict"](**inputs)["scores"]
-
-    def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
-        return SavedScorer, self._arguments
 
 
 def _write(

@@ -87,22 +87,23 @@ class _Shown(logging.Handler):
 
 def outcome(metadata: Path) -> Outcome:
     """Returns what the last run came to, from the file of its metadata store."""
-    config = metadata_store_pb2.ConnectionConfig()
-    config.sqlite.filename_uri = str(metadata)
-    store = metadata_store.MetadataStore(config)
-
-    def latest(kind: str) -> metadata_store_pb2.Artifact:
-        return max(store.get_artifacts_by_type(kind), key=lambda artifact: artifact.id)
-
-    folder = Path(latest("ModelEvaluation").uri)
+    folder = Path(latest(metadata, "ModelEvaluation").uri)
     evaluation = json.loads((folder / "metrics.json").read_text())
     objections = json.loads((folder / "blessing.json").read_text())["reasons"]
-    infra = latest("InfraBlessing").custom_properties
+    infra = latest(metadata, "InfraBlessing").custom_properties
     if not infra["blessed"].int_value:
         objections.append(infra["blessing_message"].string_value)
-    pushed = latest("PushedModel").custom_properties
+    pushed = latest(metadata, "PushedModel").custom_properties
     version = (
         Path(pushed["pushed_destination"].string_value) if pushed["pushed"].int_value else None
     )
     overall = {name: Comparison(**figures) for name, figures in evaluation["metrics"].items()}
     return Outcome(version, tuple(objections), overall, evaluation["against"])
+
+
+def latest(metadata: Path, kind: str) -> metadata_store_pb2.Artifact:
+    """Returns the last artefact of a kind, such as `ModelBlessing`, from a metadata store."""
+    config = metadata_store_pb2.ConnectionConfig()
+    config.sqlite.filename_uri = str(metadata)
+    found = metadata_store.MetadataStore(config).get_artifacts_by_type(kind)
+    return max(found, key=lambda artifact: artifact.id)

@@ -9,7 +9,9 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.pipelines.analysis.gates import FAIL, WARN_ALL, Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
@@ -29,6 +31,8 @@ def pipeline(
     *,
     columns: Columns | None = None,
     most_milliseconds: float = 1000.0,
+    warm_start: bool = False,
+    gates: Gates = WARN_ALL,
     name: str = "ranker",
     metadata: str | None = None,
     beam_options: Sequence[str] = (),
@@ -44,11 +48,15 @@ def pipeline(
         root: Folder of the artefacts.
         serving: Folder to push to: each model that passes becomes a version there.
         settings: How to train.
-        rules: What a model must be to be pushed. The baseline is the last blessed model.
+        rules: What a model must be to be pushed. The champion is the last blessed model.
         candidate: What to train. Its loss and model must be importable where Trainer runs.
         columns: Names of the parts of a list, and types of its features; by default the features
             are all numbers.
         most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
+        warm_start: Whether training starts from the weights of the champion, if there is one.
+        gates: What the rules of the data do, but `range` and `domain`, of which ExampleValidator
+            tells. `eval` and `test` are compared with `train`, and `train` with what the champion
+            was trained on.
         name: Name of the pipeline.
         metadata: File of the metadata store; None where the platform has one of its own.
         beam_options: Options of Beam, such as `--runner=DataflowRunner`.
@@ -57,8 +65,10 @@ def pipeline(
         The pipeline, for one of TFX's runners.
 
     Raises:
-        ValueError: If the loss or the function of the candidate cannot be imported by name.
+        ValueError: If the loss or the function of the candidate cannot be imported by name, or the
+            action of `range` or `domain` is "fail".
     """
+    _check(gates)
     columns = columns or Columns()
     told = json.dumps(columns.get_config())
     examples = tfx.components.ImportExampleGen(
@@ -83,12 +93,26 @@ def pipeline(
     validator = tfx.components.ExampleValidator(
         statistics=statistics.outputs["statistics"], schema=schema, exclude_splits=["train"]
     )
-    scaling = Scaling(examples=lists, schema=schema, columns=told)
+    blessed = tfx.dsl.Resolver(
+        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
+        model=tfx.dsl.Channel(type=standard_artifacts.Model),
+        model_blessing=tfx.dsl.Channel(type=standard_artifacts.ModelBlessing),
+    ).with_id("LatestBlessedModel")
+    champion = blessed.outputs["model"]
+    scaling = Scaling(
+        examples=lists,
+        schema=schema,
+        columns=told,
+        champion=champion,
+        warm_start=int(warm_start),
+        gates=json.dumps(dataclasses.asdict(gates)),
+    )
     trainer = tfx.components.Trainer(
         run_fn="tfrank_sel.pipelines.tfx.training.run_fn",
         examples=lists,
         schema=schema,
         hyperparameters=scaling.outputs["scaling"],
+        base_model=champion if warm_start else None,
         custom_config={
             "settings": dataclasses.asdict(settings),
             "candidate": candidate.get_config(),
@@ -96,16 +120,11 @@ def pipeline(
         },
     )
     model = trainer.outputs["model"]
-    blessed = tfx.dsl.Resolver(
-        strategy_class=tfx.dsl.experimental.LatestBlessedModelStrategy,
-        model=tfx.dsl.Channel(type=standard_artifacts.Model),
-        model_blessing=tfx.dsl.Channel(type=standard_artifacts.ModelBlessing),
-    ).with_id("LatestBlessedModel")
     evaluator = Evaluator(
         examples=lists,
         schema=schema,
         model=model,
-        baseline_model=blessed.outputs["model"],
+        baseline_model=champion,
         columns=told,
         rules=json.dumps(dataclasses.asdict(rules)),
         seed=settings.seed,
@@ -134,9 +153,9 @@ def pipeline(
             statistics,
             inferred,
             validator,
+            blessed,
             scaling,
             trainer,
-            blessed,
             evaluator,
             infra_validator,
             pusher,
@@ -144,3 +163,11 @@ def pipeline(
         metadata_connection_config=connection,
         beam_pipeline_args=list(beam_options),
     )
+
+
+def _check(gates: Gates) -> None:
+    """Raises an error if a gate fails that no component of the pipeline holds."""
+    for rule in ("range", "domain"):
+        if any(gates.of(rule, name).action == FAIL for name in ("", *gates.features)):
+            reason = "must not be 'fail': ExampleValidator reports these anomalies, and goes on"
+            raise ConfigurationError(f"gates.{rule}", reason)

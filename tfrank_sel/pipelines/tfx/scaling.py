@@ -1,11 +1,16 @@
 """Scaling: what the model has to know of the data before it is trained, summed up by Beam."""
 
-import functools
+import dataclasses
 import json
+import logging
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import apache_beam as beam
+from tfx.dsl.io import fileio
 from tfx.types import standard_artifacts
+from tfx.utils import io_utils
 from tfx.v1.dsl.components import (
     BeamComponentParameter,
     InputArtifact,
@@ -14,10 +19,20 @@ from tfx.v1.dsl.components import (
     component,
 )
 
+from tfrank_sel import models
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.analysis import drift, gates as gating
+from tfrank_sel.pipelines.analysis.gates import GateError, Gates
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
-from tfrank_sel.pipelines.preparation import Split, prepared
+from tfrank_sel.pipelines.preparation import check_named, prepared
+from tfrank_sel.pipelines.splits import Split
+from tfrank_sel.pipelines.tfx import base_models
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
+
+SPLITS = ("train", "eval", "test")
+
+_log = logging.getLogger(__name__)
 
 
 @component(use_beam=True)
@@ -26,38 +41,95 @@ def Scaling(  # noqa: N802
     schema: InputArtifact[standard_artifacts.Schema],
     scaling: OutputArtifact[standard_artifacts.HyperParameters],
     columns: Parameter[str],
+    champion: InputArtifact[standard_artifacts.Model] = None,
+    warm_start: Parameter[int] = 0,
+    gates: Parameter[str] = '{"rules": {}, "features": {}}',
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
-    """Writes the config of the `models.Preparation` of the split `train`, as JSON.
+    """Writes the preparation of the split `train`, once the data passes the gates.
 
-    `columns` is the config of the `Columns` of the lists, as JSON.
+    `scaling` gets what `described` returns, as JSON. `columns` is the config of the `Columns` of
+    the lists, and `gates` that of the `Gates`, both as JSON. `champion` is the model that was
+    blessed last, if there is one. With `warm_start`, its vocabularies are kept, and new values
+    follow them.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
+    before = None
+    if champion and warm_start:
+        before = base_models.preparation(champion.uri, layout.features)
+    scratch = os.path.join(scaling.uri, ".statistics")
     with beam_pipeline as pipeline:
-        found = {
-            split: pipeline
-            | f"Read[{split}]" >> beam.io.ReadFromTFRecord(pattern(examples, split))
-            | f"Batch[{split}]" >> beam.BatchElements(max_batch_size=PARSED_AT_ONCE)
-            | f"Sum[{split}]" >> beam.CombineGlobally(Summary(layout.inputs, layout.features))
-            | f"Described[{split}]" >> beam.Map(functools.partial(described, split, layout))
-            for split in ("train", "eval")
-        }
-        path = os.path.join(scaling.uri, "scaling.json")
-        found["train"] | beam.io.WriteToText(path, shard_name_template="")
+        for split in SPLITS:
+            summary = (
+                pipeline
+                | f"Read[{split}]" >> beam.io.ReadFromTFRecord(pattern(examples, split))
+                | f"Batch[{split}]" >> beam.BatchElements(max_batch_size=PARSED_AT_ONCE)
+                | f"Sum[{split}]" >> beam.CombineGlobally(Summary(layout.inputs, layout.features))
+                | f"Values[{split}]" >> beam.Map(dataclasses.asdict)
+            )
+            artefacts.tell(summary, os.path.join(scratch, split))
+    told = {split: next(artefacts.told(os.path.join(scratch, split))) for split in SPLITS}
+    fileio.rmtree(scratch)
+    found = {split: Statistics.of(values) for split, values in told.items()}
+    config = described(found, layout, before)
+    reference = base_models.statistics(champion.uri) if champion else None
+    check(found, reference, layout.parts.measures["label"], Gates.from_config(json.loads(gates)))
+    io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 
-def described(split: str, layout: Layout, found: Statistics) -> str:
-    """Returns what `Scaling` writes.
+def described(
+    found: Mapping[str, Statistics], layout: Layout, before: models.Preparation | None = None
+) -> dict[str, Any]:
+    """Returns what Trainer has to know, as JSON-ready values.
 
     Args:
-        split: Name of the split.
-        layout: What its lists hold.
-        found: Its statistics.
+        found: The statistics of the splits, by name.
+        layout: What their lists hold.
+        before: As in `preparation.prepared`.
+
+    Returns:
+        The config of the `models.Preparation` of `train` as `preparation`, and its statistics as
+        `statistics`.
 
     Raises:
-        tfrank_sel.data.InputError: If the split has no item, or a vocabulary would be empty.
+        ValueError: If a split has no item.
+        tfrank_sel.data.InputError: If a vocabulary would be empty.
     """
-    if not found.items:
-        raise ValueError(f"the split {split!r} must hold a list with items. Received: none")
-    preparation = prepared(Split((), found), layout, within_list=True)
-    return json.dumps(preparation.get_config())
+    for split, statistics in found.items():
+        if not statistics.items:
+            raise ValueError(f"the split {split!r} must hold a list with items. Received: none")
+    train = found["train"]
+    preparation = prepared(Split((), train), layout, True, before)
+    return {"preparation": preparation.get_config(), "statistics": dataclasses.asdict(train)}
+
+
+def check(
+    found: Mapping[str, Statistics], reference: Statistics | None, label: str, gates: Gates
+) -> None:
+    """Logs the anomalies of splits, and holds them against the gates.
+
+    Args:
+        found: The statistics of the splits, by name, by name; the others are compared with `train`.
+        reference: Statistics of what the champion was trained on, with which `train` is compared.
+        label: Name of the label.
+        gates: What the rules do.
+
+    Raises:
+        GateError: If an anomaly fails.
+        tfrank_sel.data.InputError: If a gate is of a feature that is nowhere.
+    """
+    train = found["train"]
+    check_named(gates, label, [x for x in (train, reference) if x])
+    anomalies = {
+        split: drift.anomalies(train, statistics, label=label, gates=gates)
+        for split, statistics in found.items()
+        if split != "train"
+    }
+    if reference is not None:
+        of = "the champion's training"
+        anomalies["train"] = drift.anomalies(reference, train, of=of, label=label, gates=gates)
+    for split, of_split in anomalies.items():
+        for anomaly in of_split:
+            _log.info("%s: %s", split, anomaly)
+    if failures := gating.failures(anomalies):
+        raise GateError(failures)

@@ -10,12 +10,12 @@ import keras
 from tfx.utils import io_utils
 from tfx.v1.components import FnArgs
 
-from tfrank_sel import export, models
+from tfrank_sel import data, export, models
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.tfx import lists
-from tfrank_sel.pipelines.training import PreparedLists
+from tfrank_sel.pipelines.tfx import base_models, lists
+from tfrank_sel.pipelines.training import PreparedLists, StartError
 
 WARM_UP_LISTS = 4
 
@@ -23,28 +23,40 @@ _log = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: FnArgs) -> None:
-    """Trains on the split `train` until `eval` gets no better, and exports.
+    """Trains on the split `train` until `eval` gets no better, exports, and keeps the model.
 
     Args:
         fn_args: What Trainer gives: `custom_config` holds the fields of `Settings` as `settings`,
             the config of a `Candidate` as `candidate` and that of `Columns`, as JSON, as `columns`;
-            `hyperparameters` what `Scaling` wrote.
+            `hyperparameters` what `Scaling` wrote; `base_model`, if it is not None, where the
+            model is served from whose weights the training starts.
+
+    Raises:
+        tfrank_sel.data.InputError: If there is no model that fits in the artefact of `base_model`.
     """
     config, known = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
     columns = Columns.from_config(json.loads(config["columns"]))
     layout = lists.Layout.load(os.path.dirname(fn_args.schema_path), columns)
+    base = fn_args.base_model and os.path.dirname(fn_args.base_model)
+    start = base and base_models.model(base)
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
     with tempfile.TemporaryDirectory() as folder:
         learned, measured = (
             records.batch(lists.PARSED_AT_ONCE).map(layout.inputs) for records in (train, held_out)
         )
         prepared = PreparedLists(learned, measured, settings, Path(folder) / "prepared")
-        preparation = models.Preparation.from_config(known)
+        preparation = models.Preparation.from_config(known["preparation"])
         logs = fn_args.model_run_dir
-        trained = training.train(candidate, preparation, prepared, settings, logs, _log.info)
+        try:
+            trained = training.train(
+                candidate, preparation, prepared, settings, logs, _log.info, start=start
+            )
+        except StartError as error:
+            raise data.InputError(base, f"a training cannot start from it. {error}") from error
     warm_up = lists.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
     _export(trained.model, layout, warm_up, fn_args)
+    base_models.keep(trained.model, known, os.path.dirname(fn_args.serving_model_dir))
 
 
 def _export(

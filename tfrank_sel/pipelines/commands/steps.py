@@ -1,0 +1,133 @@
+"""The commands of a run: its steps, together and alone."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import flags, folders, manifests
+from tfrank_sel.pipelines.analysis.gates import GateError
+from tfrank_sel.pipelines.commands import terminal
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
+from tfrank_sel.pipelines.configuration.inputs import complete
+
+
+def take(
+    output: Path,
+    config: str | None,
+    options: Mapping[str, Any],
+    *,
+    only: str | None = None,
+    force: str | None = None,
+) -> None:
+    """Runs the steps that are not up to date, or one.
+
+    Args:
+        output: Folder of the run.
+        config: File of the configuration; by default that of the run.
+        options: Options of the command, by name.
+        only: The only step to run.
+        force: The first step to run again.
+    """
+    console = Console(soft_wrap=True)
+    try:
+        kept = output / folders.CONFIGURATION
+        if config is None and kept.is_file():
+            config = str(kept)
+        configuration, found, left_out = complete(load(config, flags.overrides(options)))
+        for name, reason in left_out.items():
+            console.print(f"left out: the column {name!r}: {reason}", highlight=False)
+        sources = [source.path for source in found.sources] if found else []
+        chosen = [only] if only else [*manifests.STEPS]
+        wanted = manifests.current(configuration, sources, output)
+        stale = manifests.stale(wanted, output)
+        if force or stale.keys() & chosen or not (only or _is_told(output, configuration)):
+            # Imported late, so that help, mistakes and what is done do not wait for TensorFlow.
+            with terminal.quiet():
+                from tfrank_sel.pipelines import console as tables, run as pipeline
+
+            progress = tables.Progress(console)
+            result = pipeline.run(configuration, output, progress, only=only, force=force)
+            if only is None:
+                for table in tables.tables(result):
+                    console.print(table)
+        else:
+            for step in chosen:
+                console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
+    except (ConfigurationError, InputError) as error:
+        raise terminal.refused(error) from error
+    except GateError as error:
+        print(f"{error}\nnothing is trained", file=sys.stderr)
+        raise typer.Exit(3) from error
+    except KeyboardInterrupt as error:
+        raise _interrupted(output) from error
+    if "push" in chosen:
+        _tell_pushed(output, configuration, console)
+
+
+def _is_told(output: Path, configuration: Configuration) -> bool:
+    """Whether there is all that tells of a run beside its steps."""
+    names = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
+    return all((output / name).exists() for name in names)
+
+
+def _tell_pushed(output: Path, configuration: Configuration, console: Console) -> None:
+    """Says where the model is, or why it is not published."""
+    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    if not pushed["blessed"]:
+        for reason in pushed["reasons"]:
+            print(f"not blessed: {reason}", file=sys.stderr)
+        where = output.absolute() / "push" / "blessing.json"
+        print(f"nothing is published; see {where}", file=sys.stderr)
+        raise typer.Exit(3)
+    console.print("Next:", style="bold")
+    base = Path(pushed["saved_model"]).parent
+    [one_query] = (output.absolute() / "export").glob("one_query.*")
+    print(f"tfrank-sel-serving serve --model-base-path {base}")
+    name = "" if base.name == "ranker" else f" --model-name {base.name}"
+    print(f"tfrank-sel-serving rank --file {one_query}{name}")
+
+
+def _interrupted(output: Path) -> typer.Exit:
+    """Says what is kept, and how to go on."""
+    kept = [step for step in manifests.STEPS if (output / step).is_dir()]
+    if (output / ".train.partial").is_dir():
+        kept.append("the epochs of the training")
+    print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
+    if kept:
+        print(f"go on with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)
+    return typer.Exit(130)
+
+
+def _command(step: str, told: str) -> Callable[..., None]:
+    """Returns the command that runs a step alone."""
+
+    def command(
+        context: typer.Context,
+        output: flags.Output,
+        beam_options: flags.BeamOptions = None,
+        config: flags.Config = None,
+        set: flags.Set = None,
+        module: flags.Module = None,
+    ) -> None:
+        take(output, config, context.params, only=step)
+
+    command.__doc__ = f"{told} A step of `run`, alone."
+    return command
+
+
+COMMANDS = {
+    step: _command(step, told)
+    for step, told in {
+        "ingest": "Reads the files into records, split by query.",
+        "analyze": "Finds statistics, the schema and anomalies, and holds them against the gates.",
+        "train": "Trains the model and the baseline; goes on with an interrupted training.",
+        "export": "Writes the SavedModel, and tries it.",
+        "push": "Compares the model with the one that is served, and publishes it if it passes.",
+    }.items()
+}

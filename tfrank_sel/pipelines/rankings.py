@@ -1,0 +1,92 @@
+"""Files of ranked lists: a row an item, with its rank and score."""
+
+import contextlib
+import json
+import types
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+SCHEMA = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("rank", pa.int32()),
+        ("doc_id", pa.string()),
+        ("score", pa.float32()),
+    ]
+)
+_ROWS = 1 << 16  # written at once
+
+
+def table(
+    queries: np.ndarray, doc_ids: np.ndarray, scores: np.ndarray, mask: np.ndarray
+) -> pa.Table:
+    """Returns ranked lists, one after another, each by rank; equal scores keep the order of items.
+
+    Args:
+        queries: Identifier of each query, bytes `[batch_size]`.
+        doc_ids: Identifiers of the items, bytes `[batch_size, list_size]`.
+        scores: Their scores, of the same shape.
+        mask: Which are no padding, of the same shape; padding comes last.
+
+    Example:
+        >>> ids, scores = np.array([[b"a", b"b", b""]], object), np.array([[1.0, 2.0, 0.0]])
+        >>> mask = np.array([[True, True, False]])
+        >>> table(np.array([b"q"], object), ids, scores, mask).to_pylist()
+        [{'query_id': 'q', 'rank': 1, 'doc_id': 'b', 'score': 2.0},
+         {'query_id': 'q', 'rank': 2, 'doc_id': 'a', 'score': 1.0}]
+    """
+    lists, places = np.nonzero(mask)
+    order = np.lexsort([-scores[mask], lists])  # stable
+    columns = queries[lists], places + 1, doc_ids[mask][order], scores[mask][order]
+    arrays = [pa.array(x, field.type) for x, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+@contextlib.contextmanager
+def written(path: Path) -> Iterator[Callable[[pa.Table], None]]:
+    """Gives what writes tables to a file, which is there when all of it is.
+
+    Args:
+        path: The file: `.parquet`, `.csv` or `.jsonl`. It is written aside and renamed.
+    """
+    partial = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
+    waiting: list[pa.Table] = []
+    rows = 0
+    with WRITERS[path.suffix[1:]](str(partial), SCHEMA) as writer:
+
+        def write(found: pa.Table) -> None:
+            nonlocal rows
+            waiting.append(found)
+            rows += len(found)
+            if rows >= _ROWS:
+                writer.write_table(pa.concat_tables(waiting))
+                waiting.clear()
+                rows = 0
+
+        yield write
+        writer.write_table(pa.concat_tables([SCHEMA.empty_table(), *waiting]))
+    partial.rename(path)
+
+
+@contextlib.contextmanager
+def _json_lines(path: str, schema: pa.Schema) -> Iterator[Any]:
+    """Gives a writer of JSON lines, as pyarrow has one of Parquet and of CSV."""
+    with open(path, "w") as file:
+
+        def write_table(found: pa.Table) -> None:
+            file.writelines(json.dumps(row) + "\n" for row in found.to_pylist())
+
+        yield types.SimpleNamespace(write_table=write_table)
+
+
+WRITERS: dict[str, Callable[[str, pa.Schema], Any]] = {
+    "parquet": parquet.ParquetWriter,
+    "jsonl": _json_lines,
+    "csv": csv.CSVWriter,
+}

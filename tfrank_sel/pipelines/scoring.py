@@ -1,0 +1,326 @@
+"""Scoring of files of lists by an exported model, and the evaluation of one on new data."""
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from tfrank_sel import data
+from tfrank_sel.claim import held
+from tfrank_sel.data import formats, packed
+from tfrank_sel.data.formats import Columns, Layout, TableReader
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.pipelines import artefacts, folders, rankings
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
+from tfrank_sel.pipelines.ingestion import ingest, pieces, stored
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
+from tfrank_sel.pipelines.ingestion.pieces import Piece
+from tfrank_sel.version import __version__
+
+_STATE = "state.json"
+DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
+_SPLIT = "data"
+_BATCH = 64  # lists scored at once
+_SEED = 42
+
+
+def inputs(
+    models: Sequence[Path],
+    files: Sequence[str],
+    *,
+    query: str = Columns.query,
+    label: str | None = None,
+    doc_id: str | None = None,
+    slice_by: Sequence[str] = (),
+    format: str | None = None,
+    adjacent: bool = False,
+    allow_bad_lines: int = 0,
+) -> Inputs:
+    """Returns what to read for models: the features that one of them takes.
+
+    Args:
+        models: Folders of SavedModels that `tfrank_sel.export` wrote.
+        files: Paths and globs.
+        query: Name of the query's identifier.
+        label: Name of the relevance; None if it is not to be read.
+        doc_id: Name of the item's identifier; None for that of the first model.
+        slice_by: Names of what else to keep of a query.
+        format: As in `Inputs`, as all others.
+        adjacent: Whether the rows of a query stand together.
+        allow_bad_lines: How many lines, rows or records may be left out.
+
+    Raises:
+        tfrank_sel.data.InputError: If a folder is of no such model, a pattern names no file, the
+            files are not of one format, or a name has two roles.
+        ValueError: If there is no such format.
+    """
+    known = [Takes.read(model) for model in models]
+    sources = expand(files)
+    reader = formats.reader([source.path for source in sources], None, format)
+    is_typed = any(model.types for model in known)
+    # Of records and LETOR files, all numbers are read, and a model takes its own.
+    is_named = is_typed or isinstance(reader, TableReader)
+    try:
+        columns = Columns(
+            query,
+            label,
+            doc_id or known[0].doc_id,
+            _features(known, is_typed) if is_named else (),
+            tuple(slice_by),
+            len(known[0].names) or None,
+        )
+    except ValueError as error:  # a name has two roles
+        raise InputError(sources[0].path, str(error)) from error
+    return Inputs(sources, columns, {_SPLIT: 1.0}, allow_bad_lines, adjacent, format)
+
+
+def _features(models: Sequence[Takes], is_typed: bool) -> Sequence[str] | Mapping[str, Feature]:
+    """The features of all models; one that may not be missing for one of them may not at all."""
+    if not is_typed:
+        return tuple(dict.fromkeys(name for model in models for name in model.names))
+    found: dict[str, Any] = {}
+    for model in sorted(models, key=lambda model: not model.types):
+        types = model.types or dict.fromkeys(model.names, Number(missing=REFUSE))
+        for name, feature in types.items():
+            known = found.setdefault(name, feature)
+            if known.numbers(name) and not feature.may_be_missing:
+                found[name] = dataclasses.replace(known, missing=REFUSE)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """What was scored.
+
+    Args:
+        files: The files of ranked lists.
+        report: What was read, as in `ingest.json` of a run.
+    """
+
+    files: Sequence[Path]
+    report: Mapping[str, Any]
+
+
+def score(
+    model: Path,
+    inputs: Inputs,
+    output: Path,
+    progress: Progress,
+    *,
+    format: str = "parquet",
+    lists_per_file: int = 10_000,
+    options: PipelineOptions | None = None,
+) -> Scored:
+    """Ranks the lists of files, and writes them with ranks and scores.
+
+    The folder `.NAME.partial` beside the output is kept if this is interrupted after ingest. The
+    same call then goes on there: records are not made again, nor files that are whole.
+
+    Args:
+        model: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        inputs: What to read: see `inputs`.
+        output: Folder to make; new or empty. It gets `scores-00000-of-00012.parquet` and so on, of
+            the columns of `rankings.SCHEMA`: the items of a list stand together, by rank from 1.
+        progress: Told of each step.
+        format: Format of the files: a key of `rankings.WRITERS`.
+        lists_per_file: Number of lists in a file.
+        options: Of the Beam pipelines.
+
+    Raises:
+        tfrank_sel.data.InputError: If the input, the model or the output folder cannot be used.
+    """
+    output = output.absolute()
+    _check_new(output)
+    layout = inputs.layout()
+    scorer = RecordScorer(str(model), layout.features)
+    state = {
+        "version": __version__,
+        "model": _version(str(model)),
+        "files": [_version(source.path) for source in inputs.sources],
+        "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
+        "output": [format, lists_per_file],
+    }
+    with _resumed(output.with_name(f".{output.name}.partial"), state) as folder:
+        with progress.step("ingest") as step, artefacts.room_for(output):
+            step.reads(source.path for source in inputs.sources)
+            report = _ingested(inputs, layout, folder, state, options)
+            counted = report["splits"][_SPLIT]
+            step.tell(f"{counted['lists']} lists, {counted['items']} items")
+            if report["rejected"]["count"]:
+                step.tell(f"{report['rejected']['count']} left out: see {output / DEAD_LETTERS}")
+        with progress.step("scoring") as step, artefacts.room_for(output):
+            made = folder / "scores"
+            todo = _todo(artefacts.shards(folder / "records" / _SPLIT), lists_per_file)
+            paths = [made / f"{name}.{format}" for name in todo]
+            left = [x for x in zip(todo.values(), paths, strict=True) if not x[1].exists()]
+            found = len(paths) - len(left)
+            step.tell(f"{len(paths)} files" + (f", {found} of them found" if found else ""))
+            step.reads(path for piece, _ in left for path, _, _ in piece.spans)
+            _rank(left, _Score(scorer, inputs.spec(layout)), made, options)
+            letters = folder / "dead_letters.jsonl"
+            if letters.exists():
+                letters.rename(made / DEAD_LETTERS)
+            made.rename(output)
+        (folder / _STATE).unlink()
+    return Scored([output / path.name for path in paths], report)
+
+
+def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
+    """The records of each file, by its name without the end."""
+    cut = pieces.cut(shards, lists_per_file)
+    return {f"scores-{i:05d}-of-{len(cut):05d}": piece for i, piece in enumerate(cut)}
+
+
+def _rank(
+    left: Sequence[tuple[Piece, Path]],
+    score: beam.DoFn,
+    made: Path,
+    options: PipelineOptions | None,
+) -> None:
+    made.mkdir(exist_ok=True)
+    with beam.Pipeline(options=options) as pipeline:
+        pipeline | beam.Create(left) | beam.Reshuffle() | beam.ParDo(score)
+    for partial in made.glob(".*"):  # of a worker that was killed
+        partial.unlink()
+
+
+class _Score(beam.DoFn):
+    """Pieces of records, and the path of a file for each, to files of ranked lists."""
+
+    def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec) -> None:
+        self.scorer, self.spec = scorer, spec
+
+    def setup(self) -> None:
+        query = {self.spec.query_id: tf.io.FixedLenFeature([], tf.string)}
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+        def scored(records: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            parsed = packed.parse(records, self.spec)
+            [queries] = tf.io.parse_example(records, query).values()
+            scores = self.scorer(stored.inputs(parsed, self.spec))
+            return queries, parsed[self.spec.doc_id], scores, parsed["mask"]
+
+        self.scored = scored
+
+    def process(self, element: tuple[Piece, Path]) -> None:
+        piece, path = element
+        records = piece.records()
+        with rankings.written(path) as write:
+            while batch := list(itertools.islice(records, _BATCH)):
+                found = self.scored(tf.constant(batch))
+                write(rankings.table(*(x.numpy() for x in found)))
+
+
+def judge(
+    model: Path,
+    inputs: Inputs,
+    progress: Progress,
+    *,
+    against: Path | None = None,
+    metrics: Path | None = None,
+    options: PipelineOptions | None = None,
+) -> Evaluation:
+    """Evaluates a model on new lists, by slice and with intervals.
+
+    Args:
+        model: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        inputs: What to read, for both models: see `inputs`.
+        progress: Told of each step.
+        against: Folder of another model to compare with; a random order takes its place if None.
+        metrics: File to write the metrics to, as JSON.
+        options: Of the Beam pipelines.
+
+    Raises:
+        tfrank_sel.data.InputError: If the input or a model cannot be used.
+    """
+    layout = inputs.layout()
+    ours = RecordScorer(str(model), layout.features)
+    baseline = None if against is None else RecordScorer(str(against), layout.features)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        with progress.step("ingest") as step:
+            ingested = ingest.ingest(inputs, layout, folder, options=options)
+            for line in ingest.summary(ingested.report):
+                step.tell(line)
+        with progress.step("evaluation") as step:
+            lists = PackedLists(ingested.shards[_SPLIT], inputs.spec(layout), layout.context)
+            pipeline = beam.Pipeline(options=options)
+            found = evaluation.evaluate(
+                ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
+            )
+            step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
+    if metrics is not None:
+        folders.write_json(metrics, found.figures())
+    return found
+
+
+@contextlib.contextmanager
+def _resumed(folder: Path, state: Mapping[str, Any]) -> Iterator[Path]:
+    """Gives a folder in `folder`, with what the same call has left there if it was interrupted.
+
+    It is the same call if `state` is what stands in `state.json`. Without such a file at the end,
+    there is nothing to go on from, and `folder` is removed.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder))
+        except OSError as error:
+            wanted = "one process at a time must be able to write to the output folder"
+            raise InputError(str(folder), f"{wanted}. Received: {error}") from error
+        work = folder / "work"
+        try:
+            if not _is_same(work / _STATE, state):
+                shutil.rmtree(work, ignore_errors=True)
+            work.mkdir(exist_ok=True)
+            yield work
+        finally:
+            if not (work / _STATE).exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_same(path: Path, state: Mapping[str, Any]) -> bool:
+    return path.exists() and json.loads(path.read_text()) == json.loads(json.dumps(state))
+
+
+def _ingested(
+    inputs: Inputs,
+    layout: Layout,
+    folder: Path,
+    state: Mapping[str, Any],
+    options: PipelineOptions | None,
+) -> Mapping[str, Any]:
+    """Makes records, unless an earlier call has; returns what was read."""
+    if not (folder / _STATE).exists():
+        ingest.ingest(inputs, layout, folder, options=options)
+        folders.write_json(folder / _STATE, state)
+    return json.loads((folder / "ingest.json").read_text())
+
+
+def _version(path: str) -> list[tuple[str, int, int]]:
+    """The file, or the files of a folder, with size and time of change."""
+    try:
+        paths = sorted(Path(path).rglob("*")) if Path(path).is_dir() else [Path(path)]
+        found = [(str(x.absolute()), x.stat()) for x in paths]
+    except OSError as error:
+        raise InputError(path, f"expected a readable file. Received: {error}") from error
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+
+
+def _check_new(output: Path) -> None:
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        wanted = "the output folder must be new or empty"
+        raise InputError(str(output), f"{wanted}. Received: a file, or a folder that is not empty")

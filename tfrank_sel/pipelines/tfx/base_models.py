@@ -1,0 +1,97 @@
+"""Base models: trained models in the artefacts of earlier runs, from which a training may start."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+from tfx.dsl.io import fileio
+from tfx.utils import io_utils
+
+from tfrank_sel import data, models
+from tfrank_sel.features import Feature
+from tfrank_sel.pipelines.analysis.statistics import Statistics
+
+MODEL, SCALING = "model.keras", "scaling.json"
+
+
+def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
+    """Keeps a trained model in its artefact, beside what is served.
+
+    Args:
+        model: The model.
+        scaling: What `Scaling` wrote for its training.
+        artefact: Folder of the artefact.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, MODEL)
+        model.save(file)
+        io_utils.copy_file(file, os.path.join(artefact, MODEL), overwrite=True)
+    text = json.dumps(dict(scaling)) + "\n"
+    io_utils.write_string_file(os.path.join(artefact, SCALING), text)
+
+
+def statistics(artefact: str) -> Statistics | None:
+    """Returns the statistics of what a base model was trained on; None if there are none in it.
+
+    Args:
+        artefact: Folder of its artefact.
+    """
+    if not fileio.exists(os.path.join(artefact, SCALING)):  # of an earlier version
+        return None
+    return Statistics.of(_scaling(artefact)["statistics"])
+
+
+def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
+    """Returns the preparation that a base model was trained with.
+
+    Args:
+        artefact: Folder of its artefact.
+        features: Type of each feature of the lists, which must be those of the base model.
+
+    Raises:
+        tfrank_sel.data.InputError: If the artefact holds none, or one of other features.
+    """
+    found = models.Preparation.from_config(_scaling(artefact)["preparation"])
+    known, wanted = found.features or {}, {name: kind.config() for name, kind in features.items()}
+    other = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
+    if other or list(known) != list(wanted):
+        reason = "the base model must have the features of the lists, of the same types and order"
+        received = ", ".join(other) or "another order"
+        raise data.InputError(artefact, f"{reason}. Differences: {received}")
+    return found
+
+
+def model(artefact: str) -> keras.Model:
+    """Returns a base model.
+
+    Args:
+        artefact: Folder of its artefact.
+
+    Raises:
+        tfrank_sel.data.InputError: If the artefact holds none, or one whose classes are not known.
+    """
+    kept = _file(artefact, MODEL)
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, MODEL)
+        io_utils.copy_file(kept, file)
+        try:
+            return keras.models.load_model(file, compile=False)
+        except (TypeError, ValueError) as error:
+            reason = "the base model must be of classes that this pipeline knows"
+            raise data.InputError(artefact, f"{reason}. Received: {error}") from error
+
+
+def _scaling(artefact: str) -> dict[str, Any]:
+    return json.loads(io_utils.read_string_file(_file(artefact, SCALING)))
+
+
+def _file(artefact: str, name: str) -> str:
+    path = os.path.join(artefact, name)
+    if not fileio.exists(path):
+        wanted = f"the artefact of a base model must hold {name}, as Trainer leaves it"
+        reason = f"{wanted}. Received: none. Run without a warm start, which writes it"
+        raise data.InputError(artefact, reason)
+    return path
