@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 
 from tfrank_sel.claim import held
 from tfrank_sel.data.lists import InputError
@@ -204,7 +205,7 @@ class Study:
 
     def configured(self, trial: FrozenTrial | Trial) -> Configuration:
         """Returns the configuration of a trial, with which `run` trains the same model."""
-        values = self.values(trial)
+        values = ranges.values(self.ranges, trial)
         place = f"trial {trial.number}"
         overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
         return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
@@ -239,7 +240,7 @@ class Study:
             if best is not None and best.number == trial.number:
                 found = text(self.configured(best).absolute())
                 folders.write_text(self.output / BEST, found)
-        console.print(self._line(self.trials[trial.number]), highlight=False)
+        console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:
         """Trains the model of a trial, and returns its value."""
@@ -252,15 +253,15 @@ class Study:
         with console.status(title) as status:
 
             def on_epoch(epoch: Epoch) -> None:
-                status.update(f"{title}: {epoch}")
-                trial.report(
-                    epoch.validation_ndcg, (epoch.member - 1) * epoch.epochs + epoch.number
-                )
+                status.update(escape(f"{title}: {epoch}"))
+                number = (epoch.member - 1) * epoch.epochs + epoch.number
+                trial.report(epoch.validation_ndcg, number)
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
+            progress = Progress(Console(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
-                run(configuration, folder, Progress(Console(quiet=True), on_epoch=on_epoch), only=step)
+                run(configuration, folder, progress, only=step)
         fits = json.loads((folder / "train" / "training.json").read_text())["ours"]["fits"]
         return statistics.mean(fit["validation_ndcg"] for fit in fits)
 
