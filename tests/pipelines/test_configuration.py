@@ -86,8 +86,8 @@ def test_set_replaces_what_the_file_says(tmp_path):
         ),
         (
             "trainng.epochs=3",
-            "the file has no such key. Accepted: training, modules, data, features, gates, model, "
-            "evaluation, blessing, serving, beam. Received: 'trainng'",
+            "the file has no such key. Accepted: training, tracking, modules, data, features, "
+            "gates, model, evaluation, blessing, serving, beam, search. Received: 'trainng'",
         ),
         (
             "model.hidden_unit=3",

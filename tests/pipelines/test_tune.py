@@ -24,7 +24,9 @@ SEARCH = """
 trials = 3
 [search.keys]
 "training.learning_rate" = {low = 1e-4, high = 1e-1, log = true}
-"training.loss" = {choices = ["SoftmaxLoss", ["SoftmaxLoss", {class = "LambdaLoss", temperature = 2.0}]]}
+"training.loss" = {choices = [
+    "SoftmaxLoss", ["SoftmaxLoss", {class = "LambdaLoss", temperature = 2.0}],
+]}
 """
 SETTINGS = """
 [training]
@@ -186,7 +188,7 @@ def test_a_trial_that_is_pruned_leaves_nothing_of_its_training(study, tmp_path, 
     assert (pruned.state, list(pruned.intermediate_values)) == (TrialState.PRUNED, [1])
     folder = output / "trials" / "3"
     assert {path.name for path in folder.iterdir()} == {"config.toml", "ingest", "analyze"}
-    assert load(output / "best.toml") == load(study[0] / "best.toml")
+    assert (output / "best.toml").read_text() == (study[0] / "best.toml").read_text()
     assert "<td>pruned" in (output / "report.html").read_text()
 
 

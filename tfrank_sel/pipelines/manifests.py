@@ -254,7 +254,7 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the key of each value that differs, the old and the new value; None if there is none."""
+    """Yields the key of each value that differs, the old and the new one; None stands for none."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
             yield from differences(f"{key}.{name}", old.get(name), new.get(name))

@@ -6,17 +6,18 @@ import json
 import statistics
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 
 from tfrank_sel.claim import held
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, manifests, planning
+from tfrank_sel.pipelines import folders, manifests
 from tfrank_sel.pipelines.configuration import (
     Configuration,
     ConfigurationError,
@@ -35,6 +36,8 @@ try:
 except ImportError as error:
     raise ImportError("`tune` needs optuna: install `tfrank_sel[tune]`") from error
 from optuna.trial import FrozenTrial, Trial, TrialState
+
+from tfrank_sel.pipelines import ranges
 
 DATABASE, DATA, TRIALS = "study.db", "data", "trials"
 BEST = "best.toml"
@@ -69,7 +72,7 @@ class Study:
     def __init__(self, configuration: Configuration, output: Path) -> None:
         self.configuration, self.output = configuration, output.absolute()
         self.ranges = configuration.search.keys
-        _check_ranges(configuration)
+        ranges.check(configuration)
         with self._alone():
             self._check_folder()
             folders.write_text(self.output / folders.CONFIGURATION, text(configuration.absolute()))
@@ -197,28 +200,19 @@ class Study:
             study = self._storage.get_study_id_from_name(_NAME)
             known = self._storage.get_trial_id_from_study_id_trial_number(study, number)
             trial = Trial(self._study, known)
-        for key, found in self.ranges.items():
-            _suggest(trial, key, found)
+        ranges.suggest(self.ranges, trial)
         return trial
 
     def configured(self, trial: FrozenTrial | Trial) -> Configuration:
         """Returns the configuration of a trial, with which `run` trains the same model."""
-        values = self.values(trial)
+        values = ranges.values(self.ranges, trial)
         place = f"trial {trial.number}"
         overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
         return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
 
-    def values(self, trial: FrozenTrial | Trial) -> dict[str, Any]:
-        """Returns the value of each key in a trial."""
-        return {
-            key: json.loads(trial.params[key]) if "choices" in found else trial.params[key]
-            for key, found in self.ranges.items()
-            if key in trial.params
-        }
-
     def shown(self, trial: FrozenTrial | Trial) -> dict[str, str]:
         """Returns the value of each key in a trial, in short."""
-        return {key: _shown(value) for key, value in self.values(trial).items()}
+        return {key: ranges.shown(x) for key, x in ranges.values(self.ranges, trial).items()}
 
     def _try(self, trial: Trial, console: Console) -> None:
         """Runs a trial, and tells how it went."""
@@ -246,7 +240,7 @@ class Study:
             if best is not None and best.number == trial.number:
                 found = text(self.configured(best).absolute())
                 folders.write_text(self.output / BEST, found)
-        console.print(self._line(self.trials[trial.number]), highlight=False)
+        console.out(self._line(self.trials[trial.number]), highlight=False)
 
     def _value(self, trial: Trial, console: Console) -> float:
         """Trains the model of a trial, and returns its value."""
@@ -259,20 +253,20 @@ class Study:
         with console.status(title) as status:
 
             def on_epoch(epoch: Epoch) -> None:
-                status.update(f"{title}: {epoch}")
-                trial.report(
-                    epoch.validation_ndcg, (epoch.member - 1) * epoch.epochs + epoch.number
-                )
+                status.update(escape(f"{title}: {epoch}"))
+                number = (epoch.member - 1) * epoch.epochs + epoch.number
+                trial.report(epoch.validation_ndcg, number)
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
+            progress = Progress(Console(quiet=True), on_epoch=on_epoch)
             for step in _STEPS:
-                run(configuration, folder, Progress(Console(quiet=True), on_epoch=on_epoch), only=step)
+                run(configuration, folder, progress, only=step)
         fits = json.loads((folder / "train" / "training.json").read_text())["ours"]["fits"]
         return statistics.mean(fit["validation_ndcg"] for fit in fits)
 
     def _share(self, configuration: Configuration, folder: Path) -> None:
-        """Links what the steps of `data` made to the folder of a trial, as far as it is the same."""
+        """Links what the steps of `data` made to the folder of a trial, if it is the same there."""
         completed, inputs, _ = complete(configuration)
         sources = [source.path for source in inputs.sources] if inputs else []
         wanted = manifests.current(completed, sources, self.output / DATA)
@@ -293,42 +287,3 @@ class Study:
         value = "pruned" if trial.state == TrialState.PRUNED else f"NDCG@10 {trial.value:.4f}"
         most = "" if best is None else f", best {best.value:.4f} of trial {best.number}"
         return f"{done}, {value}{most}, {seconds:.1f} s, {values}"
-
-
-def _shown(value: Any) -> str:
-    """Returns the value of a key in short."""
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, Mapping) and "class" in value:
-        others = [f"{name}={_shown(x)}" for name, x in value.items() if name != "class"]
-        return f"{value['class']}({', '.join(others)})" if others else str(value["class"])
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    return str(value)
-
-
-def _suggest(trial: Trial, key: str, found: Mapping[str, Any]) -> None:
-    if "choices" in found:
-        trial.suggest_categorical(key, [json.dumps(one) for one in found["choices"]])
-        return
-    low, high, step, log = (found.get(name) for name in ("low", "high", "step", "log"))
-    if all(isinstance(x, int) for x in (low, high, step or 0)):
-        trial.suggest_int(key, low, high, step=step or 1, log=bool(log))
-    else:
-        trial.suggest_float(key, low, high, step=step, log=bool(log))
-
-
-def _check_ranges(configuration: Configuration) -> None:
-    """Raises an error if an end or choice of a range is not allowed beside the first of others."""
-    ranges = configuration.search.keys
-    if not ranges:
-        example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
-        raise configuration.error(
-            "search.keys", f"must name a key that varies, such as {example}. Received: {{}}"
-        )
-    ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in ranges.items()}
-    for key, values in ends.items():
-        for value in values:
-            tried = {**{other: x[0] for other, x in ends.items()}, key: value}
-            overrides = [Override(x, y, f'search.keys."{x}"') for x, y in tried.items()]
-            planning.candidate(replaced(configuration, overrides))
