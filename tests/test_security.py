@@ -44,7 +44,11 @@ def test_nothing_that_is_loaded_can_hold_code():
 
 
 @pytest.mark.parametrize(
-    ("stack", "extras"), [("default", ["pipelines", "serving", "plots", "als"]), ("tfr", ["tfr"])]
+    ("stack", "extras"),
+    [
+        ("default", ["pipelines", "tune", "mlflow", "serving", "plots", "als"]),
+        ("tfr", ["tfr"]),
+    ],
 )
 def test_what_is_pinned_is_what_the_package_takes(stack: str, extras: list[str]) -> None:
     lines = (ROOT / "requirements" / f"{stack}.txt").read_text().splitlines()
