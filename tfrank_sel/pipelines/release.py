@@ -15,7 +15,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data, export
 from tfrank_sel.pipelines import folders
-from tfrank_sel.pipelines.configuration.sections import Serving
+from tfrank_sel.pipelines.configuration.release import Serving
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
 STABLE, CANARY = "stable", "canary"

@@ -1,6 +1,5 @@
 """Sections of the configuration of a run: keys, types, ranges, defaults and descriptions."""
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.data import SPLITS, Data, Names
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
 from tfrank_sel.pipelines.configuration.gates import Gates
+from tfrank_sel.pipelines.configuration.release import Blessing, Serving
 from tfrank_sel.pipelines.configuration.search import Search
 from tfrank_sel.pipelines.configuration.section import Section, keys, no_key
 from tfrank_sel.pipelines.configuration.tracking import Tracking, absolute as absolute_uri
@@ -173,75 +173,6 @@ class Evaluation(Section):
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = Field(
         default={"class": "SoftmaxLoss"},
         description="Loss of the baseline; false compares with a random order.",
-    )
-
-
-class Blessing(Section):
-    """Rules that a model must meet to be published."""
-
-    metric: Literal["NDCG@1", "NDCG@5", "NDCG@10", "MRR"] = Field(
-        default="NDCG@10", description="Metric that decides."
-    )
-    margin: float = Field(
-        default=0.02,
-        ge=0.0,
-        allow_inf_nan=True,
-        description="Maximum allowed drop below the baseline.",
-    )
-    slice_margin: float = Field(
-        default=0.1,
-        ge=0.0,
-        allow_inf_nan=True,
-        description="The same on a slice of enough queries.",
-    )
-    min_slice_queries: int = Field(
-        default=30, ge=1, description="Minimum number of queries of a slice that decides."
-    )
-    min_value: float = Field(default=0.0, description="Minimum value of the metric.")
-    min_queries: int = Field(
-        default=1, ge=1, description="Minimum number of queries to evaluate on."
-    )
-    max_milliseconds: float = Field(
-        default=math.inf,
-        gt=0.0,
-        allow_inf_nan=True,
-        description="Maximum time to score a list, at the 99th percentile.",
-    )
-    champion: str | Literal[False] | None = Field(
-        default=None,
-        examples=["models/ranker/3"],
-        description="SavedModel that must not be better by more than the margins; if unset, the "
-        "version that is served; false for none.",
-    )
-
-
-class Serving(Section):
-    """The published model."""
-
-    model_name: str = Field(
-        default="ranker",
-        pattern=r"^[A-Za-z0-9][\w.-]*$",
-        description="Name to serve the model under; letters, digits and `._-`.",
-    )
-    folder: str | None = Field(
-        default=None,
-        examples=["models"],
-        description="Folder of all models that are served; if unset, `serving` in that of the run.",
-    )
-    version: int | None = Field(
-        default=None,
-        ge=0,
-        examples=[7],
-        description="Version to serve the model under; if unset, one more than the last.",
-    )
-    canary: bool = Field(
-        default=False,
-        description="Publish under the label `canary`, and leave `stable` to the champion.",
-    )
-    description: str | None = Field(
-        default=None,
-        examples=["Ranks the offers of a search page."],
-        description="Intended use of the model, for its model card.",
     )
 
 
