@@ -6,10 +6,9 @@ import pytest
 import tensorflow as tf
 
 from tests import stock_server
-from tfrank_sel import export, models
+from tfrank_sel import claim, export, models
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.export import claim
 
 SPEC = FeatureSpec(num_features=3)
 LOWEST = tf.float32.min

@@ -245,6 +245,13 @@ def test_a_day_joins_those_before_and_starts_from_their_weights(copied, tmp_path
     )
     inputs = {"features": tf.random.normal([2, 4, 3]), "mask": tf.ones([2, 4], bool)}
     np.testing.assert_allclose(before(inputs), after(inputs), atol=1e-4)
+    wider = invoke("train", copied / "2", sets=["model.hidden_units=[5]"])
+    assert wider.exit_code == 2
+    [line] = wider.stderr.splitlines()
+    assert line.startswith(f"{copied}/1: a run that is continued must have the same losses and net")
+    none = invoke("run", copied / "4", *files(sources), "--continue-from", str(tmp_path))
+    missing = f"{tmp_path}/ingest/manifest.json: expected a file."
+    assert none.stderr == f"{missing} Received: No such file or directory\n"
     options = [*files(sources), "--continue-from", str(copied / "2")]
     stdout = done(invoke("run", copied / "3", *options, sets=[*sets, "data.memory=1"]))
     assert "joined to 1 earlier increments" in stdout

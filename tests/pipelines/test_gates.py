@@ -13,7 +13,7 @@ from tests.pipelines.test_main import invoke, small_set
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set, Vector
-from tfrank_sel.pipelines import console, planning
+from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Gate, Gates
 from tfrank_sel.pipelines.configuration import (
@@ -22,7 +22,9 @@ from tfrank_sel.pipelines.configuration import (
     load,
     text,
 )
+from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.run import run
+from tfrank_sel.pipelines.runs import Run
 
 FEATURES = {
     "price": Number(),
@@ -183,7 +185,7 @@ def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
     assert line.startswith(f"{path}: expected a schema of tensorflow-metadata as text. Received: ")
     assert reason in line
     with pytest.raises(data.InputError, match=r"schema\.pbtxt: expected a schema"):
-        planning.plan(with_set(f"data.schema={path}"), None)
+        _ = Run(with_set(f"data.schema={path}"), None, tmp_path, Progress(Console())).curated
 
 
 def test_gates_of_a_feature_come_before_those_of_all():
@@ -275,7 +277,7 @@ def first_day(tmp_path_factory):
     data = {split: str(path) for split, path in small_set(folder).items()}
     configuration = Configuration.model_validate({"data": data})
     for step in ("ingest", "analyze"):
-        run(configuration, folder / "1", console.Progress(Console(quiet=True)), only=step)
+        run(configuration, folder / "1", Progress(Console(quiet=True)), only=step)
     return folder
 
 

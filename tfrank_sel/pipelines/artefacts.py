@@ -12,7 +12,6 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from tfrank_sel import data
-from tfrank_sel.pipelines.folders import write_json as write_json, write_text as write_text
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

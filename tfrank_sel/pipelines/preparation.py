@@ -88,10 +88,9 @@ def examine(
         inferred = schema.infer(known, run.spec, path)
         step.tell(f"inferred from train: {path.name}")
     with run.progress.step("validation") as step:
-        place, gates = run.configuration.data, run.gates
-        reference = place.reference or run.earlier
+        gates, curated = run.gates, run.curated
+        reference = run.configuration.data.reference or run.earlier
         before = None if reference is None else _reference(Path(reference))
-        curated = None if place.schema_ is None else schema.load(Path(place.schema_))
         check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         found = schema.validate(

@@ -60,7 +60,8 @@ def run(
             after = tuple(STEPS)[tuple(STEPS).index(force) :]
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
-        _ = found.candidates, found.options  # what cannot be made is told before anything is read
+        # what cannot be made is told before anything is read
+        _ = found.candidates, found.options, found.curated
         try:
             for step in chosen:
                 if step not in ("ingest", "analyze"):

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import keras
 from apache_beam.options.pipeline_options import PipelineOptions
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import artefacts, manifests, planning
+from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import Configuration
@@ -64,6 +66,12 @@ class Run:
     def gates(self) -> Gates:
         """What the rules of the data do."""
         return planning.gates(self.configuration)
+
+    @functools.cached_property
+    def curated(self) -> schema_pb2.Schema | None:
+        """The schema to hold all splits against, if one is configured."""
+        path = self.configuration.data.schema_
+        return None if path is None else schema.load(Path(path))
 
     @functools.cached_property
     def options(self) -> PipelineOptions:

@@ -105,17 +105,22 @@ def train(run: Run, folder: Path) -> None:
     with PreparedLists(learned, held_out, run.settings, folder / "prepared") as lists:
         for name, candidate in run.candidates.items():
             with run.progress.step(f"training {name}") as step:
-                found = training.train(
-                    candidate,
-                    prepared,
-                    lists,
-                    run.settings,
-                    folder / "logs" / name,
-                    step.epoch,
-                    before=list(trained.values()),
-                    backup=folder / "backup" / name,
-                    start=start if name == "ours" else None,
-                )
+                try:
+                    found = training.train(
+                        candidate,
+                        prepared,
+                        lists,
+                        run.settings,
+                        folder / "logs" / name,
+                        step.epoch,
+                        before=list(trained.values()),
+                        backup=folder / "backup" / name,
+                        start=start if name == "ours" else None,
+                    )
+                except training.StartError as error:
+                    reason = "a run that is continued must have the same losses and network"
+                    received = f"{reason}. Received: {error}"
+                    raise data.InputError(str(run.earlier), received) from error
                 found.model.save(folder / f"{name}.keras")
                 for fit in found.fits:
                     step.tell(str(fit))

@@ -17,7 +17,7 @@ from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import preparation, summary
-from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines import artefacts, folders
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.ingestion import stored
@@ -50,7 +50,7 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
         _ranged(schema, name, low, high)
     for name in statistics.texts:
         schema.feature.add(name=name, type=schema_pb2.BYTES)
-    artefacts.write_text(path, text_format.MessageToString(schema))
+    folders.write_text(path, text_format.MessageToString(schema))
     return schema
 
 
@@ -132,7 +132,7 @@ def validate(
 
 def write(anomalies: Sequence[Anomaly], path: Path) -> None:
     """Writes anomalies as JSON."""
-    artefacts.write_json(path, [dataclasses.asdict(anomaly) for anomaly in anomalies])
+    folders.write_json(path, [dataclasses.asdict(anomaly) for anomaly in anomalies])
 
 
 @dataclasses.dataclass(frozen=True)

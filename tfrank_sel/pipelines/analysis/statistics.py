@@ -17,7 +17,7 @@ from tfrank_sel import data
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
-from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines import artefacts, folders
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
@@ -131,7 +131,7 @@ def summarise(
                 artefacts.tell(summary, Path(scratch) / split)
         found = {split: next(artefacts.told(Path(scratch) / split)) for split in shards}
     for split, values in found.items():
-        artefacts.write_json(folder / f"{split}.json", values)
+        folders.write_json(folder / f"{split}.json", values)
     return {split: Statistics.of(values) for split, values in found.items()}
 
 

@@ -83,8 +83,10 @@ class Blessing:
         return [str(check) for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """Returns it as JSON-ready values."""
-        return {**dataclasses.asdict(self), "reasons": self.reasons}
+        """Returns it as JSON-ready values; an infinite bound is None."""
+        values = {**dataclasses.asdict(self), "reasons": self.reasons}
+        rules = {name: None if x == math.inf else x for name, x in values["rules"].items()}
+        return {**values, "rules": rules}
 
 
 def bless(

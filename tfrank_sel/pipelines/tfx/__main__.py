@@ -175,13 +175,13 @@ def _refused(error: ConfigurationError) -> typer.Exit:
 def _synthesise(output: Path, seed: int) -> Path:
     """Makes a set of lists, and one query of it as a LETOR file to try the server with."""
     from tfrank_sel.data import letor, synthetic
-    from tfrank_sel.pipelines import artefacts
+    from tfrank_sel.pipelines import folders
     from tfrank_sel.pipelines.tfx import lists
 
     made = list(synthetic.lists(SYNTHETIC_LISTS, max_list_size=SYNTHETIC_LIST_SIZE, seed=seed))
     lists.write(output / "data" / "lists.tfrecord", made)
     tried = next(one for one in made if len(one.labels) == SYNTHETIC_LIST_SIZE)
-    artefacts.write_text(output / "one_query.txt", letor.text(tried))
+    folders.write_text(output / "one_query.txt", letor.text(tried))
     return output / "data"
 
 
