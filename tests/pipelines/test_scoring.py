@@ -211,6 +211,7 @@ def killed(folder, tmp_path):
     return tmp_path / "many.txt", left
 
 
+@pytest.mark.long
 def test_what_is_killed_goes_on_where_it_was(folder, tmp_path, killed):
     files, left = killed
     (tmp_path / ".out.partial" / "work" / "scores" / ".half.parquet").write_text("half")
