@@ -270,7 +270,13 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_an_undisturbed_one(
     command = [sys.executable, "-m", "tfrank_sel.pipelines", "run"]
     command += ["--config", str(tmp_path / "run.toml"), "--output"]
     output = tmp_path / "out"
-    process = subprocess.Popen([*command, str(output)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*command, str(output)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # which a shell may have turned off for all that it starts
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     while process.poll() is None and not list(output.glob(".train.partial/backup/ours/*.npz")):
         time.sleep(0.02)
     os.kill(process.pid, stop)

@@ -195,7 +195,7 @@ def command(folder, files, output):
 @pytest.fixture
 def killed(folder, tmp_path):
     """A file of lists, and the work of a process that was killed amid scoring it."""
-    letor.write(tmp_path / "many.txt", letor_lists(600, seed=3))
+    letor.write(tmp_path / "many.txt", letor_lists(1500, seed=3))
     made = tmp_path / ".out.partial" / "work" / "scores"
     process = subprocess.Popen(
         command(folder, tmp_path / "many.txt", tmp_path / "out"), stdout=subprocess.DEVNULL
@@ -207,7 +207,7 @@ def killed(folder, tmp_path):
     process.wait()
     assert not (tmp_path / "out").exists()
     left = {path.name: path.stat().st_mtime_ns for path in made.glob("scores-*")}
-    assert 20 <= len(left) < 120
+    assert 20 <= len(left) < 300
     return tmp_path / "many.txt", left
 
 
@@ -216,9 +216,9 @@ def test_what_is_killed_goes_on_where_it_was(folder, tmp_path, killed):
     files, left = killed
     (tmp_path / ".out.partial" / "work" / "scores" / ".half.parquet").write_text("half")
     done = score(folder / "packed", files, tmp_path / "out", "--lists-per-file", 5)
-    assert f"120 files, {len(left)} of them found" in done.stdout
+    assert f"300 files, {len(left)} of them found" in done.stdout
     now = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-    assert len(now) == 120
+    assert len(now) == 300
     assert {name: now[name] for name in left} == left
     score(folder / "packed", files, tmp_path / "undisturbed", "--lists-per-file", 5)
     for path in (tmp_path / "undisturbed").iterdir():
@@ -235,7 +235,7 @@ def test_what_has_changed_is_scored_anew(folder, tmp_path, killed, changed):
         os.utime(files, ns=(1, 1))
     model = folder / ("another" if changed == "model" else "packed")
     done = score(model, files, tmp_path / "out", "--lists-per-file", 5)
-    assert "120 files\n" in done.stdout
+    assert "300 files\n" in done.stdout
     score(model, files, tmp_path / "undisturbed", "--lists-per-file", 5)
     assert ranked(tmp_path / "out") == ranked(tmp_path / "undisturbed")
 
