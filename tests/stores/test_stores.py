@@ -1,0 +1,85 @@
+"""Files by path and by URL, alike."""
+
+import contextlib
+import pathlib
+
+import pytest
+import s3fs
+
+from tests.stores.conftest import forget, free_port
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
+
+
+def put(url: str, content: bytes) -> str:
+    with stores.opened(url, "wb") as file:
+        file.write(content)
+    return url
+
+
+def test_a_file_of_a_store_is_as_one_on_disk(folder, tmp_path):
+    for base in (folder, str(tmp_path / "folder")):
+        (tmp_path / "folder" / "more").mkdir(parents=True, exist_ok=True)
+        a, b = put(stores.join(base, "a.txt"), b"one\ntwo"), stores.join(base, "more", "b.txt")
+        assert not stores.is_file(b)
+        put(b, b"")
+        assert stores.is_file(a)
+        assert [stores.is_dir(x) for x in (base, a)] == [True, False]
+        assert stores.size(a) == 7
+        assert stores.glob(stores.join(base, "*.txt")) == [a]
+        assert stores.find(base) == [a, b]
+        with stores.opened(a) as file:
+            file.seek(4)
+            assert file.read() == b"two"
+        stores.remove(b)
+        stores.remove(b)
+        assert stores.find(base) == [a]
+
+
+def test_a_copy_is_read_until_the_file_changes(folder):
+    url = put(stores.join(folder, "a.txt"), b"one")
+    first = stores.near(url)
+    assert stores.near(url) == first
+    put(url, b"two")
+    copies = (pathlib.Path(path).read_text() for path in (first, stores.near(url)))
+    assert list(copies) == ["one", "two"]
+
+
+def test_a_file_whose_writing_fails_is_as_it_was(folder):
+    url = put(stores.join(folder, "a.txt"), b"one")
+    with contextlib.suppress(RuntimeError), stores.opened(url, "wb") as file:
+        file.write(b"two")
+        raise RuntimeError
+    with stores.opened(url) as file:
+        assert file.read() == b"one"
+
+
+def test_what_is_missing_is_named_by_its_url(folder):
+    with pytest.raises(FileNotFoundError) as told:
+        stores.size(stores.join(folder, "none"))
+    assert told.value.filename == stores.join(folder, "none")
+
+
+def test_an_unknown_scheme_is_refused():
+    with pytest.raises(
+        InputError, match=r"^foo://a: expected a path .* the unknown scheme foo://$"
+    ):
+        stores.size("foo://a")
+
+
+def test_missing_credentials_are_one_line(bucket, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    forget()
+    with pytest.raises(InputError, match=r"expected credentials of the store.*Unable to locate"):
+        stores.find(bucket)
+
+
+def test_a_store_out_of_reach_is_one_line(bucket, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    forget()
+    with pytest.raises(InputError) as told:
+        stores.find(bucket)
+    assert "the store must be within reach. Received: Could not connect" in str(told.value)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,232 @@
+"""Files on this machine and in object stores, by path or URL: `s3://`, `gs://`, all of fsspec.
+
+Credentials, regions and endpoints are those that the store's own client finds, as in
+`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `GOOGLE_APPLICATION_CREDENTIALS`.
+"""
+
+import contextlib
+import errno
+import glob as local_glob
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tfrank_sel.data.lists import InputError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}  # of schemes that need one
+# exceptions of stores' clients, which are imported by a store alone, by their names
+_NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a path is the URL of an object store.
+
+    Example:
+        >>> is_remote("s3://bucket/train.parquet"), is_remote("data/train.parquet")
+        (True, False)
+    """
+    scheme = _SCHEME.match(os.fspath(path))
+    return scheme is not None and scheme[1] not in ("file", "local")
+
+
+def join(folder: str | os.PathLike[str], *names: str) -> str:
+    """Returns the path or URL of what is in a folder.
+
+    Example:
+        >>> join("s3://bucket/runs/", "1", "train")
+        's3://bucket/runs/1/train'
+    """
+    return "/".join([os.fspath(folder).rstrip("/"), *names])
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """Returns the fsspec file system of a URL, and the path in it.
+
+    Raises:
+        ImportError: If fsspec or the client of the store is not installed.
+        InputError: If the scheme is unknown.
+    """
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ImportError("URLs of stores need fsspec: pip install 'tfrank_sel[s3]'") from error
+    scheme = str(_SCHEME.match(url)[1])  # type: ignore[index]
+    try:
+        found, path = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        extra = _EXTRAS.get(scheme)
+        wanted = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
+        raise ImportError(f"{scheme}:// needs a client of the store: {wanted}") from error
+    except ValueError as error:
+        wanted = "expected a path on this machine, or a URL such as s3://... or gs://..."
+        raise InputError(url, f"{wanted} Received: the unknown scheme {scheme}://") from error
+    found.invalidate_cache()  # another process may have written since
+    return found, path
+
+
+@contextlib.contextmanager
+def reached(url: str) -> Iterator[tuple[Any, str]]:
+    """Gives the file system of a URL and the path in it, and names the store in its errors.
+
+    Raises:
+        FileNotFoundError: If nothing is there.
+        InputError: If the store cannot be reached or refuses, or the scheme is unknown.
+    """
+    try:
+        yield filesystem(url)
+    except (InputError, ImportError, FileExistsError):
+        raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
+    except PermissionError as error:
+        raise InputError(url, f"the store must grant access. Received: {error}") from error
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & set(_NO_CREDENTIALS):
+            wanted = "expected credentials of the store, as its own client takes them"
+            raise InputError(url, f"{wanted}. Received: {error}") from error
+        is_local = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(url, f"the store must be within reach. Received: {reason}") from error
+        raise
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
+    """Opens a file, of which a store sends what is read.
+
+    Args:
+        path: Path or URL.
+        mode: As in `open`. What is written to a store is there when the block has ended without an
+            error.
+
+    Yields:
+        The file; one to read can be sought in.
+
+    Raises:
+        InputError: If the store cannot be reached or refuses, or the scheme is unknown.
+        OSError: If the file cannot be opened.
+    """
+    if not is_remote(path):
+        with open(path, mode) as file:
+            yield file
+        return
+    url = os.fspath(path)
+    with reached(url) as (found, inside):
+        file = found.open(inside, mode)
+        try:
+            yield file
+        except BaseException:
+            if "r" not in mode:
+                with contextlib.suppress(NotImplementedError):
+                    file.discard()
+                file.closed = True  # which would send what there is
+            raise
+        finally:
+            if not file.closed:
+                file.close()
+
+
+def is_file(path: str | os.PathLike[str]) -> bool:
+    """Returns whether there is a file."""
+    if not is_remote(path):
+        return os.path.isfile(path)
+    with reached(os.fspath(path)) as (found, inside):
+        return bool(found.isfile(inside))
+
+
+def is_dir(path: str | os.PathLike[str]) -> bool:
+    """Returns whether there is a folder; in a store, one that holds something."""
+    if not is_remote(path):
+        return os.path.isdir(path)
+    with reached(os.fspath(path)) as (found, inside):
+        return bool(found.isdir(inside))
+
+
+def size(path: str | os.PathLike[str]) -> int:
+    """Returns the bytes of a file."""
+    if not is_remote(path):
+        return os.path.getsize(path)
+    with reached(os.fspath(path)) as (found, inside):
+        return int(found.size(inside))
+
+
+def state(path: str | os.PathLike[str]) -> tuple[int, str]:
+    """Returns the bytes of a file, and what changes if it is written again.
+
+    The latter is the time of its last change or, in a store, its tag.
+    """
+    if not is_remote(path):
+        found = os.stat(path)
+        return found.st_size, str(found.st_mtime_ns)
+    with reached(os.fspath(path)) as (store, inside):
+        known = store.info(inside)
+        tag = known.get("ETag") or known.get("etag") or known.get("generation")
+        return int(known["size"]), str(tag or store.modified(inside).isoformat())
+
+
+def glob(pattern: str | os.PathLike[str]) -> list[str]:
+    """Returns the paths or URLs that a pattern with `*`, `?` or `[...]` names, in order."""
+    pattern = os.fspath(pattern)
+    if not is_remote(pattern):
+        return sorted(local_glob.glob(pattern))
+    with reached(pattern) as (found, inside):
+        return sorted(found.unstrip_protocol(path) for path in found.glob(inside))
+
+
+def find(folder: str | os.PathLike[str]) -> list[str]:
+    """Returns the files in a folder and the folders in it, as paths or URLs, in order."""
+    if not is_remote(folder):
+        return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
+    with reached(os.fspath(folder)) as (found, inside):
+        return sorted(found.unstrip_protocol(path) for path in found.find(inside))
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Removes a file, if it is there."""
+    if not is_remote(path):
+        Path(path).unlink(missing_ok=True)
+        return
+    with reached(os.fspath(path)) as (found, inside), contextlib.suppress(FileNotFoundError):
+        found.rm_file(inside)
+
+
+def cache() -> Path:
+    """Returns the folder of local copies: `$TFRANK_SEL_CACHE`, or one in the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "tfrank_sel")
+    return Path(os.environ.get("TFRANK_SEL_CACHE", default))
+
+
+def near(path: str | os.PathLike[str]) -> str:
+    """Returns the path of a file on this machine: a copy in `cache()` of one in a store.
+
+    A copy is kept as long as the file in the store is the same.
+
+    Args:
+        path: Path or URL.
+
+    Raises:
+        InputError: If the store cannot be reached or refuses, or the scheme is unknown.
+        OSError: If there is no such file, or no room for it.
+    """
+    if not is_remote(path):
+        return os.fspath(path)
+    url = os.fspath(path)
+    key = hashlib.sha256(repr((url, state(url))).encode()).hexdigest()[:32]
+    place = cache() / "files" / key / url.rpartition("/")[2]
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(dir=place.parent) as aside,
+            reached(url) as (found, inside),
+        ):
+            copy = os.path.join(aside, place.name)
+            found.get_file(inside, copy)
+            os.replace(copy, place)
+    return str(place)
