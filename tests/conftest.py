@@ -26,6 +26,7 @@ LONG = (
     "pipelines/test_tune.py",
     "plots/test_figures.py",
     "serving/test_faults.py",
+    "stores/test_leases.py",
     "test_click_log.py",
     "test_examples.py",
     "test_no_room.py",

@@ -1,0 +1,87 @@
+"""Leases of places in stores, between processes for real."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from tests.stores.conftest import forget
+from tfrank_sel.data import leases, stores
+
+QUICK = {"renewed": 0.2, "expired": 1.5}
+
+
+def hold(folder: str, ready, seconds: float) -> None:
+    forget()
+    try:
+        with leases.held(folder, **QUICK):
+            ready.put(os.getpid())
+            time.sleep(seconds)
+            ready.put("ended")
+    except Exception as error:
+        ready.put(type(error).__name__)
+
+
+@pytest.fixture
+def process():
+    """Starts processes that hold a folder, and ends them."""
+    context = multiprocessing.get_context("spawn")
+    started = []
+
+    def start(folder: str, seconds: float = 60.0):
+        ready = context.Queue()
+        one = context.Process(target=hold, args=(folder, ready, seconds))
+        one.start()
+        started.append(one)
+        return one, ready
+
+    yield start
+    for one in started:
+        one.kill()
+        one.join()
+
+
+def test_one_process_at_a_time_holds_a_folder(bucket, process):
+    folder = f"{bucket}/run"
+    _, ready = process(folder)
+    ready.get(timeout=60)
+    wanted = pytest.raises(FileExistsError, match="run is held by another process, process")
+    with wanted, leases.held(folder, **QUICK):
+        pass
+    with leases.held(f"{bucket}/other", **QUICK):
+        pass
+    assert stores.find(f"{bucket}/other") == []
+
+
+def test_the_lease_of_a_killed_process_is_taken_at_once_on_its_machine(bucket, process):
+    one, ready = process(bucket)
+    ready.get(timeout=60)
+    os.kill(one.pid, signal.SIGKILL)
+    one.join()
+    began = time.monotonic()
+    with leases.held(bucket, renewed=10.0, expired=45.0):
+        assert time.monotonic() - began < 30.0
+
+
+def test_a_lease_without_a_sign_of_life_is_taken_over_and_its_holder_told(bucket, process):
+    one, ready = process(bucket, seconds=1.0)
+    ready.get(timeout=60)
+    os.kill(one.pid, signal.SIGSTOP)
+    with leases.held(bucket, **QUICK):
+        os.kill(one.pid, signal.SIGCONT)
+        assert ready.get(timeout=60) == "ended"
+        assert ready.get(timeout=60) == "LeaseError"
+        assert len(stores.find(bucket)) == 1
+
+
+def test_of_many_one_takes_over(bucket, process):
+    one, ready = process(bucket)
+    ready.get(timeout=60)
+    os.kill(one.pid, signal.SIGKILL)
+    one.join()
+    others = [process(bucket, seconds=6.0)[1] for _ in range(3)]
+    told = [ready.get(timeout=60) for ready in others]
+    assert sorted(map(type, told), key=str) == [int, str, str], told
+    assert {x for x in told if isinstance(x, str)} == {"FileExistsError"}

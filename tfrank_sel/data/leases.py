@@ -1,0 +1,130 @@
+"""Leases: a place in an object store held for one process at a time, on whatever machine."""
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tfrank_sel.data import stores
+
+_FOLDER = ".lease"
+_RENEWED = 10.0  # seconds between signs of life
+_EXPIRED = 45.0  # seconds without one after which another process may take over
+
+
+class LeaseError(RuntimeError):
+    """A lease that another process has taken over, as there was no sign of life for too long."""
+
+
+@contextlib.contextmanager
+def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -> Iterator[None]:
+    """Holds a folder of a store for this process alone, until the end.
+
+    The lease is a file in `.lease/` of the folder, made on the condition that there is none, and
+    written again every few seconds as a sign of life. A process that was killed gives none: the
+    next one waits until it is sure, and takes over with a file of the next number, which only one
+    process can make. No clock is compared with another.
+
+    Args:
+        folder: URL of the folder.
+        renewed: Seconds between signs of life.
+        expired: Seconds without one after which a lease is taken over.
+
+    Raises:
+        FileExistsError: If another process that lives holds the folder.
+        LeaseError: At the end, if another process has taken over meanwhile: this one was stopped,
+            or out of reach of the store, for longer than `expired`.
+        tfrank_sel.data.InputError: If the store cannot be reached or refuses.
+    """
+    mine = 1 + _ended(folder, expired)
+    _write(folder, mine, 0, "create")
+    for old in range(1, mine):
+        stores.remove(_place(folder, old))
+    over = threading.Event()
+    signs = threading.Thread(target=_renew, args=(folder, mine, renewed, over), daemon=True)
+    signs.start()
+    try:
+        yield
+        if _latest(folder)[0] != mine:
+            raise LeaseError(f"another process has taken {folder} over")
+    finally:
+        over.set()
+        signs.join()
+        with contextlib.suppress(OSError, ValueError):
+            stores.remove(_place(folder, mine))
+
+
+def _place(folder: str, number: int) -> str:
+    return stores.join(folder, _FOLDER, f"{number:08d}.json")
+
+
+def _latest(folder: str) -> tuple[int, bytes | None]:
+    """The number of the latest lease and what it says; 0 and None if there is none."""
+    found = stores.glob(stores.join(folder, _FOLDER, "*.json"))
+    if not found:
+        return 0, None
+    number = int(found[-1].rpartition("/")[2].removesuffix(".json"))
+    try:
+        with stores.opened(found[-1]) as file:
+            return number, file.read()
+    except FileNotFoundError:  # it ended between the two
+        return number, None
+
+
+def _ended(folder: str, expired: float) -> int:
+    """The number of the latest lease, once it is sure that its holder does not live; or else 0."""
+    number, found = _latest(folder)
+    if found is None:
+        return number
+    owner = json.loads(found)
+    if owner["host"] == socket.gethostname() and not _lives(owner["process"]):
+        return number
+    end = time.monotonic() + expired
+    while time.monotonic() < end:
+        time.sleep(min(1.0, expired / 10))
+        latest, now = _latest(folder)
+        if now is None:
+            return _ended(folder, expired)
+        if (latest, now) != (number, found):
+            raise _refused(folder, now)
+    return number
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _refused(folder: str, found: bytes) -> FileExistsError:
+    owner = json.loads(found)
+    who = f"process {owner['process']} of {owner['host']}"
+    return FileExistsError(f"{folder} is held by another process, {who}")
+
+
+def _write(folder: str, number: int, sign: int, mode: str) -> None:
+    owner: dict[str, Any] = {"host": socket.gethostname(), "process": os.getpid(), "sign": sign}
+    place = _place(folder, number)
+    with stores.reached(place) as (store, path):
+        try:
+            store.pipe_file(path, json.dumps(owner).encode(), mode=mode)
+        except FileExistsError as error:
+            raise FileExistsError(f"{folder} is held by another process") from error
+
+
+def _renew(folder: str, number: int, renewed: float, over: threading.Event) -> None:
+    """Gives signs of life, as far as the store can be reached."""
+    sign = 0
+    while not over.wait(renewed):
+        sign += 1
+        with contextlib.suppress(OSError, ValueError):
+            if _latest(folder)[0] == number:
+                _write(folder, number, sign, "overwrite")
