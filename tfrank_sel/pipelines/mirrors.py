@@ -7,8 +7,10 @@ manifest is; what was there before is removed first, its manifest before all els
 import contextlib
 import dataclasses
 import hashlib
+import math
 import shutil
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +19,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.manifests import STEPS
 
+_OFTEN = 5.0  # seconds between two times that a training is sent
 _BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files beside the steps
 
 
@@ -80,7 +83,7 @@ class Mirror:
             if theirs and not (mine.is_file() and mine.read_bytes() == self._read(manifest)):
                 self._replace(step, [name for name in found if name.startswith(f"{step}/")])
             partial = f".{step}.partial"
-            if f"{partial}/.key" in found:
+            if f"{partial}/{folders.KEY}" in found:
                 self._replace(partial, [x for x in found if x.startswith(f"{partial}/")])
 
     def send(self, step: str) -> None:
@@ -100,11 +103,22 @@ class Mirror:
         self._put(step)
         self.drop(f".{step}.partial")
 
-    def send_partial(self, step: str) -> None:
-        """Sends what is kept of a step that is not done."""
-        if self.url is not None:
-            self.send_beside()
-            self._put(f".{step}.partial")
+    def sender(self, step: str, folder: str) -> Callable[[], None] | None:
+        """Returns what sends a folder of a step that is not done, unless it has just been sent."""
+        if self.url is None:
+            return None
+        sent = -math.inf
+
+        def send() -> None:
+            nonlocal sent
+            if time.monotonic() > sent + _OFTEN:
+                if sent < 0.0:
+                    self.send_beside()
+                    self._put(f".{step}.partial/{folders.KEY}")
+                self._put(f".{step}.partial/{folder}")
+                sent = time.monotonic()
+
+        return send
 
     def send_beside(self) -> None:
         """Sends the files beside the steps."""
@@ -148,11 +162,11 @@ class Mirror:
         shutil.rmtree(aside)
 
     def _put(self, name: str) -> None:
-        """Sends a file, or the files of a folder, the manifest or key last."""
+        """Sends a file, or the files of a folder, its manifest last."""
         assert self.url is not None
         place = self.path / name
         found = [place] if place.is_file() else [x for x in place.rglob("*") if x.is_file()]
-        last = [x for x in found if x.name in (folders.MANIFEST, ".key") and x.parent == place]
+        last = [x for x in found if x == place / folders.MANIFEST]
         with stores.reached(self.url) as (store, path):
             for paths in ([x for x in found if x not in last], last):
                 if paths:
