@@ -1,7 +1,7 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
-# its peers; `make test-tfr` runs the tests of the second stack, `make demo-tfx` and `make test-tfx`
-# are for the TFX pipeline. Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13
-# for the default stack, 3.11 for the second and for TFX.
+# its peers; `make test-long` runs the long trials, `make test-tfr` the tests of the second stack,
+# `make demo-tfx` and `make test-tfx` are for the TFX pipeline. Each sets up all it needs. PYTHON
+# names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -10,7 +10,7 @@ DEMO = runs/demo
 TFX_DEMO = runs/demo-tfx
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
 DATA =
-# which tests `make test` runs; TESTS= for all, as .ci/run does
+# which tests `make test` runs; TESTS= for all
 TESTS = -m not(long)
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
@@ -18,7 +18,7 @@ BENCHMARK =
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-matrix test-tfr test-tfx test-wheel benchmark lint docs \
+.PHONY: coverage demo demo-tfx test test-long test-matrix test-tfr test-tfx test-wheel benchmark lint docs \
 	serving clean
 
 demo: .venv/installed
@@ -42,9 +42,13 @@ $(1)/bin/tfrank-sel-serving rank --file $(2)/$(3)one_query.txt --address $$addre
 endef
 
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
-test: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
 	$(call run_tests,.venv,default,--ignore=tests/contracts,$(TESTS))
+
+# the long trials, which `make test` leaves out
+test-long: .venv/installed
+	$(call run_tests,.venv,long,--ignore=tests/contracts,-m long)
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)

@@ -13,7 +13,7 @@ def main(reports: list[str]) -> int:
     failed = counts["failures"] + counts["errors"]
     passed = counts["tests"] - failed - counts["skipped"]
     print(f"{passed} passed, {failed} failed, {counts['skipped']} skipped")
-    return 1 if failed or not passed else 0
+    return 1 if failed or not counts["tests"] else 0
 
 
 if __name__ == "__main__":

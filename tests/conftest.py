@@ -1,6 +1,8 @@
 """What tests of any folder may use."""
 
+import os
 import pathlib
+import time
 from collections.abc import Iterator
 
 import hypothesis
@@ -40,6 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(pathlib.Path(__file__).parent / name) for name in LONG):
             item.add_marker(pytest.mark.long)
+
+
+def pytest_runtest_setup() -> None:
+    """Skips tests that begin after the time of `TESTS_UNTIL`, in seconds of the epoch."""
+    if time.time() > float(os.environ.get("TESTS_UNTIL", "inf")):
+        pytest.skip("no time left")
 
 
 @pytest.fixture

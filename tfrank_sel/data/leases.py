@@ -11,7 +11,7 @@ from typing import Any
 
 from tfrank_sel.data import stores
 
-_FOLDER = ".lease"
+FOLDER = ".lease"
 _RENEWED = 10.0  # seconds between signs of life
 _EXPIRED = 45.0  # seconds without one after which another process may take over
 
@@ -59,12 +59,12 @@ def held(folder: str, *, renewed: float = _RENEWED, expired: float = _EXPIRED) -
 
 
 def _place(folder: str, number: int) -> str:
-    return stores.join(folder, _FOLDER, f"{number:08d}.json")
+    return stores.join(folder, FOLDER, f"{number:08d}.json")
 
 
 def _latest(folder: str) -> tuple[int, bytes | None]:
     """The number of the latest lease and what it says; 0 and None if there is none."""
-    found = stores.glob(stores.join(folder, _FOLDER, "*.json"))
+    found = stores.glob(stores.join(folder, FOLDER, "*.json"))
     if not found:
         return 0, None
     number = int(found[-1].rpartition("/")[2].removesuffix(".json"))

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Backup:
 
     Args:
         path: The file, which need not exist.
+        on_save: Called when the file is written.
 
     Attributes:
         record: The JSON-ready part of the state that was found; empty if there is none.
@@ -30,8 +31,8 @@ class Backup:
         ValueError: If the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, on_save: Callable[[], None] | None = None) -> None:
+        self._path, self._on_save = path, on_save
         self.record: dict[str, Any] = {}
         self._arrays: list[np.ndarray] = []
         if path.exists():
@@ -63,6 +64,8 @@ class Backup:
             named = {str(i): array for i, array in enumerate(arrays)}
             np.savez(file, record=np.array(json.dumps(record)), **named)
         os.replace(aside, self._path)
+        if self._on_save is not None:
+            self._on_save()
 
     def restore(self, variables: Variables) -> list[np.ndarray]:
         """Assigns the values that were saved to variables, and returns the other arrays.

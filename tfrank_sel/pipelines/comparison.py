@@ -14,6 +14,7 @@ from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.mirrors import Mirror
 from tfrank_sel.pipelines.runs import Run
 
 
@@ -48,7 +49,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
         ConfigurationError: If the configuration of the first cannot be read.
     """
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
-    run = Run(load(a / folders.CONFIGURATION), None, a, progress)
+    run = Run(load(a / folders.CONFIGURATION), None, Mirror.of(a), progress)
     first, second = (RecordScorer(str(_exported(x)), run.layout.features) for x in (a, b))
     names = (a.name, b.name) if a.absolute().name != b.absolute().name else (str(a), str(b))
     with progress.step("evaluation") as step, tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,6 @@
 """Options that the commands of the pipelines share: each is a key of the configuration."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -20,7 +19,10 @@ def option(key: str) -> Any:
 
 AFTER = "Options of Beam and of its runner come last, after `--`."
 Output: TypeAlias = Annotated[
-    Path, typer.Option(help="Folder of the run: new, empty, or of a run to go on with.")
+    str,
+    typer.Option(
+        metavar="FOLDER", help="Folder or URL of the run: new, empty, or of a run to go on with."
+    ),
 ]
 BeamOptions: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Options of Beam.")]
 Config: TypeAlias = Annotated[

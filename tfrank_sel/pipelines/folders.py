@@ -13,6 +13,7 @@ from tfrank_sel.data.lists import InputError
 
 CONFIGURATION = "config.toml"
 MANIFEST = "manifest.json"
+KEY = ".key"  # what a step that is not done is made of
 
 
 @contextlib.contextmanager
@@ -61,15 +62,15 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
     Yields:
         The folder to write to meanwhile.
     """
-    folder, known = output / f".{name}.partial", ".key"
-    is_same = resumes and (folder / known).is_file() and (folder / known).read_text() == key
-    if not is_same:
+    folder = output / f".{name}.partial"
+    known = folder / KEY
+    if not (resumes and known.is_file() and known.read_text() == key):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / known).write_text(key)
+        known.write_text(key)
     try:
         yield folder
-        (folder / known).unlink()
+        known.unlink()
         _put(folder, output / name)
     except BaseException:
         if not resumes:
@@ -90,7 +91,7 @@ def clear(output: Path) -> None:
 def recover(output: Path, name: str) -> None:
     """Ends what a process that was killed had almost done: to put a step in its place."""
     folder, old = output / f".{name}.partial", output / f".{name}.old"
-    if (folder / MANIFEST).is_file() and not (folder / ".key").exists():
+    if (folder / MANIFEST).is_file() and not (folder / KEY).exists():
         _put(folder, output / name)
     shutil.rmtree(old, ignore_errors=True)
 

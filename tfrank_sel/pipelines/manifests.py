@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.configuration import Configuration
@@ -197,25 +198,24 @@ def _written(values: Mapping[str, Any] | None) -> Manifest | None:
 def _files(step: str, configuration: Configuration, sources: Iterable[str]) -> Iterator[str]:
     """Yields the files that a step reads, those of other steps of the run apart."""
     data = configuration.data
-    earlier = data.continue_from and Path(data.continue_from)
+    earlier = data.continue_from
     if step == "ingest":
         for source in sources:
-            folder = Path(source)
-            if folder.is_dir():
-                yield from sorted(str(path) for path in folder.rglob("*") if path.is_file())
+            if stores.is_dir(source):
+                yield from stores.find(source)
             else:
                 yield source
         if earlier:
-            yield str(earlier / "ingest" / folders.MANIFEST)
+            yield stores.join(earlier, "ingest", folders.MANIFEST)
     elif step == "analyze":
         if data.reference:
-            yield str(Path(data.reference) / "analyze" / folders.MANIFEST)
+            yield stores.join(data.reference, "analyze", folders.MANIFEST)
         if data.schema_:
             yield data.schema_
     elif step == "train":
         yield from _code(configuration)
         if earlier:
-            yield str(earlier / "train" / folders.MANIFEST)
+            yield stores.join(earlier, "train", folders.MANIFEST)
 
 
 def _code(configuration: Configuration) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from tfrank_sel.data import stores
 from tfrank_sel.pipelines import candidates, classes, runners
 from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate
@@ -110,7 +111,7 @@ def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -
 
 def _import(configuration: Configuration) -> None:
     """Imports the files of the user, each under its own name."""
-    for file in configuration.modules:
+    for file in map(stores.near, configuration.modules):
         name = Path(file).stem
         known = sys.modules.get(name)
         if known is not None and getattr(known, "__file__", None) == os.path.abspath(file):

@@ -7,7 +7,7 @@ import numpy as np
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data, models
-from tfrank_sel.data import letor, synthetic
+from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
@@ -90,7 +90,7 @@ def examine(
     with run.progress.step("validation") as step:
         gates, curated = run.gates, run.curated
         reference = run.configuration.data.reference or run.earlier
-        before = None if reference is None else _reference(Path(reference))
+        before = None if reference is None else _reference(reference)
         check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
         held = [split for split in splits if curated is not None or split != "train"]
         found = schema.validate(
@@ -198,11 +198,11 @@ def _vocabulary(name: str, feature: Category, counts: Mapping[str, int]) -> list
     return known
 
 
-def _reference(run: Path) -> statistics.Statistics:
-    path = run / "analyze" / "statistics" / "train.json"
-    if not path.is_file():
+def _reference(run: str | Path) -> statistics.Statistics:
+    path = stores.join(run, "analyze", "statistics", "train.json")
+    if not stores.is_file(path):
         raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
-    return statistics.Statistics.load(path)
+    return statistics.Statistics.load(Path(stores.near(path)))
 
 
 def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Step) -> None:

@@ -13,13 +13,14 @@ from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.manifests import STEPS
+from tfrank_sel.pipelines.mirrors import Mirror
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.runs import Run
 
 
 def run(
     configuration: Configuration,
-    output: Path,
+    output: str | Path,
     progress: Progress,
     *,
     only: str | None = None,
@@ -33,7 +34,7 @@ def run(
 
     Args:
         configuration: What to do.
-        output: Folder of the run: new, empty, or of a run.
+        output: Folder of the run, a path or a URL: new, empty, or of a run.
         progress: Told of each step.
         only: The only step to run; by default all.
         force: The first step to run again, up to date or not, with all that follow.
@@ -48,10 +49,11 @@ def run(
     """
     configuration, inputs, _ = complete(configuration)
     tracker = _tracker(configuration) if only is None else None
-    found = Run(configuration, inputs, output, progress)
+    mirror = Mirror.of(output)
+    found = Run(configuration, inputs, mirror, progress)
     chosen = tuple(STEPS) if only is None else (only,)
     sources = [source.path for source in inputs.sources] if inputs else []
-    with folders.only_here(found.output):
+    with mirror.held():
         for step in STEPS:
             folders.recover(found.output, step)
         wanted = manifests.current(configuration, sources, found.output)
@@ -70,6 +72,7 @@ def run(
                     _take(found, step, wanted[step], stale[step])
                 else:
                     progress.skip(step)
+                    mirror.send(step)
             if only is None and (stale or not (found.output / "report.html").exists()):
                 with progress.step("report") as told:
                     page = report.write(found)
@@ -77,6 +80,7 @@ def run(
             if tracker is not None:
                 with progress.step("tracking") as told:
                     told.tell(tracker.log(configuration, found.output))
+            mirror.send_beside()
         finally:
             if not any((found.output / step).exists() for step in STEPS):
                 folders.clear(found.output)
@@ -100,7 +104,7 @@ def _check_gates(found: Run) -> None:
         raise GateError(failures)
 
 
-def _check_turn(chosen: Sequence[str], stale: Mapping[str, str], output: Path) -> None:
+def _check_turn(chosen: Sequence[str], stale: Mapping[str, str], output: str | Path) -> None:
     for before in tuple(STEPS)[: tuple(STEPS).index(chosen[0])]:
         if before in stale:
             reason = f"{before} must be up to date before {chosen[0]}; `run` takes all steps"
@@ -123,3 +127,4 @@ def _take(found: Run, step: str, manifest: manifests.Manifest, reason: str) -> N
         manifests.check_unchanged(manifest)
         seconds = {name: x for name, x in progress.seconds.items() if name not in known}
         manifest.write(folder, seconds)
+    found.mirror.send(step)

@@ -10,9 +10,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines import artefacts, manifests, planning
+from tfrank_sel.pipelines import artefacts, manifests, mirrors, planning
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
@@ -22,6 +23,7 @@ from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.manifests import STEPS
+from tfrank_sel.pipelines.mirrors import Mirror
 from tfrank_sel.pipelines.release import Pushed
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import Fit, Trained
@@ -33,22 +35,26 @@ class Run:
     Args:
         configuration: What to do.
         inputs: What to read; a synthetic set is made if None.
-        output: The folder.
+        mirror: The folder.
         progress: Told of each step.
     """
 
     def __init__(
-        self, configuration: Configuration, inputs: Inputs | None, output: Path, progress: Progress
+        self,
+        configuration: Configuration,
+        inputs: Inputs | None,
+        mirror: Mirror,
+        progress: Progress,
     ) -> None:
         self.configuration, self.progress = configuration, progress
-        self.output = output.absolute()
+        self.mirror, self.output = mirror, mirror.path
         self.given = inputs
 
-    @property
+    @functools.cached_property
     def earlier(self) -> Path | None:
         """Folder of the run that this one continues."""
         found = self.configuration.data.continue_from
-        return None if found is None else Path(found)
+        return None if found is None else mirrors.near(found)
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -71,7 +77,7 @@ class Run:
     def curated(self) -> schema_pb2.Schema | None:
         """The schema to hold all splits against, if one is configured."""
         path = self.configuration.data.schema_
-        return None if path is None else schema.load(Path(path))
+        return None if path is None else schema.load(Path(stores.near(path)))
 
     @functools.cached_property
     def options(self) -> PipelineOptions:

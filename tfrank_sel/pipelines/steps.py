@@ -116,6 +116,7 @@ def train(run: Run, folder: Path) -> None:
                         before=list(trained.values()),
                         backup=folder / "backup" / name,
                         start=start if name == "ours" else None,
+                        on_backup=run.mirror.sender("train", "backup"),
                     )
                 except training.StartError as error:
                     reason = "a run that is continued must have the same losses and network"

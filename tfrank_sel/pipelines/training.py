@@ -177,6 +177,7 @@ def train(
     before: Sequence[Trained] = (),
     backup: Path | None = None,
     start: keras.Model | None = None,
+    on_backup: Callable[[], None] | None = None,
 ) -> Trained:
     """Trains a candidate: a model with each of its losses.
 
@@ -194,6 +195,7 @@ def train(
             it, and ends with the same weights as without the interruption.
         start: A model from which the weights start, as in `models.warm_start`: what an earlier
             call returned for as many losses, in the same order.
+        on_backup: Called when something was written to `backup`.
 
     Returns:
         The model, the `models.Ensemble` of all if there are several losses, and how it went.
@@ -219,7 +221,7 @@ def train(
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(lists.shapes)
         log = os.path.join(logs, loss.name)
-        kept = None if backup is None else Backup(backup / f"{loss.name}.npz")
+        kept = None if backup is None else Backup(backup / f"{loss.name}.npz", on_backup)
         watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)

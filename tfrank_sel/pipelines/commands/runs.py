@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import registry
+from tfrank_sel.pipelines import mirrors, registry
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError
 
@@ -49,8 +49,8 @@ def _metric(run: registry.Summary) -> tuple[str, str]:
 
 @app.command()
 def compare(
-    a: Annotated[Path, typer.Argument(help="Folder of a run; its test split is taken.")],
-    b: Annotated[Path, typer.Argument(help="Folder of another run.")],
+    a: Annotated[str, typer.Argument(help="Folder or URL of a run; its test split is taken.")],
+    b: Annotated[str, typer.Argument(help="Folder or URL of another run.")],
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Page to write, with learning curves.")
     ] = None,
@@ -63,7 +63,7 @@ def compare(
             from tfrank_sel.pipelines import comparison, console as shown
             from tfrank_sel.pipelines.reporting import compare as page
 
-        found = comparison.compare(a, b, shown.Progress(console))
+        found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
     except (ConfigurationError, InputError) as error:
         raise terminal.refused(error) from error
     settings = Table("setting", *found.names)

@@ -85,7 +85,8 @@ def evaluate(
     context: typer.Context,
     beam_options: flags.BeamOptions = None,
     output: Annotated[
-        Path | None, typer.Option(help="Folder of a run: evaluates its model, as a step of `run`.")
+        str | None,
+        typer.Option(help="Folder or URL of a run: evaluates its model, as a step of `run`."),
     ] = None,
     config: flags.Config = None,
     set: flags.Set = None,

@@ -2,23 +2,25 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, folders, manifests
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.mirrors import Mirror
 
 
 def take(
-    output: Path,
+    output: str,
     config: str | None,
     options: Mapping[str, Any],
     *,
@@ -36,17 +38,16 @@ def take(
     """
     console = Console(soft_wrap=True)
     try:
-        kept = output / folders.CONFIGURATION
-        if config is None and kept.is_file():
-            config = str(kept)
+        kept = stores.join(output, folders.CONFIGURATION)
+        if config is None and stores.is_file(kept):
+            config = kept
         configuration, found, left_out = complete(load(config, flags.overrides(options)))
         for name, reason in left_out.items():
             console.print(f"left out: the column {name!r}: {reason}", highlight=False)
         sources = [source.path for source in found.sources] if found else []
         chosen = [only] if only else [*manifests.STEPS]
-        wanted = manifests.current(configuration, sources, output)
-        stale = manifests.stale(wanted, output)
-        if force or stale.keys() & chosen or not (only or _is_told(output, configuration)):
+        mirror = Mirror.of(output)
+        if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
             # Imported late, so that help, mistakes and what is done do not wait for TensorFlow.
             with terminal.quiet():
                 from tfrank_sel.pipelines import console as tables, run as pipeline
@@ -67,36 +68,42 @@ def take(
     except KeyboardInterrupt as error:
         raise _interrupted(output) from error
     if "push" in chosen:
-        _tell_pushed(output, configuration, console)
+        _tell_pushed(mirror.path, console)
 
 
-def _is_told(output: Path, configuration: Configuration) -> bool:
-    """Whether there is all that tells of a run beside its steps."""
-    names = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
-    return all((output / name).exists() for name in names)
+def _is_due(
+    output: Path, configuration: Configuration, sources: Sequence[str], chosen: Sequence[str]
+) -> bool:
+    """Whether a step is not up to date, or what tells of the whole run is not there."""
+    wanted = manifests.current(configuration, sources, output)
+    if manifests.stale(wanted, output).keys() & chosen:
+        return True
+    told = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
+    return len(chosen) > 1 and not all((output / name).exists() for name in told)
 
 
-def _tell_pushed(output: Path, configuration: Configuration, console: Console) -> None:
+def _tell_pushed(output: Path, console: Console) -> None:
     """Says where the model is, or why it is not published."""
     pushed = json.loads((output / "push" / "pushed.json").read_text())
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
             print(f"not blessed: {reason}", file=sys.stderr)
-        where = output.absolute() / "push" / "blessing.json"
+        where = output / "push" / "blessing.json"
         print(f"nothing is published; see {where}", file=sys.stderr)
         raise typer.Exit(3)
     console.print("Next:", style="bold")
     base = Path(pushed["saved_model"]).parent
-    [one_query] = (output.absolute() / "export").glob("one_query.*")
+    [one_query] = (output / "export").glob("one_query.*")
     print(f"tfrank-sel-serving serve --model-base-path {base}")
     name = "" if base.name == "ranker" else f" --model-name {base.name}"
     print(f"tfrank-sel-serving rank --file {one_query}{name}")
 
 
-def _interrupted(output: Path) -> typer.Exit:
+def _interrupted(output: str) -> typer.Exit:
     """Says what is kept, and how to go on."""
-    kept = [step for step in manifests.STEPS if (output / step).is_dir()]
-    if (output / ".train.partial").is_dir():
+    folder = Mirror.of(output).path
+    kept = [step for step in manifests.STEPS if (folder / step).is_dir()]
+    if (folder / ".train.partial").is_dir():
         kept.append("the epochs of the training")
     print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
     if kept:

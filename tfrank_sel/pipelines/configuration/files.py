@@ -13,6 +13,7 @@ import pydantic
 import tomlkit
 from tomlkit.items import Item
 
+from tfrank_sel.data import stores
 from tfrank_sel.pipelines.configuration import sections
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError
 from tfrank_sel.pipelines.configuration.section import Section, no_key
@@ -121,7 +122,7 @@ def _replaced(values: dict[str, Any], overrides: Iterable[Override], file: str) 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     place = os.fspath(path)
     try:
-        with open(path, "rb") as file:
+        with stores.opened(path) as file:
             return tomllib.load(file)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
