@@ -37,8 +37,10 @@ class LineReader(Reader):
         starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
         before: dict[str, list[int]] = {}
         for one in rejected:
-            place = bisect.bisect_left(starts[one.file], one.number or 0) - 1
-            if one.number is None or place < 1:
+            place = 0
+            if one.number is not None:
+                place = bisect.bisect_left(starts[one.file], one.number) - 1
+            if one.number is None or place == 0:
                 yield one
                 continue
             if one.file not in before:
