@@ -135,8 +135,8 @@ def _build(
     artefacts.tell(named | beam.Flatten(), notes)
 
 
-_Numbered = tuple[int, int, str | None, Part]  # number of a source, of its part, split, and part
-_Place = tuple[int, int]  # number of a source, and of a list in it
+_Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
+_Place = tuple[int, int]  # number of a source; `_LISTS` times that of a part, and that of a list
 _LISTS = 1 << 40  # more than a part has
 
 
@@ -164,9 +164,11 @@ def _of_split(split: str, counted: census.Census) -> dict[str, dict[str, int]]:
 
 def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_Numbered]:
     """What workers read apart from each other."""
+    number = 0
     for index, source in enumerate(inputs.sources):
-        for number, part in enumerate(parts[source.path]):
+        for part in parts[source.path]:
             yield index, number, source.split, part
+            number += 1
 
 
 def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]:
@@ -247,7 +249,8 @@ class _Store(beam.DoFn):
         self.counts[split].add(found.item_list)
         self.queries.extend((query, *place))
         if len(found.item_list.labels):
-            yield split, (*place, query), stored.serialize(found, self.spec)
+            key = (*divmod(place[1], _LISTS), query)
+            yield split, key, stored.serialize(found, self.spec)
 
     def finish_bundle(self) -> Iterator[Any]:
         for counted in self.counts.items():
@@ -277,7 +280,7 @@ class _Places:
     def __call__(self, place: _Place) -> Rejected:
         """Returns the place as that of what is rejected, without a reason."""
         source, (part, number) = place[0], divmod(place[1], _LISTS)
-        number += sum(self.lists[source, before] for before in range(part))
+        number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
         return Rejected(self.sources[source].path, "list", number, "")
 
 

@@ -15,7 +15,9 @@ from apache_beam.transforms.window import GlobalWindows
 from tfrank_sel.data import stores
 
 SIZE = 128 << 20  # bytes of a shard
-Key = tuple[int, ...]  # of a record, by which shards are ordered
+# Of a record, by which shards are ordered: the number of its part of the input, and what orders the
+# records of a part.
+Key = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -37,8 +39,9 @@ class Write(beam.PTransform):
     """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
 
     A bundle writes files of its own, and tells them when it ends: those of a bundle that fails, or
-    is done twice, are told by nobody. Small files are then joined in the order of their keys, so
-    that shards are the same whatever bundle ends first.
+    is done twice, are told by nobody. A file holds records of consecutive parts of the input. Small
+    files are joined in the order of their keys: where a part is in one bundle, shards are the same
+    however parts were bundled.
 
     Args:
         folder: Folder of the shards, as path or URL.
@@ -77,10 +80,12 @@ class WriteFiles(beam.DoFn):
 
     def process(self, element: tuple[str, Key, bytes]) -> Iterator[tuple[str, File]]:
         split, key, record = element
+        if split in self.files and not self.files[split].is_followed_by(key):
+            yield split, self.files.pop(split).close()
         if split not in self.files:
             path = stores.join(self.folder, f"{split}-{uuid.uuid4().hex}")
             self.files[split] = _Open(path, key)
-        if self.files[split].write(record) >= self.size:
+        if self.files[split].write(key, record) >= self.size:
             yield split, self.files.pop(split).close()
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -92,12 +97,16 @@ class _Open:
     """A file that is being written."""
 
     def __init__(self, path: str, key: Key) -> None:
-        self.key, self.path, self.size = key, path, 0
+        self.key, self.part, self.path, self.size = key, key[0], path, 0
         self.stack = contextlib.ExitStack()
         self.file = self.stack.enter_context(stores.opened(path, "wb"))
 
-    def write(self, record: bytes) -> int:
+    def is_followed_by(self, key: Key) -> bool:
+        return self.part <= key[0] <= self.part + 1
+
+    def write(self, key: Key, record: bytes) -> int:
         """Writes a record; returns the size of the file."""
+        self.part = key[0]
         self.size += sum(map(self.file.write, framed(record)))
         return self.size
 
