@@ -24,6 +24,7 @@ from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import artefacts, folders
 from tfrank_sel.pipelines.ingestion import census, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.settings import SHARD_BYTES
 
 # How many bad lines are told one by one.
 SHOWN = 10
@@ -48,7 +49,7 @@ def ingest(
     folder: Path,
     *,
     options: PipelineOptions | None = None,
-    shard_bytes: int = shards.SIZE,
+    shard_bytes: int = SHARD_BYTES,
 ) -> Ingested:
     """Writes the lists of files as TFRecord shards of the packed layout.
 
@@ -62,7 +63,7 @@ def ingest(
         folder: Folder to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
             `dead_letters.jsonl` with what was left out, if anything.
         options: Of the Beam pipeline.
-        shard_bytes: Size of a shard in bytes, as in `shards.Write`.
+        shard_bytes: Target size of a shard, as in `shards.Write`.
 
     Returns:
         The shards of each split, and the report.

@@ -14,7 +14,6 @@ from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel.data import stores
 
-SIZE = 128 << 20  # bytes of a shard
 # Of a record, by which shards are ordered: the number of its part of the input, and what orders the
 # records of a part.
 Key = tuple[int, ...]
@@ -49,7 +48,7 @@ class Write(beam.PTransform):
         size: Size of a shard in bytes; a file of a bundle ends with the record that reaches it.
     """
 
-    def __init__(self, folder: str, scratch: str, size: int = SIZE) -> None:
+    def __init__(self, folder: str, scratch: str, size: int) -> None:
         super().__init__()
         self.folder, self.scratch, self.size = folder, scratch, size
 
