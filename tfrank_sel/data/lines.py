@@ -27,7 +27,7 @@ def cuts(path: str) -> list[int]:
 @contextlib.contextmanager
 def opened(
     path: str, start: int = 0, stop: int | None = None, *, headed: bool = False
-) -> Iterator[IO[bytes]]:
+) -> Iterator[io.BufferedReader]:
     """Opens the lines that begin in a range of bytes; of a store, no more than that is fetched.
 
     Args:
