@@ -10,6 +10,7 @@ import glob as local_glob
 import hashlib
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +203,24 @@ def remove(path: str | os.PathLike[str]) -> None:
         return
     with reached(os.fspath(path)) as (found, inside), contextlib.suppress(FileNotFoundError):
         found.rm_file(inside)
+
+
+def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
+    """Copies a file within the machine or the store; it becomes a link where the disk allows it.
+
+    Args:
+        path: Path or URL of the file.
+        place: Where the copy is to be; a file there is replaced.
+    """
+    if is_remote(path):
+        with reached(os.fspath(path)) as (found, inside):
+            found.cp_file(inside, filesystem(os.fspath(place))[1])
+        return
+    remove(place)
+    try:
+        os.link(path, place)
+    except OSError:
+        shutil.copyfile(path, place)
 
 
 def cache() -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.claim import held
+from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 
 CONFIGURATION = "config.toml"
@@ -127,7 +128,4 @@ def link(folder: Path, place: Path) -> None:
         if path.is_file():
             found = place / path.relative_to(folder)
             found.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, found)
-            except OSError:
-                shutil.copy2(path, found)
+            stores.copy(path, found)
