@@ -21,6 +21,7 @@ from tfrank_sel.data.lists import InputError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}  # of schemes that need one
+_AHEAD = 4 << 20  # bytes that are fetched beyond those that are read; by default, 50 MiB of S3
 # exceptions of stores' clients, which are imported by a store alone, by their names
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 
@@ -121,7 +122,7 @@ def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
         return
     url = os.fspath(path)
     with reached(url) as (found, inside):
-        file = found.open(inside, mode)
+        file = found.open(inside, mode, block_size=_AHEAD if "r" in mode else None)
         try:
             yield file
         except BaseException:
