@@ -29,6 +29,7 @@ LONG = (
     "plots/test_figures.py",
     "serving/test_faults.py",
     "stores/test_leases.py",
+    "stores/test_runs.py",
     "test_click_log.py",
     "test_examples.py",
     "test_no_room.py",

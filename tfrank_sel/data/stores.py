@@ -136,16 +136,23 @@ def is_file(path: str | os.PathLike[str]) -> bool:
     """Returns whether there is a file."""
     if not is_remote(path):
         return os.path.isfile(path)
-    with reached(os.fspath(path)) as (found, inside):
-        return bool(found.isfile(inside))
+    return _kind(path) == "file"
 
 
 def is_dir(path: str | os.PathLike[str]) -> bool:
     """Returns whether there is a folder; in a store, one that holds something."""
     if not is_remote(path):
         return os.path.isdir(path)
-    with reached(os.fspath(path)) as (found, inside):
-        return bool(found.isdir(inside))
+    return _kind(path) == "directory"
+
+
+def _kind(url: str | os.PathLike[str]) -> str:
+    """What a store has at a URL: a file, a directory or nothing; its client hides other errors."""
+    try:
+        with reached(os.fspath(url)) as (found, inside):
+            return str(found.info(inside)["type"])
+    except FileNotFoundError:
+        return "nothing"
 
 
 def size(path: str | os.PathLike[str]) -> int:

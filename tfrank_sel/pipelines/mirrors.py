@@ -19,7 +19,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.manifests import STEPS
 
-_OFTEN = 5.0  # seconds between two times that a training is sent
+_OFTEN = 1.0  # seconds between two times that a training is sent
 _BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files beside the steps
 
 
