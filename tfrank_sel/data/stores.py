@@ -181,7 +181,7 @@ def states(folder: str | os.PathLike[str]) -> dict[str, tuple[int, str]]:
         return {path: state(path) for path in find(folder)}
     with reached(os.fspath(folder)) as (store, inside):
         known = store.find(inside, detail=True)
-        return {store.unstrip_protocol(path): _state(store, x) for path, x in known.items()}
+        return {_url(folder, store, path): _state(store, x) for path, x in known.items()}
 
 
 def _state(store: Any, known: Mapping[str, Any]) -> tuple[int, str]:
@@ -195,7 +195,7 @@ def glob(pattern: str | os.PathLike[str]) -> list[str]:
     if not is_remote(pattern):
         return sorted(local_glob.glob(pattern))
     with reached(pattern) as (found, inside):
-        return sorted(found.unstrip_protocol(path) for path in found.glob(inside))
+        return sorted(_url(pattern, found, path) for path in found.glob(inside))
 
 
 def find(folder: str | os.PathLike[str]) -> list[str]:
@@ -203,7 +203,13 @@ def find(folder: str | os.PathLike[str]) -> list[str]:
     if not is_remote(folder):
         return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
     with reached(os.fspath(folder)) as (found, inside):
-        return sorted(found.unstrip_protocol(path) for path in found.find(inside))
+        return sorted(_url(folder, found, path) for path in found.find(inside))
+
+
+def _url(like: str | os.PathLike[str], store: Any, path: str) -> str:
+    """The URL of a path in a store, with the scheme of another URL: some have two names."""
+    scheme = os.fspath(like).partition("://")[0]
+    return f"{scheme}://{store.unstrip_protocol(path).partition('://')[2]}"
 
 
 def remove(path: str | os.PathLike[str]) -> None:
