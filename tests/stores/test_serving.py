@@ -1,8 +1,10 @@
 """Models published to stores, and served from there."""
 
 import pytest
+import s3fs
 
 from tests.serving.half_plus import save
+from tests.stores.conftest import forget
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
@@ -43,9 +45,7 @@ def test_versions_of_a_store_are_published_taken_back_and_removed(folder, half, 
 
 
 def fail_at(monkeypatch, operation, name):
-    """Lets a store fail before a file is sent or removed, and gives what there was then."""
-    import s3fs
-
+    """Lets a store fail before a file is sent or removed."""
     genuine = getattr(s3fs.S3FileSystem, operation)
 
     async def failing(self, *paths, **options):
@@ -54,6 +54,7 @@ def fail_at(monkeypatch, operation, name):
         return await genuine(self, *paths, **options)
 
     monkeypatch.setattr(s3fs.S3FileSystem, operation, failing)
+    forget()
 
 
 @pytest.mark.parametrize("name", ["variables.index", "saved_model.pb"])
