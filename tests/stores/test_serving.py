@@ -1,10 +1,18 @@
 """Models published to stores, and served from there."""
 
+import json
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+
 import pytest
 import s3fs
+from moto.server import ThreadedMotoServer
 
 from tests.serving.half_plus import save
-from tests.stores.conftest import forget
+from tests.stores.conftest import forget, free_port
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
@@ -86,3 +94,65 @@ def test_one_process_at_a_time_publishes(bucket, half):
     base = f"{bucket}/ranker"
     with leases.held(base, renewed=0.2), pytest.raises(FileExistsError, match="another process"):
         export.publish(half / "2", base)
+
+
+class Serving:
+    """A server process, and the lines it writes."""
+
+    def __init__(self, *options):
+        command = [sys.executable, "-m", "tfrank_sel.serving", "serve", "--rest-port=0"]
+        self.process = subprocess.Popen(
+            [*command, "--grpc-port=0", "--file-system-poll-wait-seconds=0.2", *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "AWS_MAX_ATTEMPTS": "1"},
+        )
+        [self.address] = re.findall(r"REST (\S+):?", self.until("Serving "))
+
+    def until(self, what):
+        for line in self.process.stdout:
+            if what in line:
+                return line
+        raise AssertionError(f"the server ended before {what!r}")
+
+    def answer(self, x=2.0):
+        body = json.dumps({"instances": [x]}).encode()
+        with urllib.request.urlopen(f"{self.address}:predict", body) as found:
+            return json.load(found)["predictions"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_a_server_follows_a_store_and_serves_on_when_it_is_out_of_reach(
+    bucket, half, tmp_path, monkeypatch
+):
+    port = free_port()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    forget()
+    store = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    store.start()
+    base = f"{bucket}/ranker"
+    export.publish(half / "2", base)
+    with Serving("--model-base-path", base) as server:
+        assert server.address.endswith("/v1/models/ranker")
+        assert server.answer() == [3.0]
+        export.publish(half / "3", base)
+        server.until("serving version 2")
+        assert server.answer() == [4.0]
+        store.stop()
+        assert base in server.until("cannot read")
+        assert server.answer() == [4.0]
+        store = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+        store.start()
+        forget()
+        assert export.roll_back(base) == 1
+        server.until("serving version 1")
+        assert server.answer() == [3.0]
+        [copy] = (tmp_path / "cache" / "folders").glob("*/*/saved_model.pb")
+        assert copy.parent.name == "1"
+    store.stop()
