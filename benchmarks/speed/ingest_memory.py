@@ -25,18 +25,20 @@ CHUNK = 100_000  # rows made at once
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
-def make(path: Path, rows: int, list_size: int = LIST_SIZE) -> None:
-    """Writes a LETOR file of rows of equal width."""
-    random = np.random.default_rng(0)
+def make(
+    path: Path, rows: int, list_size: int = LIST_SIZE, features: int = FEATURES, first: int = 0
+) -> None:
+    """Writes a LETOR file of rows of equal width, of queries that are counted from `first`."""
+    random = np.random.default_rng(first)
     words = [
-        np.array([f"{feature}:0.{value:03d}".ljust(9) for value in range(1000)], "S9")
-        for feature in range(1, FEATURES + 1)
+        np.array([f"{feature}:0.{value:03d} ".encode() for value in range(1000)])
+        for feature in range(1, features + 1)
     ]
     grades = np.array([f"{grade} ".encode() for grade in range(5)])
     with path.open("wb") as file:
         for start in range(0, rows, CHUNK):
             size = min(CHUNK, rows - start)
-            queries = (np.arange(start, start + size) // list_size).astype("S9")
+            queries = (first + np.arange(start, start + size) // list_size).astype("S9")
             columns = [
                 grades[random.integers(5, size=size)],
                 np.char.add(b"qid:", np.char.zfill(queries, 9)).astype("S13"),
