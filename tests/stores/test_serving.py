@@ -10,12 +10,18 @@ import urllib.request
 import pytest
 import s3fs
 from moto.server import ThreadedMotoServer
+from typer.testing import CliRunner
 
 from tests.serving.half_plus import save
 from tests.stores.conftest import forget, free_port
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.pipelines import release
+from tfrank_sel.pipelines.configuration.release import Serving
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +102,7 @@ def test_one_process_at_a_time_publishes(bucket, half):
         export.publish(half / "2", base)
 
 
-class Serving:
+class Server:
     """A server process, and the lines it writes."""
 
     def __init__(self, *options):
@@ -138,7 +144,7 @@ def test_a_server_follows_a_store_and_serves_on_when_it_is_out_of_reach(
     store.start()
     base = f"{bucket}/ranker"
     export.publish(half / "2", base)
-    with Serving("--model-base-path", base) as server:
+    with Server("--model-base-path", base) as server:
         assert server.address.endswith("/v1/models/ranker")
         assert server.answer() == [3.0]
         export.publish(half / "3", base)
@@ -156,3 +162,67 @@ def test_a_server_follows_a_store_and_serves_on_when_it_is_out_of_reach(
         [copy] = (tmp_path / "cache" / "folders").glob("*/*/saved_model.pb")
         assert copy.parent.name == "1"
     store.stop()
+
+
+def refused(*arguments):
+    told = CliRunner().invoke(app, list(map(str, arguments)))
+    assert told.exit_code == 2, (told.output, told.exception)
+    [line] = told.stderr.splitlines()
+    return line
+
+
+def test_a_server_that_finds_no_model_tells_why_in_a_line(bucket, monkeypatch):
+    def line(url):
+        return refused("serve", "--model-base-path", url, "--rest-port=0", "--grpc-port=0")
+
+    assert f"{bucket}/none must hold a version" in line(f"{bucket}/none")
+    assert "Received: the unknown scheme foo://" in line("foo://bucket/ranker")
+    assert "Received: the unknown scheme foo://" in refused(
+        "serve", "--model-config-file", "foo://bucket/models.config"
+    )
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    forget()
+    assert "must be within reach. Received: Could not connect" in line(f"{bucket}/ranker")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    forget()
+    assert "expected credentials of the store" in line(f"{bucket}/ranker")
+
+
+def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
+    base = f"{bucket}/half"
+    for bias in ("2", "3"):
+        export.publish(half / bias, base)
+    options = ["--output", tmp_path / "out", "--model-name", "half", "--saved-model-base"]
+    told = CliRunner().invoke(app, ["deployment", *map(str, options), base])
+    assert told.exit_code == 0, told.output
+    for version in ("1", "2"):
+        copied = tmp_path / "out" / "models" / "half" / version
+        assert files(f"{base}/{version}") == {
+            str(x.relative_to(copied)) for x in copied.rglob("*") if x.is_file()
+        }
+    options[1] = tmp_path / "another"
+    assert "unknown scheme foo://" in refused("deployment", *options, "foo://bucket")
+
+
+def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
+    root = f"{bucket}/served"
+    base, told = f"{root}/ranker", f"{root}/models.config"
+    assert release.served(base, told) is None
+    with pytest.raises(InputError, match="a canary must stand beside"):
+        release.publish(half / "2", root, Serving(canary=True))
+    assert release.publish(half / "2", root, Serving()) == f"{base}/1"
+    assert model_config.read(told) == [ModelConfig("ranker", base)]
+    second = release.publish(half / "3", root, Serving(canary=True))
+    assert second == f"{base}/2"
+    labels = {"stable": 1, "canary": 2}
+    assert model_config.read(told) == [ModelConfig("ranker", base, Specific([1, 2]), labels)]
+    assert release.served(base, told) == f"{base}/1"
+    assert release.publish(half / "3", root, Serving(), published=second) == second
+    assert release.served(base, told) == second
+    with pytest.raises(InputError, match="must be new in"):
+        release.publish(half / "3", root, Serving(version=2))
+    with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
+        release.publish(half / "3", root, Serving())
