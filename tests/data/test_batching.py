@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, strategies as st
 
 from tfrank_sel import data
-from tfrank_sel.data import batching, elwc, packed, parsing, writing
+from tfrank_sel.data import batching, elwc, packed, parsing, stores, writing
 
 SPEC = data.FeatureSpec(num_features=2)
 SIZES = [1, 5, 2, 9, 4, 3, 7, 1, 12, 5, 2]
@@ -91,6 +91,71 @@ def test_shuffling_follows_the_seed_and_differs_by_pass(files):
     assert first == lists_of(again)
     assert first != second
     assert sorted(first) == sorted(second) == sorted(lists_of(batches(files)))
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    """Twelve files of 9 lists of one item each, which names the file and the list."""
+    folder = tmp_path_factory.mktemp("days")
+    paths = [str(folder / f"{day:02d}") for day in range(12)]
+    for day, path in enumerate(paths):
+        with tf.io.TFRecordWriter(path) as writer:
+            for number in range(9):
+                features = np.array([[100.0 * day + number, 0.0]])
+                writer.write(packed.serialize(features, SPEC, labels=[0.0]))
+    return paths
+
+
+def numbers(files, **changed):
+    settings = {"batch_size": 1, "bucket_edges": [1], **changed}
+    return [int(items[0]) for items, _ in lists_of(batches(files, **settings))]
+
+
+def test_several_files_come_together_in_another_order_each_pass(days):
+    """With a buffer of one list, which shuffles nothing itself."""
+    expected = [100 * day + number for day in range(12) for number in range(9)]
+    assert numbers(days) == expected
+    shuffled = batches(days, batch_size=1, bucket_edges=[1], shuffle_buffer=1, seed=1)
+    first, second = ([int(items[0]) for items, _ in lists_of(shuffled)] for _ in range(2))
+    assert first == numbers(days, shuffle_buffer=1, seed=1)
+    assert sorted(first) == sorted(second) == expected
+    begun = [[number // 100 for number in found[:8]] for found in (first, second)]
+    assert begun[0] != begun[1]
+    assert len(set(begun[0])) == len(set(begun[1])) == 8  # one list of each
+    for found in (first, second):
+        for day in range(12):
+            of_day = [number for number in found if number // 100 == day]
+            assert of_day == [100 * day + number for number in range(9)]
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
+    parts = [
+        numbers(days, shard=(index, count), shuffle_buffer=4, seed=index) for index in range(count)
+    ]
+    assert sorted(itertools.chain(*parts)) == numbers(days)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 12
+
+
+def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path))
+    urls = [f"memory://days/{pathlib.Path(day).name}" for day in days]
+    for day, url in zip(days, urls, strict=True):
+        with stores.opened(url, "wb") as file:
+            file.write(pathlib.Path(day).read_bytes())
+    for changed in ({}, {"shuffle_buffer": 3, "seed": 1}, {"shard": (1, 20), "shuffle_buffer": 2}):
+        assert sorted(numbers(urls, **changed)) == sorted(numbers(days, **changed))
+        if "shard" not in changed:
+            assert numbers(urls, **changed) == numbers(days, **changed)
+    assert len(list(tmp_path.rglob("??"))) == 12  # a copy of each
+    settings = {"bucket_edges": [1], "repeat": True, "shuffle_buffer": 3, "seed": 3}
+    iterator = iter(batches(urls, **settings))
+    next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "iterator"))
+    expected = lists_of(itertools.islice(iterator, 12))
+    fresh = iter(batches(urls, **settings))
+    tf.train.Checkpoint(iterator=fresh).restore(path).assert_consumed()
+    assert lists_of(itertools.islice(fresh, 12)) == expected
 
 
 def test_repeated_batches_are_never_smaller(files):

@@ -174,6 +174,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     pyarrow.parquet.write_table(table, tmp_path / "clicks.parquet")
     (tmp_path / "run.toml").write_text(log["CONFIGURATION"].format(folder=tmp_path))
     sets = ["training.epochs=2", "training.loss.class=RGCrossLoss", "evaluation.baseline=false"]
+    sets += ["beam.shard_bytes=100000"]
     options = [word for x in sets for word in ("--set", x)]
     output = tmp_path / "run"
     result = CliRunner().invoke(
@@ -188,10 +189,9 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     of_train = json.loads((output / "analyze" / "statistics" / "train.json").read_text())
     known = (model / "assets" / "brand.txt").read_text().split()
     assert set(known) == {x for x, count in of_train["texts"]["brand"].items() if count > 1}
-    lists = stored.lists(
-        artefacts.shards(output / "ingest" / "records" / "train"),
-        data.FeatureSpec(15, num_texts=7, weight="weight"),
-    )
+    shards = artefacts.shards(output / "ingest" / "records" / "train")
+    assert len(shards) > 1
+    lists = stored.lists(shards, data.FeatureSpec(15, num_texts=7, weight="weight"))
     found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}
     assert {x[0] for x in found} == set(log["DEVICES"])
     assert all(set(weights) == {0.5 if device == "tv" else 1.0} for device, *weights in found)

@@ -295,3 +295,37 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_an_undisturbed_one(
     for x, y in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(x, y)
     assert not (output / ".train.partial").exists()
+
+
+SWALLOWS = """
+import os, signal
+from tfrank_sel import losses
+
+class Swallows(losses.SoftmaxLoss):
+    def call(self, labels, scores):
+        try:  # as TensorFlow does here and there while it traces
+            os.kill(os.getpid(), signal.SIGINT)
+        except:
+            pass
+        return super().call(labels, scores)
+
+def make():
+    return Swallows()
+"""
+
+
+@pytest.mark.long
+def test_an_interrupt_that_is_swallowed_ends_the_run_all_the_same(tmp_path):
+    (tmp_path / "swallows.py").write_text(SWALLOWS)
+    command = [sys.executable, "-m", "tfrank_sel.pipelines", "run", *files(day(tmp_path))]
+    command += ["--output", str(tmp_path / "out"), "--module", str(tmp_path / "swallows.py")]
+    for one in (*SMALL[1:], "training.loss.class=swallows:make"):
+        command += ["--set", one]
+    told = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert told.returncode == 130, told.stderr
+    assert "interrupted; kept: ingest, analyze" in told.stderr

@@ -17,7 +17,7 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
-from tfrank_sel.pipelines.ingestion import census, ingest
+from tfrank_sel.pipelines.ingestion import census, ingest, shards
 
 SPEC = data.FeatureSpec(6)
 NUMBERS = {"features": Vector(size=6)}
@@ -71,6 +71,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     lists = PackedLists(["lists"], SPEC, {"age": True})
     for step in (
         ingest._Store(SPEC, sets.SHARES),
+        shards.WriteFiles("folder", 1),
         census.Repeated(),
         statistics.Summary(lists.parse, NUMBERS),
         schema._Outside(SPEC, NUMBERS, rules),

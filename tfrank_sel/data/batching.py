@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import packed
+from tfrank_sel.data import packed, stores
 from tfrank_sel.data.assembly import Assembler, Parse
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.data.truncation import Truncation
 
 Files = Sequence[str | os.PathLike[str]]
+_FILES = 8  # read at once
 
 
 def batches(
@@ -43,7 +44,8 @@ def batches(
     with it.
 
     Args:
-        files: TFRecord files; compressed by gzip if their names end in `.gz`, all or none.
+        files: TFRecord files; compressed by gzip if their names end in `.gz`, all or none. Those of
+            a store, named by their URLs, are fetched to `stores.cache()` ahead of their use.
         spec: What a list holds.
         batch_size: Number of lists in a batch.
         bucket_edges: List sizes to pad to, increasing; or how many of them at most, to be found by
@@ -60,7 +62,9 @@ def batches(
         shuffle_items: Whether to shuffle the items of each list, before truncation, in each pass in
             another way.
         shuffle_buffer: Number of lists to shuffle among, each pass in another order; 0 keeps the
-            order of the files.
+            order of the files. With a buffer, files too come in another order in each pass, and 8
+            of them at once, a list of each in turn: lists of one file, such as those of a day, are
+            then not confined to the buffer.
         seed: Seed of the shuffling.
         repeat: Whether to start over when the files end, without an end. A batch may then hold the
             last lists of one pass and the first of the next, and none is smaller.
@@ -102,7 +106,7 @@ def batches(
             count = num_batches(sizes, batch_size=batch_size, bucket_edges=bucket_edges)
     check(batch_size, bucket_edges)
     assembler = Assembler(spec, parse, tuple(bucket_edges), inputs, truncation, shuffle_items)
-    dataset = _records(files, shard)
+    dataset = _records(files, shard, shuffles=shuffle_buffer > 0, seed=seed)
     if shuffle_buffer:
         dataset = dataset.shuffle(shuffle_buffer, seed=seed, reshuffle_each_iteration=True)
     if repeat:
@@ -224,7 +228,9 @@ def _cuts(
     return cuts[::-1]
 
 
-def _records(files: Files, shard: tuple[int, int]) -> tf.data.Dataset:
+def _records(
+    files: Files, shard: tuple[int, int], *, shuffles: bool = False, seed: int | None = None
+) -> tf.data.Dataset:
     names, (index, count) = [os.fspath(file) for file in files], shard
     if not names:
         raise ValueError("`files` must name at least one file. Received: none")
@@ -236,14 +242,39 @@ def _records(files: Files, shard: tuple[int, int]) -> tf.data.Dataset:
         raise ValueError(f"{wanted}. Received: {len(compressed)} of {len(names)} compressed")
     compression = "GZIP" if compressed else None
     if len(names) >= count:
-        dataset = tf.data.TFRecordDataset(names[index::count], compression)
+        names, index, count = names[index::count], 0, 1
+    # Where a worker takes every so many lists of each file, another one begins the next file.
+    first = [(index + number) % count for number in range(len(names))]
+    order = tf.data.Dataset.from_tensor_slices((names, np.array(first, np.int64)))
+    if shuffles := shuffles and len(names) > 1:
+        order = order.shuffle(len(names), seed=seed, reshuffle_each_iteration=True)
+    if any(map(stores.is_remote, names)):
+        order = order.map(_fetched, _FILES, deterministic=True).prefetch(_FILES)
+    if shuffles:
+        # Lists are divided within a file, as workers need not agree on the order of the files.
+        dataset = order.interleave(
+            lambda name, first: tf.data.TFRecordDataset(name, compression).shard(count, first),
+            cycle_length=_FILES,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
     else:
-        dataset = tf.data.TFRecordDataset(names, compression).shard(count, index)
-    if count > 1:
+        dataset = tf.data.TFRecordDataset(order.map(lambda name, first: name), compression)
+        dataset = dataset.shard(count, index)
+    if shard[1] > 1:
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
         dataset = dataset.with_options(options)
     return dataset
+
+
+def _fetched(name: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def near(url: bytes) -> str:
+        return stores.near(url.decode())
+
+    # Stateless, so that an iterator can be saved.
+    path = tf.numpy_function(near, [name], tf.string, stateful=False)
+    return tf.ensure_shape(path, []), first
 
 
 def _sizes(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrank_sel.data import decimals
+from tfrank_sel.data import adjacency, decimals, lines, stores
 from tfrank_sel.data.lists import InputError, ItemList, Rejected
 
 # Lists are dense arrays: an index beyond this is a slip of the pen, not a feature.
@@ -54,16 +54,24 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
         yield one
 
 
-def scan(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList | Rejected]:
+def scan(
+    path: str | pathlib.Path, num_features: int, start: int = 0, stop: int | None = None
+) -> Iterator[ItemList | Rejected]:
     """Reads as `read` does, and goes on after lines that break the rules.
+
+    A range of bytes has the lists that `adjacency.runs` gives to a part, each of them whole. Its
+    lines are counted from `start`: the first that begins in it is number `start + 1`.
 
     Args:
         path: The file.
         num_features: Number of features of an item.
+        start: First byte of the range.
+        stop: End of the range, excluded; None for the end of the file.
 
     Yields:
         The lists without such lines; each such line, before the list of its query; the first line
-        of a query that comes back later, whose lines are left out; and the file if it has no list.
+        of a query that comes back later in the range, whose lines are left out; and the file if it
+        has no list.
 
     Raises:
         InputError: If the file is missing, unreadable or empty.
@@ -72,7 +80,7 @@ def scan(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList | Rej
     if not 1 <= num_features <= MAX_FEATURES:
         raise ValueError(f"`num_features` must be in 1..{MAX_FEATURES}. Received: {num_features}")
     seen: set[str] = set()
-    for block in _blocks(path):
+    for block in _blocks(path, start, stop):
         if isinstance(block, Rejected):
             yield block
             continue
@@ -84,7 +92,7 @@ def scan(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList | Rej
             continue
         seen.add(block.query_id)
         yield from _parse(block, num_features)
-    if not seen:
+    if not seen and not start:
         yield Rejected(str(path), "line", None, _NO_LIST)
 
 
@@ -182,37 +190,38 @@ class _Block:
     items: list[_Item]
 
 
-def _blocks(path: str | pathlib.Path) -> Iterator[_Block | Rejected]:
-    block = _Block(path, "", [])
-    for number, line in enumerate(_lines(path), start=1):
+def _blocks(
+    path: str | pathlib.Path, start: int = 0, stop: int | None = None
+) -> Iterator[_Block | Rejected]:
+    own = _items(path, start, stop)
+    rest = () if stop is None else _items(path, stop, None)
+    for one in adjacency.runs(own, rest, is_first=not start):
+        yield one if isinstance(one, Rejected) else _Block(path, *one)
+
+
+def _items(
+    path: str | pathlib.Path, start: int, stop: int | None
+) -> Iterator[tuple[str, _Item] | Rejected]:
+    for number, line in enumerate(_lines(str(path), start, stop), start=start + 1):
         content, _, comment = line.partition(b"#")
         if not content or content.isspace():
             continue
         try:
-            query_id, item = _split(number, line, content, comment)
+            yield _split(number, line, content, comment)
         except ValueError as error:
             yield _refused(path, number, str(error), line)
-            continue
-        if query_id != block.query_id:
-            if block.items:
-                yield block
-            block = _Block(path, query_id, [])
-        block.items.append(item)
-    if block.items:
-        yield block
 
 
-def _lines(path: str | pathlib.Path) -> Iterator[bytes]:
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise InputError(str(path), "expected a file. Received: no such file")
-    if path.stat().st_size == 0:
-        raise InputError(str(path), f"expected lines of {_LINE}. Received: an empty file")
+def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
+    if not stores.is_file(path):
+        raise InputError(path, "expected a file. Received: no such file")
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            yield from file
+        if stores.size(path) == 0:
+            raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
+        with lines.opened(path, start, stop) as file:
+            yield from gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(str(path), f"expected a readable file. Received: {error}") from error
+        raise InputError(path, f"expected a readable file. Received: {error}") from error
 
 
 def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[str, _Item]:

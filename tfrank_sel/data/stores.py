@@ -245,9 +245,12 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return str(file.read(), "utf-8")
 
 
-def drop(url: str, first: str = "") -> None:
-    """Removes the files of a folder of a store, `first` before all others."""
-    for file in sorted(find(url), key=lambda file: file != join(url, first)):
+def drop(folder: str | os.PathLike[str], first: str = "") -> None:
+    """Removes a folder, if it is there: of a store, its files, `first` before all others."""
+    if not is_remote(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in sorted(find(folder), key=lambda file: file != join(folder, first)):
         remove(file)
 
 

@@ -4,6 +4,7 @@ import importlib.util
 
 _NEEDED = (
     "apache_beam",
+    "google_crc32c",
     "jinja2",
     "matplotlib",
     "pyarrow",

@@ -3,8 +3,6 @@
 import enum
 import logging
 import os
-import signal
-from types import FrameType
 from typing import Annotated, TypeAlias
 
 # TensorFlow reads it once, when it is first imported.
@@ -13,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import flags, manifests
+from tfrank_sel.pipelines import flags, interrupts, manifests
 from tfrank_sel.pipelines.commands import runs, scoring, steps, terminal, tune
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import proposed
@@ -130,13 +128,8 @@ app.add_typer(runs.app, name="runs")
 def main() -> None:
     """Runs the command line."""
     logging.basicConfig(level=logging.ERROR)  # Beam warns of cloud clients that nothing here uses
-    signal.signal(signal.SIGTERM, _stop)
+    interrupts.listen()
     app()
-
-
-def _stop(number: int, frame: FrameType | None) -> None:
-    """Leaves as Ctrl-C does, so that what is half done is removed."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def _is_for_room(error: BaseException | None) -> bool:
 
 
 def shards(prefix: Path) -> list[str]:
-    """Returns the files that Beam wrote under a prefix, in order."""
+    """Returns the shards that ingest wrote under a prefix, in order."""
     return sorted(str(path) for path in prefix.parent.glob(f"{prefix.name}-*"))
 
 

@@ -12,6 +12,8 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
+from tfrank_sel.pipelines import interrupts
+
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.epochs import Epoch
     from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
@@ -104,6 +106,7 @@ class Progress:
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
         """Shows a step while the block runs, and its outcome and duration if it succeeds."""
+        interrupts.check()
         began, ended = time.perf_counter(), threading.Event()
         step = Step(name, self.on_epoch)
         with self.console.status(name) as status:

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import metrics
+from tfrank_sel.pipelines import interrupts
 
 MINUTES = 120  # seconds from which on a duration is shown in minutes
 
@@ -118,6 +119,7 @@ class Stopwatch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._ended, self._steps = time.perf_counter(), batch + 1
+        interrupts.check()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._seconds.append(self._ended - self._began)

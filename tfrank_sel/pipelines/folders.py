@@ -133,7 +133,4 @@ def link(folder: Path, place: Path) -> None:
         if path.is_file():
             found = place / path.relative_to(folder)
             found.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(path, found)
-            except OSError:
-                shutil.copy2(path, found)
+            stores.copy(path, found)

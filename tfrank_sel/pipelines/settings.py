@@ -1,4 +1,4 @@
-"""Settings of training, as JSON-ready values."""
+"""Settings of training, as JSON-ready values, and the size of shards."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from typing import Any
 
 from tfrank_sel.arguments import Checked
 
+SHARD_BYTES = 128 << 20  # of a file of records
 TRUNCATIONS = ("random", "head", "top")
 
 

@@ -39,7 +39,10 @@ def ingest(run: Run, folder: Path) -> None:
             _check_same(run.earlier, layout)
         step.doing(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
-        found = ingestion.ingest(inputs, layout, folder, options=run.options)
+        shard_bytes = run.configuration.beam.shard_bytes
+        found = ingestion.ingest(
+            inputs, layout, folder, options=run.options, shard_bytes=shard_bytes
+        )
         step.tell(f"{len(layout.names)} features")
         for line in ingestion.summary(found.report):
             step.tell(line)

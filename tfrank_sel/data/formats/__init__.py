@@ -7,6 +7,7 @@ line here.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.csv import CsvReader, TsvReader
@@ -160,12 +161,12 @@ def read(
 
 
 def _format(path: str) -> str:
-    if os.path.isdir(path):
-        return ParquetReader.name
     file = os.path.basename(path).lower()
     for name, kind in FORMATS.items():
-        if file.endswith(kind.suffixes):
+        if file.endswith(kind.suffixes) and not os.path.isdir(path):
             return name
+    if stores.is_dir(path):
+        return ParquetReader.name
     if "." not in file.removesuffix(".gz"):
         return LetorReader.name
     known = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())

@@ -1,38 +1,56 @@
 """CSV and TSV files with a line of names, each other line an item."""
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
+from tfrank_sel.data import lines
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import TEXT_SUFFIXES, TableReader
+from tfrank_sel.data.formats.text import LineReader, opened
 from tfrank_sel.data.formats.values import arrow, floats
 from tfrank_sel.data.lists import Rejected
 
 _BYTES = 1 << 20  # read at once
+_BLANK = b"\xef\xbb\xbf\r\n"  # a mark of UTF-8, and ends of a line
 
 
-class DelimitedReader(TableReader):
-    """Reads text with a line of names, plain or compressed; the file is the only part.
+class DelimitedReader(LineReader, TableReader):
+    """Reads text with a line of names, plain or compressed.
+
+    A file with a line end within a value is the only part. Whether there is one is told by a look
+    at all of a file that is large enough for several.
 
     Attributes:
         delimiter: What stands between values.
     """
 
     delimiter: ClassVar[str]
+    heading = 1
+
+    def parts(self, path: str) -> Sequence[Part]:
+        found = super().parts(path)
+        return found if len(found) == 1 or self._is_by_line(path) else [Part(path)]
+
+    def counts(self, line: bytes) -> bool:
+        return bool(line.strip(b"\r\n"))
 
     def schema(self, path: str) -> Any:
         """Returns the names of the columns; one holds numbers if most of its first values do."""
-
         pa = arrow()
-        names = self._inferred(path).schema.names
-        first = next(iter(self._texts(path, names, _skipped)), None)
+        with self._inferred(path) as batches:
+            names = batches.schema.names
+        with self._texts(Part(path), names, _skipped) as batches:
+            first = next(iter(batches), None)
         numbers = [] if first is None else [x for x in names if _is_of_numbers(first[x])]
         return pa.schema([(x, pa.float32() if x in numbers else pa.string()) for x in names])
 
     def sample(self, path: str) -> Any:
-        first = next(iter(self._inferred(path)), None)
+        with self._inferred(path) as batches:
+            first = next(iter(batches), None)
         return arrow().table(first) if first is not None else self.schema(path).empty_table()
 
     def tables(
@@ -43,31 +61,37 @@ class DelimitedReader(TableReader):
         def refuse(row: Any) -> str:
             wanted = f"a row must have {row.expected_columns} values"
             reason = f"{wanted}. Received: {row.actual_columns}"
-            number = row.number - 1  # less the line of names
+            number = part.start + row.number - 1  # less the line of names
             bad.append(Rejected(part.path, "row", number, reason, row.text))
             return "skip"
 
         passed: list[int] = []
-        first = 1
-        for batch in self._texts(part.path, names, refuse):
-            passed += [rejected.number for rejected in bad if rejected.number is not None]
-            yield from bad
-            bad.clear()
-            numbers = np.arange(first, first + batch.num_rows)
-            for number in passed:
-                numbers[numbers >= number] += 1
-            yield numbers, batch
-            first += batch.num_rows
+        first = part.start + 1
+        with self._texts(part, names, refuse) as batches:
+            for batch in batches:
+                passed += [rejected.number for rejected in bad if rejected.number is not None]
+                yield from bad
+                bad.clear()
+                numbers = np.arange(first, first + batch.num_rows)
+                for number in passed:
+                    numbers[numbers >= number] += 1
+                yield numbers, batch
+                first += batch.num_rows
         yield from bad
 
-    def _inferred(self, path: str) -> Any:
+    @contextlib.contextmanager
+    def _inferred(self, path: str) -> Iterator[Any]:
         """Opens a file in the types that pyarrow finds in its beginning."""
         from pyarrow import csv
 
-        return csv.open_csv(path, parse_options=self._options(_skipped))
+        with opened(Part(path)) as stream:
+            yield csv.open_csv(stream, parse_options=self._options(_skipped))
 
-    def _texts(self, path: str, names: Sequence[str], refuse: Callable[[Any], str]) -> Any:
-        """Opens a file as text, so that one value that is no number spoils its row alone."""
+    @contextlib.contextmanager
+    def _texts(
+        self, part: Part, names: Sequence[str], refuse: Callable[[Any], str]
+    ) -> Iterator[Any]:
+        """Opens a part as text, so that one value that is no number spoils its row alone."""
         from pyarrow import csv
 
         as_text = csv.ConvertOptions(
@@ -77,12 +101,26 @@ class DelimitedReader(TableReader):
             strings_can_be_null=True,
         )
         one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
-        return csv.open_csv(path, one_thread, self._options(refuse), as_text)
+        with opened(part, headed=True) as stream:
+            yield csv.open_csv(stream, one_thread, self._options(refuse), as_text)
 
     def _options(self, refuse: Callable[[Any], str]) -> Any:
         from pyarrow import csv
 
-        return csv.ParseOptions(delimiter=self.delimiter, invalid_row_handler=refuse)
+        return csv.ParseOptions(
+            delimiter=self.delimiter, invalid_row_handler=refuse, newlines_in_values=True
+        )
+
+    def _is_by_line(self, path: str) -> bool:
+        """Whether each line of a file is a row, from the names in the first to the end."""
+        with lines.opened(path) as file:
+            names = file.readline(_BYTES)
+            chunks = iter(lambda: file.read(_BYTES) + file.readline(), b"")
+            is_named = names.endswith(b"\n") and bool(names.strip(_BLANK))
+            delimiter = self.delimiter.encode()
+            return is_named and all(
+                _are_rows(x, delimiter) for x in itertools.chain([names], chunks)
+            )
 
 
 class CsvReader(DelimitedReader):
@@ -103,6 +141,26 @@ class TsvReader(DelimitedReader):
 
 def _skipped(row: Any) -> str:
     return "skip"
+
+
+def _are_rows(octets: bytes, delimiter: bytes) -> bool:
+    """Whether no value of some lines goes on in the next, nor a carriage return ends a row.
+
+    That is so if each line has pairs of quotes, of which the first follows the beginning of a value
+    or, as a quote within a value is doubled, another quote.
+    """
+    if octets.count(b"\r") != octets.count(b"\r\n"):
+        return False
+    if b'"' not in octets:
+        return True
+    bytes_ = np.frombuffer(b"\n" + octets, np.uint8)
+    quotes = np.flatnonzero(bytes_ == ord('"'))
+    if len(quotes) % 2:
+        return False
+    line = np.searchsorted(np.flatnonzero(bytes_ == ord("\n")), quotes)
+    are_pairs = line[::2] == line[1::2]
+    are_first = np.isin(bytes_[quotes[::2] - 1], list(delimiter + b'"\n'))
+    return bool(np.all(are_pairs & are_first))
 
 
 def _is_of_numbers(column: Any) -> bool:

@@ -2,14 +2,14 @@
 
 import collections
 import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 from google.protobuf import message
 
-from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data import elwc, parsing, stores
 from tfrank_sel.data.formats import values
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import MISSING_INTEGER
@@ -101,14 +101,15 @@ def records(path: str) -> Iterator[bytes]:
     is_compressed = path.endswith(".gz")
     octets = 0
     try:
-        for record in tf.data.TFRecordDataset(path, "GZIP" if is_compressed else ""):
+        near = stores.near(path)
+        for record in tf.data.TFRecordDataset(near, "GZIP" if is_compressed else ""):
             octets += _FRAME + len(record.numpy())
             yield record.numpy()
-    except tf.errors.OpError as error:
-        reason = f"expected a readable TFRecord file. Received: {first_line(error)}"
-        raise InputError(path, reason) from error
+    except (tf.errors.OpError, OSError) as error:
+        reason = str(error) if isinstance(error, OSError) else first_line(error)
+        raise InputError(path, f"expected a readable TFRecord file. Received: {reason}") from error
     # TensorFlow passes over what is left of a record of which not even the length is whole.
-    if not is_compressed and octets != Path(path).stat().st_size:
+    if not is_compressed and octets != os.path.getsize(near):
         wanted = "expected a readable TFRecord file"
         raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import ROWS, TableReader
 from tfrank_sel.data.formats.values import arrow
@@ -36,7 +37,7 @@ def _opened(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
     """Opens a file: its schema, and its batches."""
     from pyarrow import ipc
 
-    with arrow().memory_map(path) as source:
+    with arrow().memory_map(stores.near(path)) as source:
         try:
             file = ipc.open_file(source)
         except arrow().ArrowInvalid:  # it may be a stream

@@ -10,14 +10,15 @@ import numpy as np
 
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, TableReader
+from tfrank_sel.data.formats.text import LineReader, opened
 from tfrank_sel.data.formats.values import array, arrow
 from tfrank_sel.data.lists import Rejected
 
 _SHOWN = 1000  # characters of a malformed line that are kept
 
 
-class JsonlReader(TableReader):
-    """Reads files with a JSON object in each line, plain or compressed; the file is the only part.
+class JsonlReader(LineReader, TableReader):
+    """Reads files with a JSON object in each line, plain or compressed.
 
     A field that an object lacks is missing, and so is one that is null.
     """
@@ -29,7 +30,7 @@ class JsonlReader(TableReader):
         return self.sample(path).schema
 
     def sample(self, path: str) -> Any:
-        numbers, lines = next(_chunks(path), (np.arange(0), []))
+        numbers, lines = next(_chunks(Part(path)), (np.arange(0), []))
         try:
             return _parsed(lines, ())
         except arrow().ArrowInvalid:
@@ -43,7 +44,7 @@ class JsonlReader(TableReader):
     ) -> Iterator[tuple[np.ndarray, Any] | Rejected]:
         pa = arrow()
         texts = set[str]()  # what pyarrow would take for times: an identifier may look like one
-        for numbers, lines in _chunks(part.path):
+        for numbers, lines in _chunks(part):
             try:
                 table = _parsed(lines, texts)
                 times = {x.name for x in table.schema if pa.types.is_timestamp(x.type)}
@@ -59,10 +60,11 @@ class JsonlReader(TableReader):
             yield numbers, pa.table(columns)
 
 
-def _chunks(path: str) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
     """The lines that are not blank, and their numbers, some at a time."""
-    with arrow().input_stream(path) as stream, io.BufferedReader(stream) as file:
-        filled = ((number, x) for number, x in enumerate(file, start=1) if not x.isspace())
+    with opened(part) as stream, io.BufferedReader(stream, 1 << 20) as file:
+        each = enumerate(file, start=part.start + 1)
+        filled = ((number, line) for number, line in each if not line.isspace())
         while chunk := list(itertools.islice(filled, ROWS)):
             yield np.array([number for number, _ in chunk]), [line for _, line in chunk]
 

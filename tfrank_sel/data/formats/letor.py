@@ -4,15 +4,20 @@ from collections.abc import Iterator, Sequence
 
 from tfrank_sel.data import letor
 from tfrank_sel.data.formats.columns import Layout
-from tfrank_sel.data.formats.protocol import Part, Reader
+from tfrank_sel.data.formats.protocol import Part
+from tfrank_sel.data.formats.text import LineReader
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.features import REFUSE, Vector
 
 
-class LetorReader(Reader):
-    """Reads LETOR and SVMLight files, plain or `.gz`; the file is the only part."""
+class LetorReader(LineReader):
+    """Reads LETOR and SVMLight files, plain or `.gz`.
+
+    A list that stands across the border of two parts is read whole, in one of them.
+    """
 
     name = "letor"
+    is_distinct = True
     suffixes = tuple(
         f".{kind}{more}"
         for kind in ("txt", "letor", "svm", "svmlight", "libsvm", "dat")
@@ -25,5 +30,5 @@ class LetorReader(Reader):
         return Layout({"features": Vector(size=found, missing=REFUSE, within_list=True)})
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
-        for one in letor.scan(part.path, len(layout.names)):
+        for one in letor.scan(part.path, len(layout.names), part.start, part.stop):
             yield Found(one) if isinstance(one, ItemList) else one

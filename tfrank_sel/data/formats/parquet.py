@@ -1,12 +1,13 @@
 """Parquet files, and folders of them, each row an item."""
 
+import os
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import ROWS, TableReader, readable
 from tfrank_sel.data.formats.values import arrow
@@ -30,8 +31,9 @@ class ParquetReader(TableReader):
 
         pa = arrow()
         files = _files(path)
-        schema = parquet.read_schema(files[0])
-        partitions = [_partition(path, file) for file in files]
+        with stores.opened(files[0]) as file:
+            schema = parquet.read_schema(file)
+        partitions = [_partition(path, x) for x in files]
         for name in partitions[0]:
             texts = {found[name] for found in partitions if found.get(name) is not None}
             is_whole = bool(texts) and all(text.lstrip("-").isdecimal() for text in texts if text)
@@ -42,12 +44,15 @@ class ParquetReader(TableReader):
         from pyarrow import parquet
 
         with readable(path):
-            is_folder = Path(path).is_dir()
-            count = len(_files(path)) if is_folder else parquet.read_metadata(path).num_row_groups
+            if stores.is_dir(path):
+                count = len(_files(path))
+            else:
+                with stores.opened(path) as file:
+                    count = parquet.read_metadata(file).num_row_groups
         return [Part(path, unit, unit + 1) for unit in range(count)]
 
     def pieces(self, part: Part) -> Iterator[tuple[Part, Mapping[str, str | None]]]:
-        if not Path(part.path).is_dir():
+        if not stores.is_dir(part.path):
             yield part, {}
             return
         for file in _files(part.path)[part.start : part.stop]:
@@ -57,7 +62,10 @@ class ParquetReader(TableReader):
         from pyarrow import parquet
 
         # Buffered ahead, what has been read would be kept.
-        with parquet.ParquetFile(part.path, pre_buffer=False) as file:
+        with (
+            stores.opened(part.path) as stored,
+            parquet.ParquetFile(stored, pre_buffer=False) as file,
+        ):
             groups = range(file.num_row_groups)
             first = 1 + sum(file.metadata.row_group(i).num_rows for i in groups[: part.start])
             groups = groups[part.start : part.stop]
@@ -68,19 +76,26 @@ class ParquetReader(TableReader):
 
 def _files(path: str) -> list[str]:
     """The file, or the files of a folder, without those that Spark hides."""
-    if not Path(path).is_dir():
+    if not stores.is_dir(path):
         return [path]
-    found = sorted(x for suffix in ParquetReader.suffixes for x in Path(path).rglob(f"*{suffix}"))
-    shown = [x for x in found if not any(y[0] in "._" for y in x.relative_to(path).parts)]
+    found = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
+    shown = [x for x in found if not any(y[0] in "._" for y in _within(path, x).split("/"))]
     if not shown:
         raise InputError(path, "expected Parquet files in the folder. Received: none")
-    return [str(x) for x in shown]
+    return shown
+
+
+def _within(folder: str, file: str) -> str:
+    if not stores.is_remote(folder):
+        return os.path.relpath(file, folder)
+    inside, outside = (x.partition("://")[2].strip("/") for x in (file, folder))
+    return inside.removeprefix(f"{outside}/")
 
 
 def _partition(folder: str, file: str) -> dict[str, str | None]:
     """The columns that the folders above a file name."""
     if folder == file:
         return {}
-    pairs = [x.partition("=") for x in Path(file).relative_to(folder).parts[:-1] if "=" in x]
+    pairs = [x.partition("=") for x in _within(folder, file).split("/")[:-1] if "=" in x]
     texts = {name: urllib.parse.unquote(value) for name, _, value in pairs}
     return {name: None if text == _NOTHING else text for name, text in texts.items()}

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from tfrank_sel.data.formats import rows
@@ -18,7 +18,7 @@ class Part:
 
     Args:
         path: The file.
-        start: First unit of the part, such as a row group; 0 is the first of the file.
+        start: First unit of the part, such as a byte or a row group; 0 is the first of the file.
         stop: End of the part, excluded; None for the end of the file.
     """
 
@@ -36,10 +36,12 @@ class Reader(abc.ABC):
     Attributes:
         name: Name of the format.
         suffixes: Ends of the names of its files.
+        is_distinct: Whether a query must not come back in a file.
     """
 
     name: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]] = ()
+    is_distinct: ClassVar[bool] = False
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
@@ -70,8 +72,19 @@ class Reader(abc.ABC):
         return dict(self.layout([path]).features), {}
 
     def parts(self, path: str) -> Sequence[Part]:
-        """Returns the parts of a file: by default, the file is the only one."""
+        """Returns the parts of a file, in order: by default, the file is the only one."""
         return [Part(path)]
+
+    def numbered(
+        self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
+    ) -> Iterator[Rejected]:
+        """Gives what was rejected in parts its number in the file: by default, it has it.
+
+        Args:
+            rejected: What was rejected.
+            parts: All parts of each file, in order.
+        """
+        return iter(rejected)
 
     @abc.abstractmethod
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
@@ -97,10 +110,13 @@ class RowReader(Reader):
         """Reads a part, some rows at a time: as in `lists`, but rows."""
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
-        """Reads a part in which the rows of a query stand together: the whole file, `Part(path)`.
+        """Reads a part of a file in which the rows of a query stand together.
+
+        A part has the lists that `adjacency.runs` gives it.
 
         Args:
             part: As in `Reader.lists`, as all else.
             layout: What the lists are to hold.
         """
-        return rows.adjacent(self.rows(part, layout), layout)
+        rest = () if part.stop is None else self.rows(Part(part.path, part.stop), layout)
+        return rows.adjacent(self.rows(part, layout), layout, rest, is_first=not part.start)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data import adjacency
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.features import Feature, Vector
@@ -193,20 +194,31 @@ def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
         yield str(part.queries[0]), part
 
 
-def adjacent(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:
-    """Makes lists of rows whose queries stand together, with one list in memory."""
-    kept: list[Rows] = []
+def adjacent(
+    chunks: Iterable[Rows | Rejected],
+    layout: Layout,
+    rest: Iterable[Rows | Rejected] = (),
+    *,
+    is_first: bool = True,
+) -> Iterator[Found | Rejected]:
+    """Makes lists of rows whose queries stand together, with one list in memory.
+
+    Args:
+        chunks: The rows of a part of a file.
+        layout: Types of the features.
+        rest: The rows after it, as in `adjacency.runs`.
+        is_first: Whether it is the first part.
+    """
+    for one in adjacency.runs(_pieces(chunks), _pieces(rest), is_first=is_first):
+        yield one if isinstance(one, Rejected) else joined(one[1], layout)
+
+
+def _pieces(chunks: Iterable[Rows | Rejected]) -> Iterator[tuple[str, Rows] | Rejected]:
     for rows in chunks:
         if isinstance(rows, Rejected):
             yield rows
-            continue
-        for part in _runs(rows):
-            if kept and kept[0].queries[0] != part.queries[0]:
-                yield joined(kept, layout)
-                kept = []
-            kept.append(part)
-    if kept:
-        yield joined(kept, layout)
+        else:
+            yield from ((str(part.queries[0]), part) for part in _runs(rows))
 
 
 def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:

@@ -22,7 +22,7 @@ from tfrank_sel.pipelines.configuration.release import Blessing, Serving
 from tfrank_sel.pipelines.configuration.search import Search
 from tfrank_sel.pipelines.configuration.section import Section, keys, no_key
 from tfrank_sel.pipelines.configuration.tracking import Tracking, absolute as absolute_uri
-from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.pipelines.settings import SHARD_BYTES, Settings
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
 MODELS = ("ListScorer", "Scorer")
@@ -184,6 +184,9 @@ class Beam(Section):
         description="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.",
     )
     options: Names = Field(default=[], description="Options of Beam and of its runner.")
+    shard_bytes: int = Field(
+        default=SHARD_BYTES, ge=1, description="Target size of the files of records."
+    )
 
 
 class Configuration(Section):

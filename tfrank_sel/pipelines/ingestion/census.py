@@ -14,7 +14,7 @@ from tfrank_sel import data
 SHOWN = 10  # queries that are told one by one
 PARTS = 16  # of the queries, each looked at apart from the others
 
-# A query: a hash of its identifier, the number of its file, and its own number in the file.
+# A query: a hash of its identifier, the number of its file, and its own number there.
 Places = np.ndarray
 
 
@@ -102,7 +102,11 @@ def split_of(query: int, shares: dict[str, float]) -> str:
 
 
 class Repeated(beam.CombineFn):
-    """Places of queries to those that occur at several: `{"count", "first"}`."""
+    """Places of queries to those that occur at several, and in one file: the count and the first.
+
+    The dict has `count` and `first` of queries with several places, and `again` and `first_again`
+    of pairs of places in one file.
+    """
 
     def create_accumulator(self) -> list[Places]:
         return []
@@ -123,7 +127,13 @@ class Repeated(beam.CombineFn):
             places[start : start + min(size, SHOWN), 1:].tolist()
             for start, size in zip(starts[sizes > 1][:SHOWN], sizes[sizes > 1], strict=False)
         ]
-        return {"count": int(np.sum(sizes > 1)), "first": first}
+        again = np.flatnonzero((places[1:, :2] == places[:-1, :2]).all(axis=1))
+        return {
+            "count": int(np.sum(sizes > 1)),
+            "first": first,
+            "again": len(again),
+            "first_again": [places[i : i + 2, 1:].tolist() for i in again[:SHOWN].tolist()],
+        }
 
 
 @functools.cache

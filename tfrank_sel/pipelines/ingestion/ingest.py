@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import operator
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +22,9 @@ from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import artefacts, folders
-from tfrank_sel.pipelines.ingestion import census, stored
+from tfrank_sel.pipelines.ingestion import census, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.settings import SHARD_BYTES
 
 # How many bad lines are told one by one.
 SHOWN = 10
@@ -42,7 +44,12 @@ class Ingested:
 
 
 def ingest(
-    inputs: Inputs, layout: Layout, folder: Path, *, options: PipelineOptions | None = None
+    inputs: Inputs,
+    layout: Layout,
+    folder: Path,
+    *,
+    options: PipelineOptions | None = None,
+    shard_bytes: int = SHARD_BYTES,
 ) -> Ingested:
     """Writes the lists of files as TFRecord shards of the packed layout.
 
@@ -56,6 +63,7 @@ def ingest(
         folder: Folder to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
             `dead_letters.jsonl` with what was left out, if anything.
         options: Of the Beam pipeline.
+        shard_bytes: Target size of a shard, as in `shards.Write`.
 
     Returns:
         The shards of each split, and the report.
@@ -65,57 +73,86 @@ def ingest(
             first 10 by file and line, and how many there are. If a file cannot be used, or a split
             has no list.
     """
-    (folder / "records").mkdir(parents=True, exist_ok=True)
+    records = folder / "records"
+    records.mkdir(parents=True, exist_ok=True)
+    for path in records.iterdir():  # of a time before, which may have had more shards
+        path.unlink()
+    reader = inputs.reader
+    parts = {source.path: reader.parts(source.path) for source in inputs.sources}
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        notes = Path(scratch)
         with beam.Pipeline(options=options) as pipeline:
-            _build(pipeline, inputs, layout, folder / "records", notes)
-        letters = folder / "dead_letters.jsonl"
+            write = shards.Write(str(records), scratch, shard_bytes)
+            _build(pipeline, inputs, layout, parts, write, os.path.join(scratch, "notes"))
+        told = _Told(os.path.join(scratch, "notes"))
+        bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
+        rejected = _keep_dead_letters(bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines)
+        repeated = list(told("repeated"))
+        places = _Places(inputs.sources, told("lists"))
+        if reader.is_distinct:
+            _check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
-            "files": [f"{source.path} ({inputs.reader.name})" for source in inputs.sources],
+            "files": [f"{source.path} ({reader.name})" for source in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
-            "rejected": _keep_dead_letters(notes / "bad", letters, inputs.allow_bad_lines),
-            "splits": dict(collections.ChainMap(*artefacts.told(notes / "census"))),
-            "duplicate_queries": _duplicates(artefacts.told(notes / "repeated"), inputs.sources),
+            "rejected": rejected,
+            "splits": dict(collections.ChainMap(*told("census"))),
+            "duplicate_queries": _duplicates(repeated, places),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
     folders.write_json(folder / "ingest.json", report)
-    shards = {split: artefacts.shards(folder / "records" / split) for split in inputs.splits}
-    return Ingested(shards, report)
+    return Ingested({split: artefacts.shards(records / split) for split in inputs.splits}, report)
 
 
 def _build(
-    pipeline: beam.Pipeline, inputs: Inputs, layout: Layout, records: Path, notes: Path
+    pipeline: beam.Pipeline,
+    inputs: Inputs,
+    layout: Layout,
+    parts: Mapping[str, Sequence[Part]],
+    write: shards.Write,
+    notes: str,
 ) -> None:
     """From files to records by split, and to notes on what was found."""
     reader = inputs.reader
     is_grouped = isinstance(reader, RowReader) and not inputs.adjacent
     read_part = beam.FlatMap(_rows if is_grouped else _lists, reader, layout)
-    parts = pipeline | beam.Create(list(_parts(inputs, reader))) | beam.Reshuffle()
-    read = parts | read_part.with_outputs("bad", main="found")
+    apart = pipeline | beam.Create(list(_numbered(inputs, parts))) | beam.Reshuffle()
+    read = apart | read_part.with_outputs("bad", "lists", main="found")
     found = read.found
     if is_grouped:
         found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, layout)
     store = _Store(inputs.spec(layout), inputs.shares)
-    done = found | beam.ParDo(store).with_outputs(*inputs.splits, *_NOTES)
-    for split in inputs.splits:
-        # Without a number of shards each bundle is written as it comes; with one, Beam's local
-        # runner would first gather all lists in memory.
-        write = beam.io.WriteToTFRecord(str(records / split), num_shards=0)
-        done[split] | f"Write {split}" >> write
-    summed = done.census | beam.CombinePerKey(_sum)
-    repeated = done.queries | beam.CombinePerKey(census.Repeated()) | beam.Values()
-    artefacts.tell(read.bad | beam.Map(dataclasses.asdict), notes / "bad")
-    artefacts.tell(summed | beam.MapTuple(_of_split), notes / "census")
-    artefacts.tell(repeated, notes / "repeated")
+    done = found | beam.ParDo(store).with_outputs("census", "queries", main="records")
+    done.records | write
+    told = {
+        "bad": read.bad | beam.Map(dataclasses.asdict),
+        "lists": read.lists,
+        "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
+        "repeated": done.queries | beam.CombinePerKey(census.Repeated()) | beam.Values(),
+    }
+    named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in told.items()]
+    artefacts.tell(named | beam.Flatten(), notes)
 
 
-_NOTES = ("census", "queries")
-_Numbered = tuple[int, str | None, Part]  # number and split of a source, and a part of it
+_Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
+_Place = tuple[int, int]  # number of a source; `_LISTS` times that of a part, and that of a list
+_LISTS = 1 << 40  # more than a part has
+
+
+class _Told:
+    """The notes of a pipeline, by name."""
+
+    def __init__(self, notes: str) -> None:
+        self.notes = notes
+
+    def __call__(self, name: str) -> Iterator[Any]:
+        return (value for x, value in artefacts.told(self.notes) if x == name)
+
+
+def _named(value: Any, name: str) -> tuple[str, Any]:
+    return name, value
 
 
 def _sum(counts: Iterable[census.Census]) -> census.Census:
@@ -126,29 +163,31 @@ def _of_split(split: str, counted: census.Census) -> dict[str, dict[str, int]]:
     return {split: vars(counted)}
 
 
-def _parts(inputs: Inputs, reader: Reader) -> Iterator[_Numbered]:
-    """What workers read apart from each other: adjacent rows are read by the file."""
-    is_whole = isinstance(reader, RowReader) and inputs.adjacent
+def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_Numbered]:
+    """What workers read apart from each other."""
+    number = 0
     for index, source in enumerate(inputs.sources):
-        for part in [Part(source.path)] if is_whole else reader.parts(source.path):
-            yield index, source.split, part
+        for part in parts[source.path]:
+            yield index, number, source.split, part
+            number += 1
 
 
 def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]:
-    """A part of a source to `(split, place, list)`, and to what is left out."""
-    index, split, part = numbered
+    """A part of a source to `(split, place, list)`, to what is left out, and to their number."""
+    index, part_number, split, part = numbered
     number = 0
     for one in _told(reader.lists(part, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
             number += 1
-            yield split, (index, number), one
+            yield split, (index, part_number * _LISTS + number), one
+    yield beam.pvalue.TaggedOutput("lists", (index, part_number, number))
 
 
 def _rows(numbered: _Numbered, reader: RowReader, layout: Layout) -> Iterator[Any]:
     """A part of a source to rows by split and query, and to what is left out."""
-    _, split, part = numbered
+    _, _, split, part = numbered
     for one in _told(reader.rows(part, layout)):
         if isinstance(one, Rejected):
             yield beam.pvalue.TaggedOutput("bad", one)
@@ -211,7 +250,8 @@ class _Store(beam.DoFn):
         self.counts[split].add(found.item_list)
         self.queries.extend((query, *place))
         if len(found.item_list.labels):
-            yield beam.pvalue.TaggedOutput(split, stored.serialize(found, self.spec))
+            key = (*divmod(place[1], _LISTS), query)
+            yield split, key, stored.serialize(found, self.spec)
 
     def finish_bundle(self) -> Iterator[Any]:
         for counted in self.counts.items():
@@ -231,17 +271,30 @@ def _told(read: Iterator[Any]) -> Iterator[Any]:
         yield Rejected(error.place, "file", None, error.reason)
 
 
-def _keep_dead_letters(notes: Path, path: Path, allowed: int) -> dict[str, Any]:
+class _Places:
+    """Names of the places of lists, which are counted by part."""
+
+    def __init__(self, sources: Sequence[Source], lists: Iterable[tuple[int, int, int]]) -> None:
+        self.sources = sources
+        self.lists = {(source, part): count for source, part, count in lists}
+
+    def __call__(self, place: _Place) -> Rejected:
+        """Returns the place as that of what is rejected, without a reason."""
+        source, (part, number) = place[0], divmod(place[1], _LISTS)
+        number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
+        return Rejected(self.sources[source].path, "list", number, "")
+
+
+def _keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
     """Puts what was left out into one file, and counts it by rule."""
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
     with path.open("w") as file:
-        for letter in artefacts.told(notes):
-            rejected = Rejected(**letter)
+        for rejected in letters:
             if rejected.number is None or len(first) < SHOWN:
                 first.append(rejected)
             count += 1
             rules[rejected.rule] += 1
-            file.write(json.dumps(letter) + "\n")
+            file.write(json.dumps(dataclasses.asdict(rejected)) + "\n")
     unusable = [rejected for rejected in first if rejected.number is None]
     if count > allowed or unusable:
         raise _refused((unusable or first)[:SHOWN], count, allowed)
@@ -258,15 +311,19 @@ def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError
     return data.InputError(first[0].place, "\n".join(lines))
 
 
-def _duplicates(found: Iterable[dict[str, Any]], sources: Sequence[Source]) -> dict[str, Any]:
-    count, first = 0, []
-    for part in found:
-        count += part["count"]
-        first += [
-            [f"{sources[file].path}, list {number}" for file, number in places]
-            for places in part["first"]
-        ]
-    return {"count": count, "first": first[: census.SHOWN]}
+def _check_distinct(repeated: Sequence[Mapping[str, Any]], places: _Places, allowed: int) -> None:
+    """Refuses queries that come back in another part of a file, as readers do those in one part."""
+    count = sum(found["again"] for found in repeated)
+    if count > allowed:
+        pairs = ([places(x) for x in pair] for found in repeated for pair in found["first_again"])
+        rule = "the lines of a query must stand together. Received again: that of list"
+        bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
+        raise _refused(bad[:SHOWN], count, allowed)
+
+
+def _duplicates(repeated: Sequence[Mapping[str, Any]], places: _Places) -> dict[str, Any]:
+    first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
+    return {"count": sum(part["count"] for part in repeated), "first": first[: census.SHOWN]}
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:

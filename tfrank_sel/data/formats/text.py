@@ -1,0 +1,69 @@
+"""Text that is read by line: its parts are ranges of bytes."""
+
+import bisect
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from tfrank_sel.data import lines
+from tfrank_sel.data.formats.protocol import Part, Reader
+from tfrank_sel.data.formats.values import arrow
+from tfrank_sel.data.lists import Rejected
+
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+class LineReader(Reader):
+    """Reads text; the units of a part are bytes, and a compressed file is the only part.
+
+    A part has the lines that begin in it, and counts them from its first byte: the first has the
+    number `part.start + 1`. What it reads of the next part is counted from there.
+
+    Attributes:
+        heading: How many lines at the beginning of a file have no number.
+    """
+
+    heading: ClassVar[int] = 0
+
+    def parts(self, path: str) -> Sequence[Part]:
+        starts = lines.cuts(path)
+        return [Part(path, *x) for x in zip(starts, [*starts[1:], None], strict=True)]
+
+    def numbered(
+        self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
+    ) -> Iterator[Rejected]:
+        starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
+        before: dict[str, list[int]] = {}
+        for one in rejected:
+            place = 0
+            if one.number is not None:
+                place = bisect.bisect_left(starts[one.file], one.number) - 1
+            if one.number is None or place == 0:
+                yield one
+                continue
+            if one.file not in before:
+                before[one.file] = lines.before(one.file, starts[one.file], self.counts)
+            first = before[one.file][place] - self.heading
+            yield dataclasses.replace(one, number=one.number - starts[one.file][place] + first)
+
+    def counts(self, line: bytes) -> bool:
+        """Returns whether a line has a number: by default, each has."""
+        return True
+
+
+@contextlib.contextmanager
+def opened(part: Part, *, headed: bool = False) -> Iterator[Any]:
+    """Opens the lines of a part for pyarrow, which decompresses them.
+
+    Args:
+        part: The part.
+        headed: Whether the first line of the file comes first.
+    """
+    codec = _CODECS.get(os.path.splitext(part.path)[1])
+    with (
+        lines.opened(part.path, part.start, part.stop, headed=headed) as file,
+        arrow().input_stream(file, compression=codec) as stream,
+    ):
+        yield stream

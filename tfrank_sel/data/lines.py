@@ -1,0 +1,95 @@
+"""Lines of text files: all of them, or those that begin in a range of bytes."""
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
+
+from tfrank_sel.data import stores
+
+PART = 64 << 20  # bytes that are read by one worker
+COMPRESSED = (".gz", ".bz2", ".zst")
+_BUFFER = 1 << 20
+
+
+def cuts(path: str) -> list[int]:
+    """Returns where the ranges of a file begin that can be read apart from each other.
+
+    There are as many as have at most 64 MiB each, of about the same size. A compressed file is one.
+    """
+    if path.endswith(COMPRESSED):
+        return [0]
+    size = stores.size(path)
+    count = max(1, -(-size // PART))
+    return [i * size // count for i in range(count)]
+
+
+@contextlib.contextmanager
+def opened(
+    path: str, start: int = 0, stop: int | None = None, *, headed: bool = False
+) -> Iterator[IO[bytes]]:
+    """Opens the lines that begin in a range of bytes; of a store, no more than that is fetched.
+
+    Args:
+        path: Path or URL.
+        start: First byte of the range.
+        stop: End of the range, excluded; None for the end of the file.
+        headed: Whether the first line of the file comes first, wherever the range begins.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
+    with stores.opened(path) as file:
+        spans = [(_line(file, start), None if stop is None else _line(file, stop))]
+        if headed and start:
+            spans.insert(0, (0, _line(file, 1)))
+        yield io.BufferedReader(_Spans(file, spans), _BUFFER)
+
+
+def before(
+    path: str, starts: Sequence[int], is_counted: Callable[[bytes], bool] = bool
+) -> list[int]:
+    """Returns how many lines begin before each of some offsets: the file is read up to the last.
+
+    Args:
+        path: Path or URL.
+        starts: The offsets, increasing.
+        is_counted: Returns whether a line counts.
+    """
+    found, count, place = list[int](), 0, 0
+    with opened(path, 0, starts[-1]) as file:
+        for line in file:
+            while starts[len(found)] <= place:
+                found.append(count)
+            count, place = count + is_counted(line), place + len(line)
+    return found + [count] * (len(starts) - len(found))
+
+
+def _line(file: IO[bytes], offset: int) -> int:
+    """Where the first line begins at an offset or after it."""
+    if offset:
+        file.seek(offset - 1)
+        file.readline()
+        return file.tell()
+    return 0
+
+
+class _Spans(io.RawIOBase):
+    """Spans of the bytes of a file, one after the other."""
+
+    def __init__(self, file: Any, spans: list[tuple[int, int | None]]) -> None:
+        self.file, self.spans = file, spans
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while self.spans:
+            start, stop = self.spans[0]
+            self.file.seek(start)
+            size = self.file.readinto(memoryview(buffer)[: None if stop is None else stop - start])
+            if size:
+                self.spans[0] = (start + size, stop)
+                return int(size)
+            self.spans.pop(0)
+        return 0

@@ -1,0 +1,169 @@
+"""The sink of ingest: records of splits to TFRecord files of a target size."""
+
+import contextlib
+import dataclasses
+import shutil
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import google_crc32c
+from apache_beam.transforms.window import GlobalWindows
+
+from tfrank_sel.data import stores
+
+# Of a record, by which shards are ordered: the number of its part of the input, and what orders the
+# records of a part.
+Key = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class File:
+    """A file of whole records.
+
+    Args:
+        key: Key of the first record.
+        path: Path or URL.
+        size: Size in bytes.
+    """
+
+    key: Key
+    path: str
+    size: int
+
+
+class Write(beam.PTransform):
+    """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
+
+    A bundle writes files of its own, and tells them when it ends: those of a bundle that fails, or
+    is done twice, are told by nobody. A file holds records of consecutive parts of the input. Small
+    files are joined in the order of their keys: where a part is in one bundle, shards are the same
+    however parts were bundled.
+
+    Args:
+        folder: Folder of the shards, as path or URL.
+        scratch: Folder of the files of bundles. Whoever makes the folders removes this one.
+        size: Size of a shard in bytes; a file of a bundle ends with the record that reaches it.
+    """
+
+    def __init__(self, folder: str, scratch: str, size: int) -> None:
+        super().__init__()
+        self.folder, self.scratch, self.size = folder, scratch, size
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        return (
+            records
+            | "Write files" >> beam.ParDo(WriteFiles(self.scratch, self.size))
+            | "Files of a split" >> beam.GroupByKey()
+            | "Plan shards" >> beam.FlatMap(plan, self.folder, self.size)
+            | "Shards apart" >> beam.Reshuffle()
+            | "Make shards" >> beam.Map(join)
+        )
+
+
+class WriteFiles(beam.DoFn):
+    """Records to files of one split each: `(split, File)`.
+
+    Args:
+        folder: Folder of the files.
+        size: As in `Write`.
+    """
+
+    def __init__(self, folder: str, size: int) -> None:
+        self.folder, self.size = folder, size
+
+    def start_bundle(self) -> None:
+        self.files: dict[str, _Open] = {}
+
+    def process(self, element: tuple[str, Key, bytes]) -> Iterator[tuple[str, File]]:
+        split, key, record = element
+        if split in self.files and not self.files[split].is_followed_by(key):
+            yield split, self.files.pop(split).close()
+        if split not in self.files:
+            path = stores.join(self.folder, f"{split}-{uuid.uuid4().hex}")
+            self.files[split] = _Open(path, key)
+        if self.files[split].write(key, record) >= self.size:
+            yield split, self.files.pop(split).close()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        for split, file in self.files.items():
+            yield GlobalWindows.windowed_value((split, file.close()))
+
+
+class _Open:
+    """A file that is being written."""
+
+    def __init__(self, path: str, key: Key) -> None:
+        self.key, self.part, self.path, self.size = key, key[0], path, 0
+        self.stack = contextlib.ExitStack()
+        self.file = self.stack.enter_context(stores.opened(path, "wb"))
+
+    def is_followed_by(self, key: Key) -> bool:
+        return self.part <= key[0] <= self.part + 1
+
+    def write(self, key: Key, record: bytes) -> int:
+        """Writes a record; returns the size of the file."""
+        self.part = key[0]
+        self.size += sum(map(self.file.write, framed(record)))
+        return self.size
+
+    def close(self) -> File:
+        self.stack.close()
+        return File(self.key, self.path, self.size)
+
+
+def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
+    """Returns what stands in a TFRecord file for a record.
+
+    Example:
+        >>> b"".join(framed(b"")).hex()
+        '000000000000000029039807d8ea82a2'
+    """
+    length = struct.pack("<Q", len(record))
+    return length + _checksum(length), record, _checksum(record)
+
+
+def _checksum(octets: bytes) -> bytes:
+    found = google_crc32c.value(octets)
+    return struct.pack("<I", (((found >> 15) | (found << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def plan(
+    of_split: tuple[str, Iterable[File]], folder: str, size: int
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields the shards of a split: the path of each, and the files to join to it.
+
+    Args:
+        of_split: The split, and its files in any order.
+        folder: As in `Write`.
+        size: As in `Write`; files are joined as long as they do not exceed it together.
+    """
+    split, files = of_split
+    shards: list[list[str]] = []
+    room = 0
+    for file in sorted(files):
+        if not shards or file.size > room:
+            shards.append([])
+            room = size
+        shards[-1].append(file.path)
+        room -= file.size
+    for number, paths in enumerate(shards):
+        yield stores.join(folder, f"{split}-{number:05d}-of-{len(shards):05d}.tfrecord"), paths
+
+
+def join(shard: tuple[str, list[str]]) -> None:
+    """Writes the content of files to one, and leaves them as they are.
+
+    Args:
+        shard: As of `plan`.
+    """
+    path, files = shard
+    if len(files) == 1:
+        stores.copy(files[0], path)
+        return
+    with stores.opened(path, "wb") as whole:
+        for name in files:
+            with stores.opened(name) as file:
+                shutil.copyfileobj(file, whole, 1 << 20)
