@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -185,10 +186,12 @@ class Run:
         return Pushed.load(self.output / "push")
 
     @property
-    def serving(self) -> Path:
-        """Folder of all models that are served."""
+    def serving(self) -> str:
+        """Folder or URL of all models that are served."""
         folder = self.configuration.serving.folder
-        return self.output / "serving" if folder is None else Path(folder).absolute()
+        if folder is None:
+            return stores.join(self.mirror.url or self.output, "serving")
+        return folder if stores.is_remote(folder) else os.path.abspath(folder)
 
     def digest(self, step: str) -> str:
         """What a step was made of, as a hash."""

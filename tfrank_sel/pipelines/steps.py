@@ -217,7 +217,7 @@ def push(run: Run, folder: Path) -> None:
             champion = None
         types = run.layout.features
         ours = RecordScorer(str(saved_model), types)
-        theirs = None if champion is None else RecordScorer(str(champion), types)
+        theirs = None if champion is None else RecordScorer(champion, types)
         lists = stored.lists(run.test_lists.shards, run.spec)
         one_by_one = (stored.batch_of(one, run.spec) for one in lists)
         beside = release.beside(ours, theirs, one_by_one)
@@ -242,31 +242,30 @@ def push(run: Run, folder: Path) -> None:
         folders.write_json(folder / "blessing.json", figures)
         place = None
         if blessed.blessed:
-            place = str(release.publish(saved_model, run.serving, configuration.serving, published))
-        other = None if champion is None else str(champion)
+            place = release.publish(saved_model, run.serving, configuration.serving, published)
         digest = run.digest("export")
-        pushed = Pushed(blessed.blessed, blessed.reasons, place, other, digest, beside)
+        pushed = Pushed(blessed.blessed, blessed.reasons, place, champion, digest, beside)
         pushed.write(folder)
         for line in pushed.told():
             step.tell(line)
 
 
-def _published(run: Run) -> Path | None:
+def _published(run: Run) -> str | None:
     """The version that the very same export was published as before."""
     before = run.pushed
     if before is None or before.saved_model is None or before.digest != run.digest("export"):
         return None
-    place = Path(before.saved_model)
-    return place if place.is_dir() else None
+    graph = stores.join(before.saved_model, "saved_model.pb")
+    return before.saved_model if stores.is_file(graph) else None
 
 
-def _champion(run: Run) -> Path | None:
+def _champion(run: Run) -> str | None:
     """The model to beat: the one that is configured, or the one that is served."""
     chosen = run.configuration.blessing.champion
     if chosen is not None:
-        return Path(chosen) if chosen else None
-    base = run.serving / run.configuration.serving.model_name
-    return release.served(base, run.serving / release.CONFIGURATION)
+        return chosen or None
+    base = stores.join(run.serving, run.configuration.serving.model_name)
+    return release.served(base, stores.join(run.serving, release.CONFIGURATION))
 
 
 TAKE: dict[str, Callable[[Run, Path], None]] = {
