@@ -69,8 +69,8 @@ def _latest(folder: str) -> tuple[int, bytes | None]:
         return 0, None
     number = int(found[-1].rpartition("/")[2].removesuffix(".json"))
     try:
-        with stores.opened(found[-1]) as file:
-            return number, file.read()
+        with stores.reached(found[-1]) as (store, path):
+            return number, store.cat_file(path)
     except FileNotFoundError:  # it ended between the two
         return number, None
 

@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,20 +51,18 @@ def filesystem(url: str) -> tuple[Any, str]:
     """Returns the fsspec file system of a URL, and the path in it.
 
     Raises:
-        ImportError: If fsspec or the client of the store is not installed.
-        InputError: If the scheme is unknown.
+        InputError: If the scheme is unknown, or the client of the store is not installed.
     """
-    try:
-        import fsspec
-    except ImportError as error:
-        raise ImportError("URLs of stores need fsspec: pip install 'tfrank_sel[s3]'") from error
     scheme = str(_SCHEME.match(url)[1])  # type: ignore[index]
     try:
+        import fsspec
+
         found, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         extra = _EXTRAS.get(scheme)
         wanted = f"pip install 'tfrank_sel[{extra}]'" if extra else str(error)
-        raise ImportError(f"{scheme}:// needs a client of the store: {wanted}") from error
+        reason = f"{scheme}:// needs a client of the store: {wanted}. Received: none"
+        raise InputError(url, reason) from error
     except ValueError as error:
         wanted = "expected a path on this machine, or a URL such as s3://... or gs://..."
         raise InputError(url, f"{wanted} Received: the unknown scheme {scheme}://") from error
@@ -81,7 +80,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
     """
     try:
         yield filesystem(url)
-    except (InputError, ImportError, FileExistsError):
+    except (InputError, FileExistsError):
         raise
     except FileNotFoundError as error:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url) from error
@@ -175,9 +174,21 @@ def state(path: str | os.PathLike[str]) -> tuple[int, str]:
         found = os.stat(path)
         return found.st_size, str(found.st_mtime_ns)
     with reached(os.fspath(path)) as (store, inside):
-        known = store.info(inside)
-        tag = known.get("ETag") or known.get("etag") or known.get("generation")
-        return int(known["size"]), str(tag or store.modified(inside).isoformat())
+        return _state(store, store.info(inside))
+
+
+def states(folder: str | os.PathLike[str]) -> dict[str, tuple[int, str]]:
+    """Returns the `state` of each file in a folder and the folders in it, by path or URL."""
+    if not is_remote(folder):
+        return {path: state(path) for path in find(folder)}
+    with reached(os.fspath(folder)) as (store, inside):
+        known = store.find(inside, detail=True)
+        return {_url(folder, store, path): _state(store, x) for path, x in known.items()}
+
+
+def _state(store: Any, known: Mapping[str, Any]) -> tuple[int, str]:
+    tag = known.get("ETag") or known.get("etag") or known.get("generation")
+    return int(known["size"]), str(tag or store.modified(known["name"]).isoformat())
 
 
 def glob(pattern: str | os.PathLike[str]) -> list[str]:
@@ -186,7 +197,7 @@ def glob(pattern: str | os.PathLike[str]) -> list[str]:
     if not is_remote(pattern):
         return sorted(local_glob.glob(pattern))
     with reached(pattern) as (found, inside):
-        return sorted(found.unstrip_protocol(path) for path in found.glob(inside))
+        return sorted(_url(pattern, found, path) for path in found.glob(inside))
 
 
 def find(folder: str | os.PathLike[str]) -> list[str]:
@@ -194,7 +205,13 @@ def find(folder: str | os.PathLike[str]) -> list[str]:
     if not is_remote(folder):
         return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
     with reached(os.fspath(folder)) as (found, inside):
-        return sorted(found.unstrip_protocol(path) for path in found.find(inside))
+        return sorted(_url(folder, found, path) for path in found.find(inside))
+
+
+def _url(like: str | os.PathLike[str], store: Any, path: str) -> str:
+    """The URL of a path in a store, with the scheme of another URL: some have two names."""
+    scheme = os.fspath(like).partition("://")[0]
+    return f"{scheme}://{store.unstrip_protocol(path).partition('://')[2]}"
 
 
 def remove(path: str | os.PathLike[str]) -> None:
@@ -207,21 +224,86 @@ def remove(path: str | os.PathLike[str]) -> None:
 
 
 def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
-    """Copies a file within the machine or the store; it becomes a link where the disk allows it.
+    """Copies a file; it becomes a link where the disk allows it.
 
     Args:
         path: Path or URL of the file.
-        place: Where the copy is to be; a file there is replaced.
+        place: Where the copy is to be, in a folder that is there, or in a store; a file there is
+            replaced.
     """
-    if is_remote(path):
+    if not is_remote(path) and not is_remote(place):
+        remove(place)
+        try:
+            os.link(path, place)
+        except OSError:
+            shutil.copyfile(path, place)
+        return
+    if _scheme(path) == _scheme(place):
         with reached(os.fspath(path)) as (found, inside):
             found.cp_file(inside, filesystem(os.fspath(place))[1])
         return
-    remove(place)
+    with opened(path) as file, opened(place, "wb") as copied:
+        shutil.copyfileobj(file, copied, 1 << 20)
+
+
+def _scheme(path: str | os.PathLike[str]) -> str:
+    found = _SCHEME.match(os.fspath(path))
+    return found[1] if found else ""
+
+
+@contextlib.contextmanager
+def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Gives an empty folder in another for a while; what is in it at the end is removed.
+
+    Args:
+        folder: Path, of a folder that is there, or URL.
+    """
+    if not is_remote(folder):
+        with tempfile.TemporaryDirectory(dir=folder) as found:
+            yield found
+        return
+    url = join(folder, f".scratch-{uuid.uuid4().hex}")
     try:
-        os.link(path, place)
-    except OSError:
-        shutil.copyfile(path, place)
+        yield url
+    finally:
+        for file in find(url):
+            remove(file)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Returns the text of a file."""
+    with opened(path) as file:
+        return str(file.read(), "utf-8")
+
+
+def drop(folder: str | os.PathLike[str], first: str = "") -> None:
+    """Removes a folder, if it is there: of a store, its files, `first` before all others."""
+    if not is_remote(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for file in sorted(find(folder), key=lambda file: file != join(folder, first)):
+        remove(file)
+
+
+def send(folder: str | os.PathLike[str], url: str, last: str) -> None:
+    """Sends a folder to a store, in place of what is there.
+
+    Args:
+        folder: The folder.
+        url: Its URL.
+        last: Name of a file in it without which readers take no folder for whole: the first to be
+            removed, and the last to be sent.
+
+    Raises:
+        InputError: If the store cannot be reached or refuses.
+        OSError: If a file cannot be read.
+    """
+    drop(url, last)
+    names = [os.path.relpath(path, folder) for path in find(folder)]
+    with reached(url) as (store, inside):
+        for part in ([name for name in names if name != last], [last]):
+            from_here = [os.path.join(folder, name) for name in part]
+            store.put(from_here, [join(inside, Path(name).as_posix()) for name in part])
 
 
 def cache() -> Path:
@@ -257,3 +339,48 @@ def near(path: str | os.PathLike[str]) -> str:
             found.get_file(inside, copy)
             os.replace(copy, place)
     return str(place)
+
+
+def near_folder(path: str | os.PathLike[str]) -> str:
+    """Returns the path of a folder on this machine: a copy in `cache()` of one in a store.
+
+    A copy is kept as long as the folder in the store is the same.
+
+    Args:
+        path: Path or URL.
+
+    Raises:
+        InputError: If the folder changes meanwhile, the store cannot be reached or refuses, or the
+            scheme is unknown.
+        OSError: If there is no such folder, or no room for it.
+    """
+    if not is_remote(path):
+        return os.fspath(path)
+    url = os.fspath(path).rstrip("/")
+    known = states(url)
+    if not known:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+    key = hashlib.sha256(repr((url, sorted(known.items()))).encode()).hexdigest()[:32]
+    place = cache() / "folders" / key / url.rpartition("/")[2]
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as aside:
+            copy = os.path.join(aside, place.name)
+            _get(url, known, copy)
+            if states(url) != known:
+                wanted = "the folder must stay as it is while it is copied"
+                raise InputError(url, f"{wanted}. Received: one that changed")
+            try:
+                os.rename(copy, place)
+            except OSError:
+                if not place.exists():  # nor has another process made it
+                    raise
+    return str(place)
+
+
+def _get(url: str, files: Iterable[str], folder: str) -> None:
+    places = [os.path.join(folder, file.removeprefix(f"{url}/")) for file in files]
+    for parent in {os.path.dirname(place) for place in places}:
+        os.makedirs(parent, exist_ok=True)
+    with reached(url) as (store, inside):
+        store.get([join(inside, os.path.relpath(x, folder)) for x in places], places)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import wire
+from tfrank_sel.data import stores, wire
 from tfrank_sel.version import __version__
 
 FOLDER = "assets.extra"
@@ -59,18 +60,19 @@ def write_manifest(
     path.write_text(json.dumps(manifest, indent=2) + "\n")
 
 
-def read_manifest(saved_model: Path) -> Mapping[str, Any]:
+def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Reads what `write_manifest` wrote.
 
     Args:
-        saved_model: Folder of the SavedModel.
+        saved_model: Folder or URL of the SavedModel.
 
     Raises:
         OSError: If it cannot be read.
         ValueError: If it is no manifest.
+        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
     """
-    path = saved_model / MANIFEST
-    found = json.loads(path.read_text())
+    path = stores.join(saved_model, MANIFEST)
+    found = json.loads(stores.read_text(path))
     if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
         raise ValueError(f"{path} must be a manifest with `features`. Received: no such key")
     return found

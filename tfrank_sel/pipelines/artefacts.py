@@ -12,6 +12,7 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 
 from tfrank_sel import data
+from tfrank_sel.data import stores
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -44,9 +45,9 @@ def _is_for_room(error: BaseException | None) -> bool:
     return False
 
 
-def shards(prefix: Path) -> list[str]:
+def shards(prefix: str | Path) -> list[str]:
     """Returns the shards that ingest wrote under a prefix, in order."""
-    return sorted(str(path) for path in prefix.parent.glob(f"{prefix.name}-*"))
+    return stores.glob(f"{prefix}-*")
 
 
 def tell(values: beam.PCollection, prefix: str | Path) -> None:

@@ -106,13 +106,18 @@ def _put(folder: Path, place: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON."""
+def write_json(path: str | Path, value: Any) -> None:
+    """Writes a value as JSON, to a path or URL."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a text file aside and renames it, making its folder if need be."""
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text file, to a path or URL, whole or not at all; its folder is made if need be."""
+    if stores.is_remote(path):
+        with stores.opened(path, "wb") as file:
+            file.write(text.encode())
+        return
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -122,10 +127,10 @@ def write_text(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def link(folder: Path, place: Path) -> None:
-    """Puts the files of a folder in another place, without a copy where the disk allows it."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            found = place / path.relative_to(folder)
-            found.parent.mkdir(parents=True, exist_ok=True)
-            stores.copy(path, found)
+def link(folder: str | Path, place: str | Path) -> None:
+    """Puts the files of a folder or URL in another, without a copy where the disk allows it."""
+    for path in stores.find(folder):
+        found = stores.join(place, path.removeprefix(f"{folder}/"))
+        if not stores.is_remote(place):
+            os.makedirs(os.path.dirname(found), exist_ok=True)
+        stores.copy(path, found)

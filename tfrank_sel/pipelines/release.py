@@ -1,8 +1,10 @@
 """Release: a model judged against the one that is served, and published beside it."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +16,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel import data, export
+from tfrank_sel.data import leases, stores
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.configuration.release import Serving
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
@@ -31,8 +34,8 @@ class Pushed:
     Args:
         blessed: Whether it may be served.
         reasons: Why it may not.
-        saved_model: Folder of the published version; None if it is not published.
-        champion: Folder of the model that it was judged against, if there is one.
+        saved_model: Folder or URL of the published version; None if it is not published.
+        champion: That of the model that it was judged against, if there is one.
         digest: Of the export that was published.
         beside: Latency in milliseconds of both models and, with a champion, `top_10_agreement`.
     """
@@ -69,24 +72,31 @@ class Pushed:
         yield self.saved_model or "not published"
 
 
-def served(base: Path, configuration: Path) -> Path | None:
+def served(base: str, configuration: str) -> str | None:
     """Returns the version that a server answers with by default.
 
     Args:
-        base: Folder of the versions of a model.
+        base: Folder or URL of the versions of a model.
         configuration: The `models.config` that the server reads; it need not exist.
 
     Returns:
-        The version labelled `stable`, or else the latest; None if there is none.
+        The folder of the version labelled `stable`, or else of the latest, or its URL; None if
+        there is none.
+
+    Raises:
+        tfrank_sel.data.InputError: If a store cannot be reached or refuses, or `configuration` is
+            none.
     """
-    entry = _entry(_read(configuration), base.name)
+    entry = _entry(_read(configuration), Path(base).name)
     found = export.versions(base)
     if entry is not None and STABLE in entry.version_labels:
-        return found.get(entry.version_labels[STABLE])
-    return found[max(found)] if found else None
+        version = entry.version_labels[STABLE]
+    else:
+        version = max(found, default=-1)
+    return str(found[version]) if version in found else None
 
 
-def publish(saved_model: Path, root: Path, serving: Serving, published: Path | None = None) -> Path:
+def publish(saved_model: Path, root: str, serving: Serving, published: str | None = None) -> str:
     """Publishes a version of a model, and tells the server by `models.config`.
 
     Without labels, a server takes the latest version. The first canary makes labels: `stable`
@@ -95,37 +105,47 @@ def publish(saved_model: Path, root: Path, serving: Serving, published: Path | N
 
     Args:
         saved_model: Folder of the SavedModel.
-        root: Folder of all models that are served.
+        root: Folder or URL of all models that are served. In a store, one process at a time
+            publishes there.
         serving: Name of the model, its version, and whether it is a canary.
         published: The version that it has, if it was published before: its label alone changes.
 
     Returns:
-        The folder of the version.
+        The folder of the version, or its URL.
 
     Raises:
         tfrank_sel.data.InputError: If the version is there already, or no version is served beside
-            which there could be a canary.
+            which there could be a canary; if a store cannot be reached or refuses, or another
+            process publishes there.
     """
-    base, path = root / serving.model_name, root / CONFIGURATION
-    before = served(base, path)
-    if serving.canary and before in (None, published):
-        reason = f"a canary must stand beside a version that is served. Received: {before}"
-        raise data.InputError(str(base), reason)
+    base, path = stores.join(root, serving.model_name), stores.join(root, CONFIGURATION)
     try:
-        place = published or export.publish(saved_model, base, serving.version)
+        with leases.held(root) if stores.is_remote(root) else contextlib.nullcontext():
+            before = served(base, path)
+            if serving.canary and before in (None, published):
+                reason = "a canary must stand beside a version that is served"
+                raise data.InputError(base, f"{reason}. Received: {before}")
+            place = published or str(export.publish(saved_model, base, serving.version))
+            _tell(path, base, serving, int(Path(place).name), before)
     except FileExistsError as error:
-        raise data.InputError(str(base), f"{error}") from error
+        raise data.InputError(base, f"{error}") from error
+    return place
+
+
+def _tell(path: str, base: str, serving: Serving, version: int, before: str | None) -> None:
+    """Writes to `models.config` that a version is served."""
     configuration = _read(path)
     entry = _entry(configuration, serving.model_name)
     if entry is None:
         entry = configuration.model_config_list.config.add(name=serving.model_name)
-    entry.base_path, entry.model_platform = str(base.absolute()), "tensorflow"
-    version, labels = int(place.name), dict(entry.version_labels)
+    entry.base_path = base if stores.is_remote(base) else os.path.abspath(base)
+    entry.model_platform = "tensorflow"
+    labels = dict(entry.version_labels)
     entry.ClearField("version_labels")
     entry.ClearField("model_version_policy")
     if serving.canary:
         assert before is not None
-        entry.version_labels.update({STABLE: int(before.name), CANARY: version})
+        entry.version_labels.update({STABLE: int(Path(before).name), CANARY: version})
     elif labels:
         entry.version_labels[STABLE] = version
     versions = sorted(set(entry.version_labels.values()))
@@ -133,7 +153,6 @@ def publish(saved_model: Path, root: Path, serving: Serving, published: Path | N
     if not versions:
         entry.ClearField("model_version_policy")
     folders.write_text(path, text_format.MessageToString(configuration))
-    return place
 
 
 def beside(
@@ -174,14 +193,14 @@ def beside(
     return {**found, "top_10_agreement": float(np.mean(agreements))} if champion else found
 
 
-def _read(path: Path) -> model_server_config_pb2.ModelServerConfig:
+def _read(path: str) -> model_server_config_pb2.ModelServerConfig:
     found = model_server_config_pb2.ModelServerConfig()
-    if path.is_file():
+    if stores.is_file(path):
         try:
-            text_format.Parse(path.read_text(), found)
+            text_format.Parse(stores.read_text(path), found)
         except text_format.ParseError as error:
             raise data.InputError(
-                str(path), f"expected a ModelServerConfig. Received: {error}"
+                path, f"expected a ModelServerConfig. Received: {error}"
             ) from error
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import apache_beam as beam
 
 from tfrank_sel import data, export as exports, models
-from tfrank_sel.data import letor, typed
+from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.export import extras
 from tfrank_sel.pipelines import folders, planning, preparation, publication, release, training
@@ -40,8 +40,15 @@ def ingest(run: Run, folder: Path) -> None:
         step.doing(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
         shard_bytes = run.configuration.beam.shard_bytes
+        run.mirror.drop("ingest")
+        place = run.mirror.url and run.ingested
         found = ingestion.ingest(
-            inputs, layout, folder, options=run.options, shard_bytes=shard_bytes
+            inputs,
+            layout,
+            folder,
+            records=place and stores.join(place, "records"),
+            options=run.options,
+            shard_bytes=shard_bytes,
         )
         step.tell(f"{len(layout.names)} features")
         for line in ingestion.summary(found.report):
@@ -49,7 +56,7 @@ def ingest(run: Run, folder: Path) -> None:
         if run.earlier is not None:
             kept = list(run.earlier_increments())
             for number, records in enumerate(kept):
-                folders.link(records, folder / "earlier" / f"{number}")
+                folders.link(records, stores.join(place or folder, "earlier", f"{number}"))
             step.tell(f"joined to {len(kept)} earlier increments")
     layout.write(folder / "layout.json")
 
@@ -79,6 +86,7 @@ def analyze(run: Run, folder: Path) -> None:
             {split: run.own_shards(split) for split in SPLITS},
             run.spec,
             folder / "increment",
+            scratch=run.mirror.url,
             features=run.layout.features,
             options=run.options,
         )
@@ -86,7 +94,7 @@ def analyze(run: Run, folder: Path) -> None:
         for number, earlier in enumerate(run.earlier_statistics()):
             folders.link(earlier, folder / "earlier" / f"{number}")
             known = {
-                name: statistics.Statistics.load(earlier / f"{name}.json") + found
+                name: statistics.Statistics.load(Path(earlier, f"{name}.json")) + found
                 for name, found in known.items()
             }
         for split, found in known.items():
@@ -209,7 +217,7 @@ def push(run: Run, folder: Path) -> None:
             champion = None
         types = run.layout.features
         ours = RecordScorer(str(saved_model), types)
-        theirs = None if champion is None else RecordScorer(str(champion), types)
+        theirs = None if champion is None else RecordScorer(champion, types)
         lists = stored.lists(run.test_lists.shards, run.spec)
         one_by_one = (stored.batch_of(one, run.spec) for one in lists)
         beside = release.beside(ours, theirs, one_by_one)
@@ -234,31 +242,30 @@ def push(run: Run, folder: Path) -> None:
         folders.write_json(folder / "blessing.json", figures)
         place = None
         if blessed.blessed:
-            place = str(release.publish(saved_model, run.serving, configuration.serving, published))
-        other = None if champion is None else str(champion)
+            place = release.publish(saved_model, run.serving, configuration.serving, published)
         digest = run.digest("export")
-        pushed = Pushed(blessed.blessed, blessed.reasons, place, other, digest, beside)
+        pushed = Pushed(blessed.blessed, blessed.reasons, place, champion, digest, beside)
         pushed.write(folder)
         for line in pushed.told():
             step.tell(line)
 
 
-def _published(run: Run) -> Path | None:
+def _published(run: Run) -> str | None:
     """The version that the very same export was published as before."""
     before = run.pushed
     if before is None or before.saved_model is None or before.digest != run.digest("export"):
         return None
-    place = Path(before.saved_model)
-    return place if place.is_dir() else None
+    graph = stores.join(before.saved_model, "saved_model.pb")
+    return before.saved_model if stores.is_file(graph) else None
 
 
-def _champion(run: Run) -> Path | None:
+def _champion(run: Run) -> str | None:
     """The model to beat: the one that is configured, or the one that is served."""
     chosen = run.configuration.blessing.champion
     if chosen is not None:
-        return Path(chosen) if chosen else None
-    base = run.serving / run.configuration.serving.model_name
-    return release.served(base, run.serving / release.CONFIGURATION)
+        return chosen or None
+    base = stores.join(run.serving, run.configuration.serving.model_name)
+    return release.served(base, stores.join(run.serving, release.CONFIGURATION))
 
 
 TAKE: dict[str, Callable[[Run, Path], None]] = {

@@ -16,6 +16,8 @@ import rich.progress
 import rich.table
 import typer
 
+from tfrank_sel.data import stores
+
 # of a server that is asked
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
 ModelName = Annotated[str, typer.Option(help="Name of the model there.")]
@@ -26,14 +28,15 @@ app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is
 @app.command()
 def serve(
     model_base_path: Annotated[
-        pathlib.Path | None, typer.Option(help="Folder of one model; its children are versions.")
+        str | None,
+        typer.Option(help="Folder or URL of one model; its children are versions."),
     ] = None,
     model_name: Annotated[
         str, typer.Option(help="Name of that model in requests; by default the folder's.")
     ] = "",
     model_config_file: Annotated[
-        pathlib.Path | None,
-        typer.Option(help="Instead: a `models.config`, with versions and labels."),
+        str | None,
+        typer.Option(help="Instead: a `models.config`, with versions and labels; its path or URL."),
     ] = None,
     model_config_file_poll_wait_seconds: Annotated[
         float, typer.Option(min=0.0, help="Time between two looks at that file; 0: never again.")
@@ -70,7 +73,8 @@ def serve(
     """
     if (model_base_path is None) == (model_config_file is None):
         _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
-    if model_base_path and not model_base_path.is_dir():
+    is_there = stores.is_remote(model_base_path or "") or os.path.isdir(model_base_path or "")
+    if model_base_path and not is_there:
         _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
     with _quiet():
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
@@ -92,8 +96,11 @@ def serve(
         if model_config_file:
             models = model_config.read(model_config_file)
         else:
-            base_path = (model_base_path or pathlib.Path()).resolve()
-            models = [model_config.ModelConfig(model_name or base_path.name, base_path)]
+            base_path = model_config.located(model_base_path or ".")
+            if isinstance(base_path, pathlib.Path):
+                base_path = base_path.resolve()
+            name = model_name or pathlib.Path(base_path).name
+            models = [model_config.ModelConfig(name, base_path)]
         encryption = read(ssl_config_file, SSLConfig)
         endpoint = Endpoint(
             models,
@@ -151,15 +158,16 @@ def deployment(
     output: Annotated[pathlib.Path, typer.Option(help="Folder to write, which must be new.")],
     model_name: Annotated[str, typer.Option(help="Name of the model in requests.")],
     saved_model_base: Annotated[
-        pathlib.Path, typer.Option(help="Folder of the model; its children are versions.")
+        str, typer.Option(help="Folder or URL of the model; its children are versions.")
     ],
 ) -> None:
     """Write what runs a model in production: image, proxy, monitoring, Kubernetes, KServe."""
     with _quiet():
         from tfrank_sel.serving.deployment.folder import write
+        from tfrank_sel.serving.deployment.model_config import located
     try:
         with _quiet():
-            write(output, model_name, saved_model_base)
+            write(output, model_name, located(saved_model_base))
     except (OSError, ValueError) as error:
         _fail(str(error))
     print(f"{output} holds the deployment of {model_name}")

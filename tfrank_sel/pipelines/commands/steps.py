@@ -92,10 +92,11 @@ def _tell_pushed(output: Path, console: Console) -> None:
         print(f"nothing is published; see {where}", file=sys.stderr)
         raise typer.Exit(3)
     console.print("Next:", style="bold")
-    base = Path(pushed["saved_model"]).parent
+    base, _, _ = pushed["saved_model"].rpartition("/")
     [one_query] = (output / "export").glob("one_query.*")
     print(f"tfrank-sel-serving serve --model-base-path {base}")
-    name = "" if base.name == "ranker" else f" --model-name {base.name}"
+    model = Path(base).name
+    name = "" if model == "ranker" else f" --model-name {model}"
     print(f"tfrank-sel-serving rank --file {one_query}{name}")
 
 

@@ -42,8 +42,8 @@ class Blessing(Section):
     champion: str | Literal[False] | None = Field(
         default=None,
         examples=["models/ranker/3"],
-        description="SavedModel that must not be better by more than the margins; if unset, the "
-        "version that is served; false for none.",
+        description="SavedModel, by folder or URL, that must not be better by more than the "
+        "margins; if unset, the version that is served; false for none.",
     )
 
 
@@ -58,7 +58,8 @@ class Serving(Section):
     folder: str | None = Field(
         default=None,
         examples=["models"],
-        description="Folder of all models that are served; if unset, `serving` in that of the run.",
+        description="Folder or URL of all models that are served; if unset, `serving` in that of "
+        "the run.",
     )
     version: int | None = Field(
         default=None,

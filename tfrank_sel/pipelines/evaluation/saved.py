@@ -4,13 +4,12 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import typed
+from tfrank_sel.data import stores, typed
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export import extras
@@ -23,7 +22,7 @@ class SavedScorer:
     """Scores lists by a SavedModel, which is loaded again on each worker.
 
     Args:
-        folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
         inputs: What its signature `predict` must take, by name.
 
     Raises:
@@ -31,7 +30,7 @@ class SavedScorer:
     """
 
     def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
-        self._loaded = tf.saved_model.load(folder)
+        self._loaded = tf.saved_model.load(stores.near_folder(folder))
         found = self._loaded.signatures["predict"].structured_input_signature[1]
         wanted, received = (
             {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
@@ -55,7 +54,7 @@ class Takes(Checked):
     """Features that an exported model takes.
 
     Args:
-        folder: Folder of the SavedModel.
+        folder: Folder or URL of the SavedModel.
         names: Name of each number, in order, of a model that takes them packed; else empty.
         types: Type of each feature, in order, of a model that takes them by name; else empty.
         doc_id: Name of an item's identifier.
@@ -71,14 +70,16 @@ class Takes(Checked):
         """Reads the manifest of a model.
 
         Args:
-            folder: Folder of a SavedModel that `tfrank_sel.export` wrote.
+            folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
 
         Raises:
             tfrank_sel.data.InputError: If it is none, or the features have no type each.
         """
         place = os.fspath(folder)
         try:
-            manifest = extras.read_manifest(Path(folder))
+            manifest = extras.read_manifest(place)
+        except InputError:
+            raise
         except (OSError, ValueError) as error:
             wanted = "expected the folder of a model that the step `export` wrote"
             raise InputError(place, f"{wanted}. Received: {error}") from error
@@ -144,8 +145,8 @@ class RecordScorer:
     """Scores lists in the layout of records by an exported model, which takes its own features.
 
     Args:
-        folder: Folder of a SavedModel that `tfrank_sel.export` wrote, of packed features or of
-            features of a type each.
+        folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote, of packed features or
+            of features of a type each.
         features: Type of each feature of the lists, in the order of the columns. The model may take
             some of them, in another order.
 

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import operator
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
@@ -44,6 +44,7 @@ def ingest(
     layout: Layout,
     folder: Path,
     *,
+    records: str | None = None,
     options: PipelineOptions | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Ingested:
@@ -56,8 +57,10 @@ def ingest(
     Args:
         inputs: What to read.
         layout: What the lists hold.
-        folder: Folder to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
-            `dead_letters.jsonl` with what was left out, if anything.
+        folder: Folder to write to: `ingest.json` with what was found, and `dead_letters.jsonl` with
+            what was left out, if anything.
+        records: Folder or URL for the shards, `SPLIT-*`, which all workers can write to; by default
+            `records` in the folder. What is there is removed.
         options: Of the Beam pipeline.
         shard_bytes: Target size of a shard, as in `shards.Write`.
 
@@ -69,17 +72,18 @@ def ingest(
             first 10 by file and line, and how many there are. If a file cannot be used, or a split
             has no list.
     """
-    records = folder / "records"
-    records.mkdir(parents=True, exist_ok=True)
-    for path in records.iterdir():  # of a time before, which may have had more shards
-        path.unlink()
+    records = records or str(folder / "records")
+    if not stores.is_remote(records):
+        os.makedirs(records, exist_ok=True)
+    for path in stores.find(records):  # of a time before, which may have had more shards
+        stores.remove(path)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
         with beam.Pipeline(options=options) as pipeline:
-            write = shards.Write(str(records), scratch, shard_bytes)
-            _build(pipeline, inputs, layout, parts, write, os.path.join(scratch, "notes"))
-        told = _Notes(os.path.join(scratch, "notes"))
+            write = shards.Write(records, scratch, shard_bytes)
+            _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
+        told = _Notes(stores.join(scratch, "notes"))
         bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
         rejected = findings.keep_dead_letters(
             bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
@@ -101,7 +105,8 @@ def ingest(
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
     folders.write_json(folder / "ingest.json", report)
-    return Ingested({split: artefacts.shards(records / split) for split in inputs.splits}, report)
+    found = {split: artefacts.shards(stores.join(records, split)) for split in inputs.splits}
+    return Ingested(found, report)
 
 
 def _build(

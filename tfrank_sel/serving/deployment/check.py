@@ -11,6 +11,8 @@ from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from tfrank_sel import export
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.extras import BATCHING
 from tfrank_sel.serving.deployment import config, config_messages, model_config, text_messages
 from tfrank_sel.serving.engine import versions, warmup
@@ -44,7 +46,8 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
 
     Args:
         folder: The folder.
-        root: Folder that will be the server's `/`: `base_path` is looked for below it.
+        root: Folder that will be the server's `/`: a `base_path` that is no URL is looked for below
+            it.
 
     Yields:
         The faults, file by file.
@@ -70,14 +73,18 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
 def _model(
     path: pathlib.Path, model: model_config.ModelConfig, root: pathlib.Path
 ) -> Iterator[Fault]:
-    base_path = root / model.base_path.relative_to("/")
+    base_path = model.base_path
+    if isinstance(base_path, pathlib.Path):
+        base_path = root / base_path.relative_to("/")
     try:
         found = versions.find(base_path)
-    except OSError as error:
-        rule = f"must be a folder of versions: {error.strerror}. Received: {base_path}"
+        aspired = model.policy.aspired(found)
+        near = {version: pathlib.Path(stores.near_folder(found[version])) for version in aspired}
+    except (OSError, InputError) as error:
+        reason = error.reason if isinstance(error, InputError) else error.strerror
+        rule = f"must be a folder of versions: {reason}. Received: {base_path}"
         yield Fault(path, f"base_path of {model.name}", rule)
         return
-    aspired = model.policy.aspired(found)
     if not aspired:
         rule = f"must name a version that is there. Received: {model.policy}, found {sorted(found)}"
         yield Fault(path, f"model_version_policy of {model.name}", rule)
@@ -86,8 +93,8 @@ def _model(
             rule = f"must name a version that is served. Received: {version}, served {aspired}"
             yield Fault(path, f"version_labels[{label}] of {model.name}", rule)
     for version in aspired:
-        yield from _version(found[version])
-        if (batching := found[version] / BATCHING).exists():
+        yield from _version(near[version])
+        if (batching := near[version] / BATCHING).exists():
             yield from _config(batching, config_messages.BatchingParameters)
 
 

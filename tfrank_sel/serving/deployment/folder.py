@@ -7,6 +7,7 @@ import shutil
 import string
 import tempfile
 
+from tfrank_sel.data import stores
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
 
@@ -24,7 +25,7 @@ class _Template(string.Template):
     delimiter = "@@"
 
 
-def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path) -> None:
+def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path | str) -> None:
     """Writes the deployment folder of a model, whole or not at all.
 
     The folder holds a copy of all versions of the model; the latest is served, under the label
@@ -33,12 +34,14 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path)
     Args:
         output: The folder, which must be new.
         model_name: Name of the model in requests, of the image and of what Kubernetes runs.
-        saved_model_base: Folder whose children are versions: those whose names are integers.
+        saved_model_base: Folder whose children are versions: those whose names are integers. A
+            `str` is the URL of one in a store.
 
     Raises:
         FileExistsError: If `output` is there.
         ValueError: If Kubernetes would not take `model_name`, or if a server would not serve the
             folder.
+        tfrank_sel.data.InputError: If the store cannot be reached or refuses.
         OSError: If `saved_model_base` cannot be read or `output` not be written.
     """
     if not _NAME.fullmatch(model_name) or model_name in _YAML_WORDS:
@@ -56,7 +59,7 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path)
         folder = pathlib.Path(aside, output.name)
         render(folder, model_name, max(found))
         for version, path in found.items():
-            shutil.copytree(path, folder / "models" / model_name / str(version))
+            shutil.copytree(stores.near_folder(path), folder / "models" / model_name / str(version))
         for fault in check(folder, root=folder):
             place = fault.file.relative_to(folder)
             raise ValueError(f"{place}: {fault.field} {fault.rule}")

@@ -1,12 +1,14 @@
 """What a server is told to serve: models, which of their versions, and labels for these."""
 
 import dataclasses
+import os
 import pathlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.data import stores
 from tfrank_sel.serving.deployment import text_messages
 from tfrank_sel.serving.status import ServingError, invalid
 
@@ -71,7 +73,8 @@ class ModelConfig(Checked):
 
     Args:
         name: Name of the model in requests.
-        base_path: Folder whose children are versions: those whose names are integers.
+        base_path: Folder whose children are versions: those whose names are integers. A `str` is
+            the URL of one in a store.
         policy: Which versions to serve.
         labels: Version that each label stands for.
         platform: What runs the model; only "tensorflow" does.
@@ -79,11 +82,11 @@ class ModelConfig(Checked):
         load_retry_seconds: Time between such tries.
 
     Raises:
-        ValueError: If `name` is empty.
+        ValueError: If `name` is empty, or `base_path` a `str` that is no URL of a store.
     """
 
     name: str
-    base_path: pathlib.Path
+    base_path: pathlib.Path | str
     policy: Latest | AllVersions | Specific = Latest()
     labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
     platform: str = "tensorflow"
@@ -93,6 +96,14 @@ class ModelConfig(Checked):
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("`name` must not be empty")
+        if isinstance(self.base_path, str) and not stores.is_remote(self.base_path):
+            wanted = "`base_path` must be a Path, or the URL of a folder in a store"
+            raise ValueError(f"{wanted}. Received: {self.base_path!r}")
+
+
+def located(base_path: str) -> pathlib.Path | str:
+    """Returns the folder of a path; the URL of one in a store as it is."""
+    return base_path.rstrip("/") if stores.is_remote(base_path) else pathlib.Path(base_path)
 
 
 def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConfig]:
@@ -119,7 +130,8 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             raise invalid(f"Expected a model to have a name. Received: {entry}")
         if entry.name in models:
             raise invalid(f"Illegal to list model {entry.name} multiple times in config list")
-        if not pathlib.Path(entry.base_path).is_absolute():
+        base_path = located(entry.base_path)
+        if isinstance(base_path, pathlib.Path) and not base_path.is_absolute():
             raise invalid(
                 f"Expected model {entry.name} to have an absolute path or URI; got base_path()="
                 f"{entry.base_path}"
@@ -131,7 +143,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
             raise invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
         models[entry.name] = ModelConfig(
             entry.name,
-            pathlib.Path(entry.base_path),
+            base_path,
             _policy(entry),
             dict(entry.version_labels),
             platform,
@@ -179,11 +191,11 @@ def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[s
                 yield f"version_labels[{label}] of {model.name}", rule
 
 
-def read(path: pathlib.Path) -> list[ModelConfig]:
+def read(path: str | os.PathLike[str]) -> list[ModelConfig]:
     """Reads a `models.config` file, a `ModelServerConfig` in text format.
 
     Args:
-        path: The file.
+        path: The file, or its URL.
 
     Returns:
         Its models.

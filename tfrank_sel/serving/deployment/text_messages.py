@@ -1,12 +1,13 @@
 """Messages in text format, as the files that configure a server hold them."""
 
 import os
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from google.protobuf import text_format
 
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 
@@ -14,7 +15,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     """Reads a message, whatever its values.
 
     Args:
-        path: The file.
+        path: The file, or its URL.
         kind: Class of the message in it.
 
     Returns:
@@ -26,7 +27,9 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
     """
     message = kind()
     try:
-        text_format.Parse(pathlib.Path(path).read_text(), message)
+        text_format.Parse(stores.read_text(path), message)
+    except InputError as error:
+        raise ServingError(Code.NOT_FOUND, error.reason) from error
     except OSError as error:
         raise ServingError(Code.NOT_FOUND, f"cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, text_format.ParseError) as error:

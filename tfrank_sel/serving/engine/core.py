@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-import pathlib
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class ServerCore:
     Args:
         models: The models; names must differ.
         poll_seconds: Time between two looks at the folders.
-        config_file: A `models.config` file to follow, or None.
+        config_file: A `models.config` file to follow, its path or URL, or None.
         config_poll_seconds: Time between two looks at that file; 0 to read it never again.
         allow_labels_for_unavailable: Whether a new label may stand for a version that is not served
             yet.
@@ -40,7 +40,7 @@ class ServerCore:
         models: Sequence[ModelConfig],
         *,
         poll_seconds: float = 1.0,
-        config_file: pathlib.Path | None = None,
+        config_file: str | os.PathLike[str] | None = None,
         config_poll_seconds: float = 0.0,
         allow_labels_for_unavailable: bool = False,
         load: Load = LoadedModel,
@@ -213,7 +213,7 @@ class ServerCore:
                 self._read_again(self._config_file)
                 next_read = time.monotonic() + self._config_poll_seconds
 
-    def _read_again(self, path: pathlib.Path) -> None:
+    def _read_again(self, path: str | os.PathLike[str]) -> None:
         try:
             configs = model_config.read(path)
             if configs != self._configs:

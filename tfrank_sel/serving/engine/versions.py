@@ -5,12 +5,16 @@ import dataclasses
 import enum
 import logging
 import pathlib
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
+from tfrank_sel import export
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
 from tfrank_sel.serving.engine.warmup import warm_up
@@ -41,12 +45,18 @@ class VersionStatus:
     message: str = ""
 
 
-def find(base_path: pathlib.Path) -> dict[int, pathlib.Path]:
+def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
     """Returns the versions in a folder: the children whose names are integers, `007` too.
+
+    Args:
+        base_path: The folder, or its URL in a store, where a version holds `saved_model.pb`.
 
     Raises:
         OSError: If the folder cannot be read.
+        tfrank_sel.data.InputError: If the store cannot be reached or refuses.
     """
+    if isinstance(base_path, str):
+        return export.versions(base_path)
     return {
         int(child.name): child
         for child in base_path.iterdir()
@@ -72,28 +82,32 @@ class ModelVersions:
         self._loaded: dict[int, _Handle] = {}
         self._failures: dict[int, _Failure] = {}
         self._statuses: dict[int, VersionStatus] = {}
-        self._is_readable = True
+        self._unreadable = ""
 
     def poll(self) -> None:
         """Looks at the folder once and makes what is loaded agree with it.
 
-        A folder that cannot be read changes nothing; one without versions unloads them all.
+        A folder that cannot be read changes nothing; one without versions unloads them all. A new
+        version of a store is copied to this machine first.
         """
         try:
             found = find(self.config.base_path)
-        except OSError as error:
-            if self._is_readable:  # told once, not at every look
-                _log.warning("cannot read %s: %s", self.config.base_path, error)
-            self._is_readable = False
+            aspired = self.config.policy.aspired(found)
+            new = [version for version in aspired if version not in self._loaded]
+            near = {version: pathlib.Path(stores.near_folder(found[version])) for version in new}
+        except (OSError, InputError) as error:
+            reason = error.reason if isinstance(error, InputError) else error
+            told = f"cannot read {self.config.base_path}: {reason}"
+            if not self._unreadable:  # told once, not at every look
+                _log.warning("%s", told)
+            self._unreadable = told
             return
-        self._is_readable = True
-        aspired = self.config.policy.aspired(found)
+        self._unreadable = ""
         for version in set(self._failures) - set(aspired):
             del self._failures[version]
             self._set(dataclasses.replace(self._statuses[version], state=State.END))
-        for version in aspired:
-            if version not in self._loaded:
-                self._load(version, found[version])
+        for version, path in near.items():
+            self._load(version, path)
         if not aspired or any(version in self._loaded for version in aspired):
             for version in sorted(set(self._loaded) - set(aspired)):
                 self._unload(version)
@@ -127,7 +141,7 @@ class ModelVersions:
         statuses = self.statuses()
         if statuses:
             return statuses[0].message
-        return (
+        return self._unreadable or (
             f"{self.config.base_path} must hold a version: a folder whose name is an integer. "
             "Received: none"
         )
@@ -190,6 +204,8 @@ class ModelVersions:
             if handle.holders:
                 return
         handle.model.close()
+        if isinstance(self.config.base_path, str):
+            shutil.rmtree(handle.model.path.parent, ignore_errors=True)  # a copy
         version = handle.model.version
         with self._lock:
             # A version that was taken away and put back may be served again by now.
