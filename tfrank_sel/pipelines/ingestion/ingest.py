@@ -2,12 +2,14 @@
 
 import array
 import collections
+import contextlib
 import dataclasses
 import functools
 import json
 import operator
 import os
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
@@ -46,7 +49,7 @@ class Ingested:
 def ingest(
     inputs: Inputs,
     layout: Layout,
-    folder: Path,
+    folder: str | Path,
     *,
     options: PipelineOptions | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -60,7 +63,7 @@ def ingest(
     Args:
         inputs: What to read.
         layout: What the lists hold.
-        folder: Folder to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
+        folder: Folder or URL to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
             `dead_letters.jsonl` with what was left out, if anything.
         options: Of the Beam pipeline.
         shard_bytes: Target size of a shard, as in `shards.Write`.
@@ -73,19 +76,20 @@ def ingest(
             first 10 by file and line, and how many there are. If a file cannot be used, or a split
             has no list.
     """
-    records = folder / "records"
-    records.mkdir(parents=True, exist_ok=True)
-    for path in records.iterdir():  # of a time before, which may have had more shards
-        path.unlink()
+    records = stores.join(folder, "records")
+    stores.drop(records)  # of a time before, which may have had more shards
+    if not stores.is_remote(folder):
+        os.makedirs(records)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with _scratch(str(folder)) as scratch:
         with beam.Pipeline(options=options) as pipeline:
-            write = shards.Write(str(records), scratch, shard_bytes)
-            _build(pipeline, inputs, layout, parts, write, os.path.join(scratch, "notes"))
-        told = _Told(os.path.join(scratch, "notes"))
+            write = shards.Write(records, scratch, shard_bytes)
+            _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
+        told = _Told(stores.join(scratch, "notes"))
         bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
-        rejected = _keep_dead_letters(bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines)
+        letters = stores.join(folder, "dead_letters.jsonl")
+        rejected = _keep_dead_letters(bad, letters, inputs.allow_bad_lines)
         repeated = list(told("repeated"))
         places = _Places(inputs.sources, told("lists"))
         if reader.is_distinct:
@@ -102,8 +106,23 @@ def ingest(
         if not report["splits"].get(split, {}).get("lists"):
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
-    folders.write_json(folder / "ingest.json", report)
-    return Ingested({split: artefacts.shards(records / split) for split in inputs.splits}, report)
+    folders.write_json(stores.join(folder, "ingest.json"), report)
+    found = {split: artefacts.shards(stores.join(records, split)) for split in inputs.splits}
+    return Ingested(found, report)
+
+
+@contextlib.contextmanager
+def _scratch(folder: str) -> Iterator[str]:
+    """Gives a folder in another, which is removed at the end."""
+    if not stores.is_remote(folder):
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            yield scratch
+        return
+    scratch = stores.join(folder, f".{uuid.uuid4().hex}")
+    try:
+        yield scratch
+    finally:
+        stores.drop(scratch)
 
 
 def _build(
@@ -285,21 +304,21 @@ class _Places:
         return Rejected(self.sources[source].path, "list", number, "")
 
 
-def _keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
+def _keep_dead_letters(letters: Iterable[Rejected], path: str, allowed: int) -> dict[str, Any]:
     """Puts what was left out into one file, and counts it by rule."""
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
-    with path.open("w") as file:
+    with stores.opened(path, "wb") as file:
         for rejected in letters:
             if rejected.number is None or len(first) < SHOWN:
                 first.append(rejected)
             count += 1
             rules[rejected.rule] += 1
-            file.write(json.dumps(dataclasses.asdict(rejected)) + "\n")
+            file.write(json.dumps(dataclasses.asdict(rejected)).encode() + b"\n")
     unusable = [rejected for rejected in first if rejected.number is None]
     if count > allowed or unusable:
         raise _refused((unusable or first)[:SHOWN], count, allowed)
     if count == 0:
-        path.unlink()
+        stores.remove(path)
     return {"count": count, "rules": dict(rules)}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tfrank_sel import data  # whose FeatureSpec needs TensorFlow, and is imported at its use
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import formats
+from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Layout, Reader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Feature
@@ -89,14 +89,15 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     """Returns the files that paths and globs name.
 
     Args:
-        patterns: Paths, and patterns with `*`, `?` or `[...]`.
+        patterns: Paths and URLs, and patterns with `*`, `?` or `[...]`.
         split: The split that they belong to, if it is the same for all.
 
     Returns:
         The files, in the order of the patterns, those of one pattern by name.
 
     Raises:
-        tfrank_sel.data.InputError: If a pattern names no file, or a file is named twice.
+        tfrank_sel.data.InputError: If a pattern names no file, or a file is named twice; if a store
+            has no such file, cannot be reached or refuses, or a scheme is unknown.
 
     Example:
         >>> expand(["train.txt"], "train")
@@ -104,9 +105,12 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     """
     paths: list[str] = []
     for pattern in patterns:
-        found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        found = stores.glob(pattern) if glob.has_magic(pattern) else [pattern]
         if not found:
             raise InputError(pattern, "expected a file. Received: a pattern of no file")
+        is_there = found != [pattern] or stores.is_file(pattern) or stores.is_dir(pattern)
+        if stores.is_remote(pattern) and not is_there:
+            raise InputError(pattern, "expected a file. Received: no such file")
         paths += found
     for path, count in collections.Counter(paths).items():
         if count > 1:
