@@ -250,7 +250,8 @@ def judge(
         model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
         inputs: What to read, for both models: see `inputs`.
         progress: Told of each step.
-        against: Folder or URL of another model to compare with; a random order takes its place if None.
+        against: Folder or URL of another model to compare with; a random order takes its place if
+            None.
         metrics: Path or URL of a file to write the metrics to, as JSON.
         options: Of the Beam pipelines.
 

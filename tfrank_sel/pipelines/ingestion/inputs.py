@@ -96,20 +96,21 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
         The files, in the order of the patterns, those of one pattern by name.
 
     Raises:
-        tfrank_sel.data.InputError: If a pattern names no file, or a file is named twice; if a store
-            has no such file, cannot be reached or refuses, or a scheme is unknown.
+        tfrank_sel.data.InputError: If there is no such file, or one is named twice; if a store
+            cannot be reached or refuses, or a scheme is unknown.
 
     Example:
-        >>> expand(["train.txt"], "train")
-        [Source(path='train.txt', split='train')]
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     expand([file.name], "train") == [Source(file.name, "train")]
+        True
     """
     paths: list[str] = []
     for pattern in patterns:
         found = stores.glob(pattern) if glob.has_magic(pattern) else [pattern]
         if not found:
             raise InputError(pattern, "expected a file. Received: a pattern of no file")
-        is_there = found != [pattern] or stores.is_file(pattern) or stores.is_dir(pattern)
-        if stores.is_remote(pattern) and not is_there:
+        if found == [pattern] and not (stores.is_file(pattern) or stores.is_dir(pattern)):
             raise InputError(pattern, "expected a file. Received: no such file")
         paths += found
     for path, count in collections.Counter(paths).items():
