@@ -91,6 +91,7 @@ def cut(monkeypatch, after):
     monkeypatch.setattr(rankings, "table", table)
 
 
+@pytest.mark.parametrize("folder", ["gs"], indirect=True)
 def test_what_is_interrupted_goes_on_on_another_machine(here, there, tmp_path, monkeypatch):
     output = f"{there}/scores/1"
     with monkeypatch.context() as patch:
@@ -106,6 +107,7 @@ def test_what_is_interrupted_goes_on_on_another_machine(here, there, tmp_path, m
     assert tables(output) == tables(here / "out")
 
 
+@pytest.mark.parametrize("folder", ["s3"], indirect=True)
 def test_what_has_changed_is_scored_anew(here, there, monkeypatch):
     output = f"{there}/scores/1"
     with monkeypatch.context() as patch:
@@ -117,6 +119,7 @@ def test_what_has_changed_is_scored_anew(here, there, monkeypatch):
     assert queries == {f"{x}{i}" for x in "qp" for i in range(15)}
 
 
+@pytest.mark.parametrize("folder", ["s3"], indirect=True)
 def test_a_folder_of_something_else_is_not_written_to(there):
     put(f"{there}/scores/notes.txt", b"mine")
     assert "must be new or empty" in line(score(there, f"{there}/scores"))
@@ -129,6 +132,7 @@ def test_one_process_at_a_time_scores(bucket, here):
         assert "is held by another process" in line(score(here, f"{bucket}/out"))
 
 
+@pytest.mark.parametrize("folder", ["gs"], indirect=True)
 def test_a_model_of_a_store_is_evaluated_on_files_of_a_store(there):
     metrics = f"{there}/metrics.json"
     model, days = f"{there}/models/7", f"{there}/days/*.txt"
