@@ -56,10 +56,11 @@ def measure(path: Path, output: Path) -> None:
     from tfrank_sel.data.formats import Layout
     from tfrank_sel.features import Vector
     from tfrank_sel.pipelines.ingestion import ingest
+    from tfrank_sel.pipelines.ingestion.inputs import Source
 
     imported = peak()
     began = time.process_time()
-    inputs = ingest.Inputs([ingest.Source(str(path))], shares=SHARES)
+    inputs = ingest.Inputs([Source(str(path))], shares=SHARES)
     done = ingest.ingest(inputs, Layout({"features": Vector(size=FEATURES)}), output)
     lists = sum(counted["lists"] for counted in done.report["splits"].values())
     print(imported, peak(), time.process_time() - began, lists)

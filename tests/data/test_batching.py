@@ -138,6 +138,7 @@ def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
 
 
 def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
+    pytest.importorskip("fsspec")
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path))
     urls = [f"memory://days/{pathlib.Path(day).name}" for day in days]
     for day, url in zip(days, urls, strict=True):

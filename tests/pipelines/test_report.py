@@ -16,6 +16,7 @@ from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import Fit, Trained
@@ -38,7 +39,7 @@ def lists():
 def shards(tmp_path_factory, lists):
     folder = tmp_path_factory.mktemp("report")
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.Inputs([ingest.Source(str(folder / "lists.txt"), "train")])
+    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
     return ingest.ingest(inputs, inputs.layout(), folder).shards["train"]
 
 

@@ -18,6 +18,7 @@ from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import census, ingest, shards
+from tfrank_sel.pipelines.ingestion.inputs import Source
 
 SPEC = data.FeatureSpec(6)
 NUMBERS = {"features": Vector(size=6)}
@@ -55,7 +56,7 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     lists = sets.made()
     sets.write_letor(tmp_path, lists)
     names = ("1.txt.gz", "2.txt")
-    inputs = ingest.Inputs([ingest.Source(str(tmp_path / name), "train") for name in names])
+    inputs = ingest.Inputs([Source(str(tmp_path / name), "train") for name in names])
     done = ingest.ingest(
         inputs, Layout({"features": Vector(size=6)}), tmp_path / "out", options=options
     )

@@ -15,7 +15,7 @@ from tfrank_sel import data
 from tfrank_sel.data import letor, lines, synthetic
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.ingestion import ingest, shards, stored
-from tfrank_sel.pipelines.ingestion.inputs import expand
+from tfrank_sel.pipelines.ingestion.inputs import Source, expand
 
 
 def records(paths):
@@ -143,6 +143,21 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
             assert found == records(paths)
         assert sorted(found) == sorted(records(paths))
     assert len(done[0].shards["train"]) > 3
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+def test_a_file_that_is_missing_beside_another_is_told(tmp_path, name):
+    lists = sets.made(count=9)
+    letor.write(tmp_path / "a.txt", lists)
+    sets.write_tables(tmp_path, lists)
+    (tmp_path / "all.csv").rename(tmp_path / "a.csv")
+    (tmp_path / "all.jsonl").rename(tmp_path / "a.jsonl")
+    columns = data.formats.Columns(features=["x1"])
+    none = str(tmp_path / f"none.{name}")
+    inputs = ingest.Inputs([Source(x, "train") for x in (str(tmp_path / name), none)], columns)
+    layout = ingest.Inputs(inputs.sources[:1], columns).layout()
+    with pytest.raises(data.InputError, match=rf"none\.{name}: expected a .* [Nn]o such file"):
+        ingest.ingest(inputs, layout, tmp_path / "out")
 
 
 def test_lines_that_are_left_out_have_their_numbers_in_a_file_of_parts(tmp_path, monkeypatch):

@@ -19,6 +19,7 @@ from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import ingest, stored
+from tfrank_sel.pipelines.ingestion.inputs import Source
 
 LAYOUT = Layout({"features": Vector(size=6)})
 SPEC = data.FeatureSpec(num_features=6)
@@ -38,7 +39,7 @@ def shards(tmp_path_factory, lists):
 def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
-    inputs = ingest.Inputs([ingest.Source(str(folder / "lists.txt"), "train")])
+    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
     layout = Layout({"features": Vector(size=lists[0].features.shape[1])})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 

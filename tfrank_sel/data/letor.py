@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrank_sel.data import adjacency, decimals, lines, stores
+from tfrank_sel.data import adjacency, decimals, lines
 from tfrank_sel.data.lists import InputError, ItemList, Rejected
 
 # Lists are dense arrays: an index beyond this is a slip of the pen, not a feature.
@@ -213,13 +213,13 @@ def _items(
 
 
 def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
-    if not stores.is_file(path):
-        raise InputError(path, "expected a file. Received: no such file")
     try:
-        if stores.size(path) == 0:
-            raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
         with lines.opened(path, start, stop) as file:
+            if not start and not file.peek(1):
+                raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
             yield from gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise InputError(path, "expected a file. Received: no such file") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(path, f"expected a readable file. Received: {error}") from error
 

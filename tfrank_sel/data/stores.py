@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -20,6 +21,7 @@ from tfrank_sel.data.lists import InputError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}  # of schemes that need one
+_AHEAD = 4 << 20  # bytes that are fetched beyond those that are read; by default, 50 MiB of S3
 # exceptions of stores' clients, which are imported by a store alone, by their names
 _NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError")
 
@@ -118,7 +120,7 @@ def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
         return
     url = os.fspath(path)
     with reached(url) as (found, inside):
-        file = found.open(inside, mode)
+        file = found.open(inside, mode, block_size=_AHEAD if "r" in mode else None)
         try:
             yield file
         except BaseException:
@@ -222,21 +224,50 @@ def remove(path: str | os.PathLike[str]) -> None:
 
 
 def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
-    """Copies a file within the machine or the store; it becomes a link where the disk allows it.
+    """Copies a file; it becomes a link where the disk allows it.
 
     Args:
         path: Path or URL of the file.
-        place: Where the copy is to be; a file there is replaced.
+        place: Where the copy is to be, in a folder that is there, or in a store; a file there is
+            replaced.
     """
-    if is_remote(path):
+    if not is_remote(path) and not is_remote(place):
+        remove(place)
+        try:
+            os.link(path, place)
+        except OSError:
+            shutil.copyfile(path, place)
+        return
+    if _scheme(path) == _scheme(place):
         with reached(os.fspath(path)) as (found, inside):
             found.cp_file(inside, filesystem(os.fspath(place))[1])
         return
-    remove(place)
+    with opened(path) as file, opened(place, "wb") as copied:
+        shutil.copyfileobj(file, copied, 1 << 20)
+
+
+def _scheme(path: str | os.PathLike[str]) -> str:
+    found = _SCHEME.match(os.fspath(path))
+    return found[1] if found else ""
+
+
+@contextlib.contextmanager
+def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Gives an empty folder in another for a while; what is in it at the end is removed.
+
+    Args:
+        folder: Path, of a folder that is there, or URL.
+    """
+    if not is_remote(folder):
+        with tempfile.TemporaryDirectory(dir=folder) as found:
+            yield found
+        return
+    url = join(folder, f".scratch-{uuid.uuid4().hex}")
     try:
-        os.link(path, place)
-    except OSError:
-        shutil.copyfile(path, place)
+        yield url
+    finally:
+        for file in find(url):
+            remove(file)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

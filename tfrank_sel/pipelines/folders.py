@@ -127,10 +127,10 @@ def write_text(path: str | Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
-def link(folder: Path, place: Path) -> None:
-    """Puts the files of a folder in another place, without a copy where the disk allows it."""
-    for path in folder.rglob("*"):
-        if path.is_file():
-            found = place / path.relative_to(folder)
-            found.parent.mkdir(parents=True, exist_ok=True)
-            stores.copy(path, found)
+def link(folder: str | Path, place: str | Path) -> None:
+    """Puts the files of a folder or URL in another, without a copy where the disk allows it."""
+    for path in stores.find(folder):
+        found = stores.join(place, path.removeprefix(f"{folder}/"))
+        if not stores.is_remote(place):
+            os.makedirs(os.path.dirname(found), exist_ok=True)
+        stores.copy(path, found)

@@ -20,6 +20,8 @@ from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.manifests import STEPS
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
+_OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
+_THERE = ("ingest/records/", "ingest/earlier/")  # what is in the store alone
 _BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files beside the steps
 
 
@@ -81,7 +83,8 @@ class Mirror:
             manifest = f"{step}/{folders.MANIFEST}"
             mine, theirs = self.path / manifest, found.get(manifest)
             if theirs and not (mine.is_file() and mine.read_bytes() == self._read(manifest)):
-                self._replace(step, [name for name in found if name.startswith(f"{step}/")])
+                names = [x for x in found if x.startswith(f"{step}/") and not x.startswith(_THERE)]
+                self._replace(step, names)
             partial = f".{step}.partial"
             if f"{partial}/{folders.KEY}" in found:
                 self._replace(partial, [x for x in found if x.startswith(f"{partial}/")])
@@ -99,7 +102,7 @@ class Mirror:
         if stores.is_file(stores.join(self.url, manifest)) and self._read(manifest) == mine:
             return
         self.send_beside()
-        self.drop(step)
+        self.drop(step, but=_THERE)
         self._put(step)
         self.drop(f".{step}.partial")
 
@@ -126,10 +129,16 @@ class Mirror:
             if self.url is not None and (self.path / name).is_file():
                 self._put(name)
 
-    def drop(self, step: str) -> None:
-        """Removes a step from the store, its manifest first."""
+    def drop(self, step: str, but: tuple[str, ...] = ()) -> None:
+        """Removes a step from the store, its manifest first.
+
+        Args:
+            step: The step.
+            but: Folders that are kept.
+        """
         if self.url is not None:
-            names = [name for name in self._found() if name.startswith(f"{step}/")]
+            found = (name for name in self._found() if name.startswith(f"{step}/"))
+            names = [name for name in found if not name.startswith(but)]
             for name in sorted(names, key=lambda name: not name.endswith(f"/{folders.MANIFEST}")):
                 stores.remove(stores.join(self.url, name))
 
@@ -137,7 +146,7 @@ class Mirror:
         """The files of the run in the store, by their names."""
         assert self.url is not None
         names = ((x.removeprefix(f"{self.url}/"), x) for x in stores.find(self.url))
-        return {name: x for name, x in names if not name.startswith(f"{leases.FOLDER}/")}
+        return {name: x for name, x in names if not name.startswith(_OF_OTHERS)}
 
     def _read(self, name: str) -> bytes:
         assert self.url is not None

@@ -97,7 +97,7 @@ def examine(
             {split: splits[split].shards for split in held},
             inferred if curated is None else curated,
             run.spec,
-            folder,
+            run.mirror.url or str(folder),
             features=run.layout.features,
             gates=gates,
             of="training" if curated is None else "the schema",

@@ -80,8 +80,8 @@ def infra_validate(
             scores beyond 1), or `rank_top_k` is not in the order of the scores.
     """
     examples = tf.constant(first_lists(shards, spec, lists, features))
-    records = [record.numpy() for record in tf.data.TFRecordDataset(shards).take(lists)]
-    parsed = packed.parse(tf.constant(records), spec)
+    records = itertools.chain.from_iterable(map(stored.records, shards))
+    parsed = packed.parse(tf.constant(list(itertools.islice(records, lists))), spec)
     mask = parsed["mask"].numpy()
     expected = model(stored.inputs(parsed, spec)).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures

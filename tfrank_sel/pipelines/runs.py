@@ -109,14 +109,19 @@ class Run:
         sources = self.given.sources if self.given else ()
         return ", ".join(x.path for x in sources if x.split in (None, split)) or split
 
+    @property
+    def ingested(self) -> str:
+        """The folder or URL of the records."""
+        return stores.join(self.mirror.url or self.output, "ingest")
+
     def own_shards(self, split: str) -> list[str]:
         """The records of a split that this run ingested."""
-        return artefacts.shards(self.output / "ingest" / "records" / split)
+        return artefacts.shards(stores.join(self.ingested, "records", split))
 
     def shards(self, split: str) -> list[str]:
         """The records of a split: those of earlier runs that are kept, and its own."""
-        earlier = _numbered(self.output / "ingest" / "earlier")
-        kept = [shard for folder in earlier for shard in artefacts.shards(folder / split)]
+        earlier = _numbered(stores.join(self.ingested, "earlier"))
+        kept = [x for folder in earlier for x in artefacts.shards(stores.join(folder, split))]
         return [*kept, *self.own_shards(split)]
 
     @functools.cached_property
@@ -130,20 +135,21 @@ class Run:
         """The test split, to evaluate on."""
         return PackedLists(self.splits["test"].shards, self.spec, self.layout.context)
 
-    def earlier_increments(self) -> list[Path]:
-        """Folders of the records of the run that this one continues, as far as they are kept."""
+    def earlier_increments(self) -> list[str]:
+        """Folders or URLs of the records of the run that this one continues, as far as kept."""
         assert self.earlier is not None
-        folder = self.earlier / "ingest"
-        return self._kept([*_numbered(folder / "earlier"), folder / "records"])
+        earlier = Mirror.of(str(self.configuration.data.continue_from))
+        folder = stores.join(earlier.url or earlier.path, "ingest")
+        return self._kept([*_numbered(stores.join(folder, "earlier")), f"{folder}/records"])
 
-    def earlier_statistics(self) -> list[Path]:
+    def earlier_statistics(self) -> list[str]:
         """Folders of the statistics of `earlier_increments`."""
         if self.earlier is None:
             return []
-        folder = self.earlier / "analyze"
-        return self._kept([*_numbered(folder / "earlier"), folder / "increment"])
+        folder = str(self.earlier / "analyze")
+        return self._kept([*_numbered(stores.join(folder, "earlier")), f"{folder}/increment"])
 
-    def _kept(self, found: list[Path]) -> list[Path]:
+    def _kept(self, found: list[str]) -> list[str]:
         memory = self.configuration.data.memory
         return found if memory is None else found[len(found) - min(memory, len(found)) :]
 
@@ -205,7 +211,7 @@ class Run:
         return next((self.output / "export").glob("one_query.*"))
 
 
-def _numbered(folder: Path) -> list[Path]:
+def _numbered(folder: str) -> list[str]:
     """The folders in a folder, by their numbers."""
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(found, key=lambda path: int(path.name))
+    found = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
+    return [stores.join(folder, str(number)) for number in sorted(found)]

@@ -325,7 +325,11 @@ def _ingested(
 ) -> Mapping[str, Any]:
     """Makes records, unless an earlier call has; returns what was read."""
     if not stores.is_file(stores.join(folder, _STATE)):
-        ingest.ingest(inputs, layout, folder, options=options)
+        records = stores.join(folder, "records")
+        with tempfile.TemporaryDirectory() as found:
+            ingest.ingest(inputs, layout, Path(found), records=records, options=options)
+            for path in Path(found).iterdir():
+                folders.write_text(stores.join(folder, path.name), path.read_text())
         folders.write_json(stores.join(folder, _STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "ingest.json")))
 

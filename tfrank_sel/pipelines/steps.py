@@ -40,8 +40,15 @@ def ingest(run: Run, folder: Path) -> None:
         step.doing(f"{len(inputs.sources)} files")
         step.reads(source.path for source in inputs.sources)
         shard_bytes = run.configuration.beam.shard_bytes
+        run.mirror.drop("ingest")
+        place = run.mirror.url and run.ingested
         found = ingestion.ingest(
-            inputs, layout, folder, options=run.options, shard_bytes=shard_bytes
+            inputs,
+            layout,
+            folder,
+            records=place and stores.join(place, "records"),
+            options=run.options,
+            shard_bytes=shard_bytes,
         )
         step.tell(f"{len(layout.names)} features")
         for line in ingestion.summary(found.report):
@@ -49,7 +56,7 @@ def ingest(run: Run, folder: Path) -> None:
         if run.earlier is not None:
             kept = list(run.earlier_increments())
             for number, records in enumerate(kept):
-                folders.link(records, folder / "earlier" / f"{number}")
+                folders.link(records, stores.join(place or folder, "earlier", f"{number}"))
             step.tell(f"joined to {len(kept)} earlier increments")
     layout.write(folder / "layout.json")
 
@@ -79,6 +86,7 @@ def analyze(run: Run, folder: Path) -> None:
             {split: run.own_shards(split) for split in SPLITS},
             run.spec,
             folder / "increment",
+            scratch=run.mirror.url,
             features=run.layout.features,
             options=run.options,
         )
@@ -86,7 +94,7 @@ def analyze(run: Run, folder: Path) -> None:
         for number, earlier in enumerate(run.earlier_statistics()):
             folders.link(earlier, folder / "earlier" / f"{number}")
             known = {
-                name: statistics.Statistics.load(earlier / f"{name}.json") + found
+                name: statistics.Statistics.load(Path(earlier, f"{name}.json")) + found
                 for name, found in known.items()
             }
         for split, found in known.items():

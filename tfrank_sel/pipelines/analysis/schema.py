@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
-from tfrank_sel.data import packed
+from tfrank_sel.data import packed, stores
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.pipelines import artefacts, folders
@@ -81,7 +80,7 @@ def validate(
     shards: Mapping[str, Sequence[str]],
     schema: schema_pb2.Schema,
     spec: data.FeatureSpec,
-    scratch: Path,
+    scratch: str | Path,
     *,
     features: Mapping[str, Feature] | None = None,
     gates: Gates = WARN_ALL,
@@ -98,7 +97,7 @@ def validate(
         shards: TFRecord files of the packed layout, of each split.
         schema: The schema, of `infer` or `load`.
         spec: Names of the parts and number of features.
-        scratch: A folder to write to meanwhile.
+        scratch: Folder or URL that all workers can write to meanwhile.
         features: Type of each feature; by default all are numbers.
         gates: Action and threshold of each rule.
         of: What the schema is called.
@@ -109,7 +108,7 @@ def validate(
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
     rules = _Rules.of(schema, spec, features)
-    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+    with stores.scratch(scratch) as folder:
         with beam.Pipeline(options=options) as pipeline:
             for split, files in shards.items():
                 counts = (
@@ -118,8 +117,8 @@ def validate(
                     | f"Compare {split}" >> beam.CombineGlobally(_Outside(spec, features, rules))
                     | f"As list {split}" >> beam.Map(np.ndarray.tolist)
                 )
-                artefacts.tell(counts, Path(folder) / split)
-        found = {split: next(artefacts.told(Path(folder) / split)) for split in shards}
+                artefacts.tell(counts, stores.join(folder, split))
+        found = {split: next(artefacts.told(stores.join(folder, split))) for split in shards}
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
+from tfrank_sel.data import stores
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
@@ -101,6 +101,7 @@ def summarise(
     spec: data.FeatureSpec,
     folder: Path,
     *,
+    scratch: str | None = None,
     features: Mapping[str, Feature] | None = None,
     options: PipelineOptions | None = None,
 ) -> dict[str, Statistics]:
@@ -110,6 +111,7 @@ def summarise(
         shards: TFRecord files of the packed layout, of each split.
         spec: Names of the parts and number of features.
         folder: Folder for a file `SPLIT.json` of each split.
+        scratch: Folder or URL that all workers can write to meanwhile; by default `folder`.
         features: Type of each feature; by default all are numbers.
         options: Of the Beam pipeline.
 
@@ -118,7 +120,7 @@ def summarise(
     """
     features = features or {spec.features: Vector(size=spec.num_features)}
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with stores.scratch(scratch or folder) as notes:
         with beam.Pipeline(options=options) as pipeline:
             for split, files in shards.items():
                 summary = (
@@ -128,8 +130,8 @@ def summarise(
                     >> beam.CombineGlobally(Summary(PackedLists(files, spec).parse, features))
                     | f"As JSON {split}" >> beam.Map(dataclasses.asdict)
                 )
-                artefacts.tell(summary, Path(scratch) / split)
-        found = {split: next(artefacts.told(Path(scratch) / split)) for split in shards}
+                artefacts.tell(summary, stores.join(notes, split))
+        found = {split: next(artefacts.told(stores.join(notes, split))) for split in shards}
     for split, values in found.items():
         folders.write_json(folder / f"{split}.json", values)
     return {split: Statistics.of(values) for split, values in found.items()}

@@ -65,7 +65,7 @@ def ndcg(
         return tf.concat(of_models, axis=1)
 
     total, seen = None, 0
-    for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):
+    for serialized in stored.serialized_batches(shards):
         parsed = packed.parse(serialized, spec)
         found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
         keys = np.arange(seen, seen + len(found), dtype=np.uint64)

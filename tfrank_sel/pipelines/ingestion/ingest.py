@@ -2,14 +2,10 @@
 
 import array
 import collections
-import contextlib
 import dataclasses
 import functools
-import json
 import operator
 import os
-import tempfile
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,12 +21,9 @@ from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import artefacts, folders
-from tfrank_sel.pipelines.ingestion import census, shards, stored
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.ingestion import census, findings, shards, stored
+from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.settings import SHARD_BYTES
-
-# How many bad lines are told one by one.
-SHOWN = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,8 +42,9 @@ class Ingested:
 def ingest(
     inputs: Inputs,
     layout: Layout,
-    folder: str | Path,
+    folder: Path,
     *,
+    records: str | None = None,
     options: PipelineOptions | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Ingested:
@@ -63,8 +57,10 @@ def ingest(
     Args:
         inputs: What to read.
         layout: What the lists hold.
-        folder: Folder or URL to write to: `records/SPLIT-*`, `ingest.json` with what was found, and
-            `dead_letters.jsonl` with what was left out, if anything.
+        folder: Folder to write to: `ingest.json` with what was found, and `dead_letters.jsonl` with
+            what was left out, if anything.
+        records: Folder or URL for the shards, `SPLIT-*`, which all workers can write to; by default
+            `records` in the folder. What is there is removed.
         options: Of the Beam pipeline.
         shard_bytes: Target size of a shard, as in `shards.Write`.
 
@@ -76,53 +72,41 @@ def ingest(
             first 10 by file and line, and how many there are. If a file cannot be used, or a split
             has no list.
     """
-    records = stores.join(folder, "records")
-    stores.drop(records)  # of a time before, which may have had more shards
-    if not stores.is_remote(folder):
-        os.makedirs(records)
+    records = records or str(folder / "records")
+    if not stores.is_remote(records):
+        os.makedirs(records, exist_ok=True)
+    for path in stores.find(records):  # of a time before, which may have had more shards
+        stores.remove(path)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
-    with _scratch(str(folder)) as scratch:
+    with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
         with beam.Pipeline(options=options) as pipeline:
             write = shards.Write(records, scratch, shard_bytes)
             _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
-        told = _Told(stores.join(scratch, "notes"))
+        told = _Notes(stores.join(scratch, "notes"))
         bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
-        letters = stores.join(folder, "dead_letters.jsonl")
-        rejected = _keep_dead_letters(bad, letters, inputs.allow_bad_lines)
+        rejected = findings.keep_dead_letters(
+            bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
+        )
         repeated = list(told("repeated"))
-        places = _Places(inputs.sources, told("lists"))
+        places = findings.Places(inputs.sources, told("lists"))
         if reader.is_distinct:
-            _check_distinct(repeated, places, inputs.allow_bad_lines)
+            findings.check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
             "files": [f"{source.path} ({reader.name})" for source in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": rejected,
             "splits": dict(collections.ChainMap(*told("census"))),
-            "duplicate_queries": _duplicates(repeated, places),
+            "duplicate_queries": findings.duplicates(repeated, places),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
-    folders.write_json(stores.join(folder, "ingest.json"), report)
+    folders.write_json(folder / "ingest.json", report)
     found = {split: artefacts.shards(stores.join(records, split)) for split in inputs.splits}
     return Ingested(found, report)
-
-
-@contextlib.contextmanager
-def _scratch(folder: str) -> Iterator[str]:
-    """Gives a folder in another, which is removed at the end."""
-    if not stores.is_remote(folder):
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            yield scratch
-        return
-    scratch = stores.join(folder, f".{uuid.uuid4().hex}")
-    try:
-        yield scratch
-    finally:
-        stores.drop(scratch)
 
 
 def _build(
@@ -156,11 +140,9 @@ def _build(
 
 
 _Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
-_Place = tuple[int, int]  # number of a source; `_LISTS` times that of a part, and that of a list
-_LISTS = 1 << 40  # more than a part has
 
 
-class _Told:
+class _Notes:
     """The notes of a pipeline, by name."""
 
     def __init__(self, notes: str) -> None:
@@ -200,7 +182,7 @@ def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
             number += 1
-            yield split, (index, part_number * _LISTS + number), one
+            yield split, (index, part_number * findings.LISTS + number), one
     yield beam.pvalue.TaggedOutput("lists", (index, part_number, number))
 
 
@@ -269,7 +251,7 @@ class _Store(beam.DoFn):
         self.counts[split].add(found.item_list)
         self.queries.extend((query, *place))
         if len(found.item_list.labels):
-            key = (*divmod(place[1], _LISTS), query)
+            key = (*divmod(place[1], findings.LISTS), query)
             yield split, key, stored.serialize(found, self.spec)
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -288,61 +270,6 @@ def _told(read: Iterator[Any]) -> Iterator[Any]:
         yield from read
     except data.InputError as error:
         yield Rejected(error.place, "file", None, error.reason)
-
-
-class _Places:
-    """Names of the places of lists, which are counted by part."""
-
-    def __init__(self, sources: Sequence[Source], lists: Iterable[tuple[int, int, int]]) -> None:
-        self.sources = sources
-        self.lists = {(source, part): count for source, part, count in lists}
-
-    def __call__(self, place: _Place) -> Rejected:
-        """Returns the place as that of what is rejected, without a reason."""
-        source, (part, number) = place[0], divmod(place[1], _LISTS)
-        number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
-        return Rejected(self.sources[source].path, "list", number, "")
-
-
-def _keep_dead_letters(letters: Iterable[Rejected], path: str, allowed: int) -> dict[str, Any]:
-    """Puts what was left out into one file, and counts it by rule."""
-    count, first, rules = 0, list[Rejected](), collections.Counter[str]()
-    with stores.opened(path, "wb") as file:
-        for rejected in letters:
-            if rejected.number is None or len(first) < SHOWN:
-                first.append(rejected)
-            count += 1
-            rules[rejected.rule] += 1
-            file.write(json.dumps(dataclasses.asdict(rejected)).encode() + b"\n")
-    unusable = [rejected for rejected in first if rejected.number is None]
-    if count > allowed or unusable:
-        raise _refused((unusable or first)[:SHOWN], count, allowed)
-    if count == 0:
-        stores.remove(path)
-    return {"count": count, "rules": dict(rules)}
-
-
-def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError:
-    lines = [first[0].reason, *(f"{one.place}: {one.reason}" for one in first[1:])]
-    if count > 1:
-        wanted = f"at most {allowed} bad lines" if allowed else "no bad line"
-        lines.append(f"expected {wanted}. Received: {count}")
-    return data.InputError(first[0].place, "\n".join(lines))
-
-
-def _check_distinct(repeated: Sequence[Mapping[str, Any]], places: _Places, allowed: int) -> None:
-    """Refuses queries that come back in another part of a file, as readers do those in one part."""
-    count = sum(found["again"] for found in repeated)
-    if count > allowed:
-        pairs = ([places(x) for x in pair] for found in repeated for pair in found["first_again"])
-        rule = "the lines of a query must stand together. Received again: that of list"
-        bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
-        raise _refused(bad[:SHOWN], count, allowed)
-
-
-def _duplicates(repeated: Sequence[Mapping[str, Any]], places: _Places) -> dict[str, Any]:
-    first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
-    return {"count": sum(part["count"] for part in repeated), "first": first[: census.SHOWN]}
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:

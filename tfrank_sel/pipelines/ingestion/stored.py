@@ -7,11 +7,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import data
-from tfrank_sel.data import batching, packed
+from tfrank_sel.data import batching, packed, stores
 from tfrank_sel.data.lists import Found
 from tfrank_sel.models import summary
 
 _BATCH = 64
+
+
+def records(shard: str) -> Iterator[bytes]:
+    """Reads the records of a TFRecord file, or of a URL, of which a copy is kept near."""
+    yield from tf.data.TFRecordDataset(stores.near(shard)).as_numpy_iterator()
 
 
 class Read(beam.PTransform):
@@ -29,7 +34,8 @@ class Read(beam.PTransform):
         return (
             pipeline
             | beam.Create(self.shards)
-            | beam.io.ReadAllFromTFRecord()
+            | beam.Reshuffle()
+            | beam.FlatMap(records)
             | beam.BatchElements(min_batch_size=16, max_batch_size=_BATCH)
         )
 
@@ -119,6 +125,12 @@ def batches(
     )
 
 
+def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
+    """Reads records, 64 at a time, in the order of the files."""
+    for shard in shards:  # the copy of the next is made when this one has been read
+        yield from tf.data.TFRecordDataset(stores.near(shard)).batch(_BATCH)
+
+
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
     """Reads lists back, a few at a time.
 
@@ -129,7 +141,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
     Yields:
         The lists, in the order of the files.
     """
-    for serialized in tf.data.TFRecordDataset(shards).batch(_BATCH):
+    for serialized in serialized_batches(shards):
         parsed = {name: x.numpy() for name, x in packed.parse(serialized, spec).items()}
         queries = context(serialized, spec, {})[spec.query_id]
         for i, size in enumerate(parsed["mask"].sum(axis=1)):
