@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -183,7 +184,7 @@ def score(
 
 def _finish(folder: str, made: str, output: str) -> None:
     """Puts what is made in its place, and what else belongs there."""
-    letters = stores.join(folder, "dead_letters.jsonl")
+    letters = stores.join(folder, "told", "dead_letters.jsonl")
     if stores.is_file(letters):
         stores.copy(letters, stores.join(made, DEAD_LETTERS))
     if stores.is_remote(output):
@@ -325,13 +326,16 @@ def _ingested(
 ) -> Mapping[str, Any]:
     """Makes records, unless an earlier call has; returns what was read."""
     if not stores.is_file(stores.join(folder, _STATE)):
-        records = stores.join(folder, "records")
-        with tempfile.TemporaryDirectory() as found:
-            ingest.ingest(inputs, layout, Path(found), records=records, options=options)
-            for path in Path(found).iterdir():
-                folders.write_text(stores.join(folder, path.name), path.read_text())
+        told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
+        with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
+            records = stores.join(folder, "records")
+            ingest.ingest(inputs, layout, Path(here), records=records, options=options)
+            if is_remote:
+                stores.send(here, told, last="ingest.json")
+            else:
+                shutil.copytree(here, told, copy_function=stores.copy)
         folders.write_json(stores.join(folder, _STATE), state)
-    return json.loads(stores.read_text(stores.join(folder, "ingest.json")))
+    return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
 
 def _version(path: str) -> list[tuple[str, int, str]]:
