@@ -4,21 +4,23 @@ import contextlib
 import errno
 import json
 import os
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
+from tfrank_sel.pipelines import folders
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextlib.contextmanager
-def room_for(output: Path) -> Iterator[None]:
+def room_for(output: str | Path) -> Iterator[None]:
     """Tells a disk that is full by its place.
 
     Args:
@@ -46,20 +48,57 @@ def _is_for_room(error: BaseException | None) -> bool:
 
 
 def shards(prefix: str | Path) -> list[str]:
-    """Returns the shards that ingest wrote under a prefix, in order."""
-    return stores.glob(f"{prefix}-*")
+    """Returns the shards that ingest wrote under a prefix, a path or URL, in order."""
+    folder = str(prefix).rpartition("/")[0]
+    return [path for path in stores.find(folder) if path.startswith(f"{prefix}-")]
 
 
 def tell(values: beam.PCollection, prefix: str | Path) -> None:
-    """Writes the values of a Beam pipeline as JSON, for `told` to read when it has run."""
-    write = beam.io.WriteToText(str(prefix), num_shards=0)
+    """Writes the values of a Beam pipeline as JSON, for `told` to read when it has run.
+
+    A bundle writes a file of its own. The files of those that succeeded are named in another, so
+    that a bundle that is done again counts once.
+
+    Args:
+        values: The values.
+        prefix: Path or URL that the names of the files begin with.
+    """
     name = os.path.basename(prefix)
-    values | f"Tell {name}" >> beam.Map(json.dumps) | f"Write {name}" >> write
+    if not stores.is_remote(prefix):
+        os.makedirs(os.path.dirname(prefix), exist_ok=True)
+    told = values | f"Tell {name}" >> beam.ParDo(_Tell(str(prefix)))
+    told | f"Told {name}" >> beam.GroupByKey() | f"Name {name}" >> beam.MapTuple(_name)
 
 
 def told(prefix: str | Path) -> Iterator[Any]:
-    """Reads what `tell` wrote, one value at a time, on any file system that Beam knows."""
-    [found] = FileSystems.match([f"{prefix}-*"])
-    for shard in sorted(one.path for one in found.metadata_list):
-        with FileSystems.open(shard) as file:
-            yield from map(json.loads, file)
+    """Reads what `tell` wrote, one value at a time."""
+    if stores.is_file(f"{prefix}.json"):
+        for path in json.loads(stores.read_text(f"{prefix}.json")):
+            with stores.opened(path) as file:
+                yield from map(json.loads, file)
+
+
+class _Tell(beam.DoFn):
+    """Values to files of JSON lines, a file a bundle: the prefix, and its path."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def start_bundle(self) -> None:
+        self.file: IO[Any] | None = None
+
+    def process(self, value: Any) -> None:
+        if self.file is None:
+            self.path = f"{self.prefix}-{uuid.uuid4().hex}"
+            self.stack = contextlib.ExitStack()
+            self.file = self.stack.enter_context(stores.opened(self.path, "wb"))
+        self.file.write(json.dumps(value).encode() + b"\n")
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self.file is not None:
+            self.stack.close()
+            yield GlobalWindows.windowed_value((self.prefix, self.path))
+
+
+def _name(prefix: str, paths: Iterable[str]) -> None:
+    folders.write_json(f"{prefix}.json", list(paths))

@@ -54,12 +54,12 @@ class Fingerprint:
 
     Args:
         size: Its size, in bytes.
-        modified: When it was modified, in nanoseconds.
-        digest: Hash of its content.
+        modified: When it was modified, in nanoseconds; or the tag that a store gives it.
+        digest: Hash of its content; of a file in a store, that of size and tag.
     """
 
     size: int
-    modified: int
+    modified: int | str
     digest: str
 
     @classmethod
@@ -70,6 +70,9 @@ class Fingerprint:
             tfrank_sel.data.InputError: If it cannot be read.
         """
         try:
+            if stores.is_remote(path):
+                size, tag = stores.state(path)
+                return cls(size, tag, _hash(f"{size} {tag}".encode()).hexdigest())
             status = os.stat(path)
             if known and (known.size, known.modified) == (status.st_size, status.st_mtime_ns):
                 return known

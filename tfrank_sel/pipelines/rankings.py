@@ -6,11 +6,13 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import csv, parquet
+
+from tfrank_sel.data import stores
 
 SCHEMA = pa.schema(
     [
@@ -49,16 +51,15 @@ def table(
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[Callable[[pa.Table], None]]:
+def written(path: str) -> Iterator[Callable[[pa.Table], None]]:
     """Gives what writes tables to a file, which is there when all of it is.
 
     Args:
-        path: The file: `.parquet`, `.csv` or `.jsonl`. It is written aside and renamed.
+        path: Path or URL of the file: `.parquet`, `.csv` or `.jsonl`.
     """
-    partial = path.with_name(f".{uuid.uuid4().hex}{path.suffix}")
     waiting: list[pa.Table] = []
     rows = 0
-    with WRITERS[path.suffix[1:]](str(partial), SCHEMA) as writer:
+    with _whole(path) as file, WRITERS[path.rpartition(".")[2]](file, SCHEMA) as writer:
 
         def write(found: pa.Table) -> None:
             nonlocal rows
@@ -71,21 +72,32 @@ def written(path: Path) -> Iterator[Callable[[pa.Table], None]]:
 
         yield write
         writer.write_table(pa.concat_tables([SCHEMA.empty_table(), *waiting]))
+
+
+@contextlib.contextmanager
+def _whole(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file to write: on disk, aside, to be renamed; a store shows none but whole ones."""
+    if stores.is_remote(path):
+        with stores.opened(path, "wb") as file:
+            yield file
+        return
+    partial = Path(path).with_name(f".{uuid.uuid4().hex}")
+    with open(partial, "wb") as file:
+        yield file
     partial.rename(path)
 
 
 @contextlib.contextmanager
-def _json_lines(path: str, schema: pa.Schema) -> Iterator[Any]:
+def _json_lines(file: IO[bytes], schema: pa.Schema) -> Iterator[Any]:
     """Gives a writer of JSON lines, as pyarrow has one of Parquet and of CSV."""
-    with open(path, "w") as file:
 
-        def write_table(found: pa.Table) -> None:
-            file.writelines(json.dumps(row) + "\n" for row in found.to_pylist())
+    def write_table(found: pa.Table) -> None:
+        file.writelines(f"{json.dumps(row)}\n".encode() for row in found.to_pylist())
 
-        yield types.SimpleNamespace(write_table=write_table)
+    yield types.SimpleNamespace(write_table=write_table)
 
 
-WRITERS: dict[str, Callable[[str, pa.Schema], Any]] = {
+WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], Any]] = {
     "parquet": parquet.ParquetWriter,
     "jsonl": _json_lines,
     "csv": csv.CSVWriter,

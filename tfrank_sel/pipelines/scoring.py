@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.claim import held
-from tfrank_sel.data import formats, packed
+from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Layout, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
@@ -32,6 +33,7 @@ from tfrank_sel.pipelines.ingestion.pieces import Piece
 from tfrank_sel.version import __version__
 
 _STATE = "state.json"
+SUCCESS = "_SUCCESS"  # without which an output in a store is not complete
 DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
@@ -39,7 +41,7 @@ _SEED = 42
 
 
 def inputs(
-    models: Sequence[Path],
+    models: Sequence[str | Path],
     files: Sequence[str],
     *,
     query: str = Columns.query,
@@ -53,8 +55,8 @@ def inputs(
     """Returns what to read for models: the features that one of them takes.
 
     Args:
-        models: Folders of SavedModels that `tfrank_sel.export` wrote.
-        files: Paths and globs.
+        models: Folders or URLs of SavedModels that `tfrank_sel.export` wrote.
+        files: Paths, URLs and globs.
         query: Name of the query's identifier.
         label: Name of the relevance; None if it is not to be read.
         doc_id: Name of the item's identifier; None for that of the first model.
@@ -107,18 +109,18 @@ class Scored:
     """What was scored.
 
     Args:
-        files: The files of ranked lists.
+        files: Paths or URLs of the files of ranked lists.
         report: What was read, as in `ingest.json` of a run.
     """
 
-    files: Sequence[Path]
+    files: Sequence[str]
     report: Mapping[str, Any]
 
 
 def score(
-    model: Path,
+    model: str | Path,
     inputs: Inputs,
-    output: Path,
+    output: str | Path,
     progress: Progress,
     *,
     format: str = "parquet",
@@ -128,13 +130,16 @@ def score(
     """Ranks the lists of files, and writes them with ranks and scores.
 
     The folder `.NAME.partial` beside the output is kept if this is interrupted after ingest. The
-    same call then goes on there: records are not made again, nor files that are whole.
+    same call then goes on there: records are not made again, nor files that are whole. On disk, the
+    output is there when all of it is. In a store it fills file by file, each of them whole, and is
+    complete when it holds an empty `_SUCCESS`.
 
     Args:
-        model: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
         inputs: What to read: see `inputs`.
-        output: Folder to make; new or empty. It gets `scores-00000-of-00012.parquet` and so on, of
-            the columns of `rankings.SCHEMA`: the items of a list stand together, by rank from 1.
+        output: Folder or URL to make; new or empty. It gets `scores-00000-of-00012.parquet` and so
+            on, of the columns of `rankings.SCHEMA`: the items of a list stand together, by rank
+            from 1.
         progress: Told of each step.
         format: Format of the files: a key of `rankings.WRITERS`.
         lists_per_file: Number of lists in a file.
@@ -143,10 +148,8 @@ def score(
     Raises:
         tfrank_sel.data.InputError: If the input, the model or the output folder cannot be used.
     """
-    output = output.absolute()
-    _check_new(output)
-    layout = inputs.layout()
-    scorer = RecordScorer(str(model), layout.features)
+    place = str(output).rstrip("/") if stores.is_remote(output) else os.path.abspath(output)
+    scorer = RecordScorer(str(model), (layout := inputs.layout()).features)
     state = {
         "version": __version__,
         "model": _version(str(model)),
@@ -154,29 +157,43 @@ def score(
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
         "output": [format, lists_per_file],
     }
-    with _resumed(output.with_name(f".{output.name}.partial"), state) as folder:
-        with progress.step("ingest") as step, artefacts.room_for(output):
+    with _resumed(place, state) as folder:
+        with progress.step("ingest") as step, artefacts.room_for(place):
             step.reads(source.path for source in inputs.sources)
             report = _ingested(inputs, layout, folder, state, options)
             counted = report["splits"][_SPLIT]
             step.tell(f"{counted['lists']} lists, {counted['items']} items")
             if report["rejected"]["count"]:
-                step.tell(f"{report['rejected']['count']} left out: see {output / DEAD_LETTERS}")
-        with progress.step("scoring") as step, artefacts.room_for(output):
-            made = folder / "scores"
-            todo = _todo(artefacts.shards(folder / "records" / _SPLIT), lists_per_file)
-            paths = [made / f"{name}.{format}" for name in todo]
-            left = [x for x in zip(todo.values(), paths, strict=True) if not x[1].exists()]
-            found = len(paths) - len(left)
-            step.tell(f"{len(paths)} files" + (f", {found} of them found" if found else ""))
-            step.reads(path for piece, _ in left for path, _, _ in piece.spans)
-            _rank(left, _Score(scorer, inputs.spec(layout)), made, options)
-            letters = folder / "dead_letters.jsonl"
-            if letters.exists():
-                letters.rename(made / DEAD_LETTERS)
-            made.rename(output)
-        (folder / _STATE).unlink()
-    return Scored([output / path.name for path in paths], report)
+                left_out = stores.join(place, DEAD_LETTERS)
+                step.tell(f"{report['rejected']['count']} left out: see {left_out}")
+        with progress.step("scoring") as step, artefacts.room_for(place):
+            made = place if stores.is_remote(place) else stores.join(folder, "scores")
+            records = artefacts.shards(stores.join(folder, "records", _SPLIT))
+            todo = {
+                stores.join(made, f"{x}.{format}"): y
+                for x, y in _todo(records, lists_per_file).items()
+            }
+            left = sorted(todo.keys() - set(stores.find(made)))
+            found = len(todo) - len(left)
+            step.tell(f"{len(todo)} files" + (f", {found} of them found" if found else ""))
+            step.reads(path for one in left for path, _, _ in todo[one].spans)
+            _rank([(todo[one], one) for one in left], _Score(scorer, inputs.spec(layout)), options)
+            _finish(folder, made, place)
+    return Scored([x.replace(made, place, 1) for x in todo], report)
+
+
+def _finish(folder: str, made: str, output: str) -> None:
+    """Puts what is made in its place, and what else belongs there."""
+    letters = stores.join(folder, "told", "dead_letters.jsonl")
+    if stores.is_file(letters):
+        stores.copy(letters, stores.join(made, DEAD_LETTERS))
+    if stores.is_remote(output):
+        folders.write_text(stores.join(output, SUCCESS), "")
+    else:
+        for partial in Path(made).glob(".*"):  # of a worker that was killed
+            partial.unlink()
+        os.rename(made, output)
+    stores.remove(stores.join(folder, _STATE))
 
 
 def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
@@ -186,20 +203,14 @@ def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
 
 
 def _rank(
-    left: Sequence[tuple[Piece, Path]],
-    score: beam.DoFn,
-    made: Path,
-    options: PipelineOptions | None,
+    left: Sequence[tuple[Piece, str]], score: beam.DoFn, options: PipelineOptions | None
 ) -> None:
-    made.mkdir(exist_ok=True)
     with beam.Pipeline(options=options) as pipeline:
         pipeline | beam.Create(left) | beam.Reshuffle() | beam.ParDo(score)
-    for partial in made.glob(".*"):  # of a worker that was killed
-        partial.unlink()
 
 
 class _Score(beam.DoFn):
-    """Pieces of records, and the path of a file for each, to files of ranked lists."""
+    """Pieces of records, and the path or URL of a file for each, to files of ranked lists."""
 
     def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec) -> None:
         self.scorer, self.spec = scorer, spec
@@ -216,7 +227,7 @@ class _Score(beam.DoFn):
 
         self.scored = scored
 
-    def process(self, element: tuple[Piece, Path]) -> None:
+    def process(self, element: tuple[Piece, str]) -> None:
         piece, path = element
         records = piece.records()
         with rankings.written(path) as write:
@@ -226,22 +237,23 @@ class _Score(beam.DoFn):
 
 
 def judge(
-    model: Path,
+    model: str | Path,
     inputs: Inputs,
     progress: Progress,
     *,
-    against: Path | None = None,
-    metrics: Path | None = None,
+    against: str | Path | None = None,
+    metrics: str | Path | None = None,
     options: PipelineOptions | None = None,
 ) -> Evaluation:
     """Evaluates a model on new lists, by slice and with intervals.
 
     Args:
-        model: Folder of a SavedModel that `tfrank_sel.export` wrote.
+        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
         inputs: What to read, for both models: see `inputs`.
         progress: Told of each step.
-        against: Folder of another model to compare with; a random order takes its place if None.
-        metrics: File to write the metrics to, as JSON.
+        against: Folder or URL of another model to compare with; a random order takes its place if
+            None.
+        metrics: Path or URL of a file to write the metrics to, as JSON.
         options: Of the Beam pipelines.
 
     Raises:
@@ -269,58 +281,80 @@ def judge(
 
 
 @contextlib.contextmanager
-def _resumed(folder: Path, state: Mapping[str, Any]) -> Iterator[Path]:
-    """Gives a folder in `folder`, with what the same call has left there if it was interrupted.
+def _resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
+    """Gives a folder beside the output, with what the same call has left there if interrupted.
 
     It is the same call if `state` is what stands in `state.json`. Without such a file at the end,
-    there is nothing to go on from, and `folder` is removed.
+    there is nothing to go on from, and the folder is removed.
     """
+    parent, _, name = output.rpartition("/")
+    folder = stores.join(parent, f".{name}.partial")
+    work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
+    if not is_remote:
+        _check_new(output, known=None)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(held(folder))
+            stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
         except OSError as error:
             wanted = "one process at a time must be able to write to the output folder"
-            raise InputError(str(folder), f"{wanted}. Received: {error}") from error
-        work = folder / "work"
+            raise InputError(folder, f"{wanted}. Received: {error}") from error
         try:
-            if not _is_same(work / _STATE, state):
-                shutil.rmtree(work, ignore_errors=True)
-            work.mkdir(exist_ok=True)
+            if (known := _known(work)) != json.loads(json.dumps(state)):
+                _check_new(output, known)
+                for path in (work, *([output] if is_remote else [])):
+                    stores.drop(path)
+            if not is_remote:
+                os.makedirs(stores.join(work, "scores"), exist_ok=True)
             yield work
         finally:
-            if not (work / _STATE).exists():
-                shutil.rmtree(folder, ignore_errors=True)
+            if not stores.is_file(stores.join(work, _STATE)):
+                stores.drop(work if is_remote else folder)
 
 
-def _is_same(path: Path, state: Mapping[str, Any]) -> bool:
-    return path.exists() and json.loads(path.read_text()) == json.loads(json.dumps(state))
+def _known(work: str) -> Any:
+    """What was made in a folder, if something was."""
+    path = stores.join(work, _STATE)
+    return json.loads(stores.read_text(path)) if stores.is_file(path) else None
 
 
 def _ingested(
     inputs: Inputs,
     layout: Layout,
-    folder: Path,
+    folder: str,
     state: Mapping[str, Any],
     options: PipelineOptions | None,
 ) -> Mapping[str, Any]:
     """Makes records, unless an earlier call has; returns what was read."""
-    if not (folder / _STATE).exists():
-        ingest.ingest(inputs, layout, folder, options=options)
-        folders.write_json(folder / _STATE, state)
-    return json.loads((folder / "ingest.json").read_text())
+    if not stores.is_file(stores.join(folder, _STATE)):
+        told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
+        with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
+            records = stores.join(folder, "records")
+            ingest.ingest(inputs, layout, Path(here), records=records, options=options)
+            if is_remote:
+                stores.send(here, told, last="ingest.json")
+            else:
+                shutil.copytree(here, told, copy_function=stores.copy)
+        folders.write_json(stores.join(folder, _STATE), state)
+    return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
 
-def _version(path: str) -> list[tuple[str, int, int]]:
-    """The file, or the files of a folder, with size and time of change."""
+def _version(path: str) -> list[tuple[str, int, str]]:
+    """The file, or the files of a folder, with what tells whether they have changed."""
     try:
-        paths = sorted(Path(path).rglob("*")) if Path(path).is_dir() else [Path(path)]
-        found = [(str(x.absolute()), x.stat()) for x in paths]
+        known = stores.states(path) if stores.is_dir(path) else {path: stores.state(path)}
     except OSError as error:
         raise InputError(path, f"expected a readable file. Received: {error}") from error
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+    where = str if stores.is_remote(path) else os.path.abspath
+    return sorted((where(name), *found) for name, found in known.items())
 
 
-def _check_new(output: Path) -> None:
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+def _check_new(output: str, known: Any) -> None:
+    """Refuses an output that holds what no interrupted call has left, of which `known` tells."""
+    if not stores.is_remote(output):
+        is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
+    else:
+        is_complete = stores.is_file(stores.join(output, SUCCESS))
+        is_new = not (stores.find(output) if known is None else is_complete)
+    if not is_new:
         wanted = "the output folder must be new or empty"
-        raise InputError(str(output), f"{wanted}. Received: a file, or a folder that is not empty")
+        raise InputError(output, f"{wanted}. Received: a file, or a folder that is not empty")

@@ -1,12 +1,13 @@
 """The commands `score` and `evaluate`: an exported model on new data."""
 
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.formats import FORMATS, Columns
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags
@@ -15,10 +16,12 @@ from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.configuration.errors import choices
 
 Model: TypeAlias = Annotated[
-    Path,
-    typer.Option(help="Model that was exported: `RUN/export/saved_model`, or a version."),
+    str,
+    typer.Option(
+        help="Folder or URL of a model that was exported: `RUN/export/saved_model`, or a version."
+    ),
 ]
-Files: TypeAlias = Annotated[list[str], typer.Option(help="Files or globs; may be repeated.")]
+Files: TypeAlias = Annotated[list[str], typer.Option(help="Files, URLs or globs; may be repeated.")]
 Query: TypeAlias = Annotated[str, flags.option("data.query")]
 DocId: TypeAlias = Annotated[
     str | None,
@@ -33,7 +36,7 @@ Runner: TypeAlias = Annotated[str, flags.option("beam.runner")]
 def score(
     model: Model,
     data: Files,
-    output: Annotated[Path, typer.Option(help="Folder to make; new or empty.")],
+    output: Annotated[str, typer.Option(help="Folder or URL to make; new or empty.")],
     beam_options: flags.BeamOptions = None,
     query: Query = Columns.query,
     doc_id: DocId = None,
@@ -78,7 +81,7 @@ def score(
         )
     except (ConfigurationError, InputError) as error:
         raise terminal.refused(error) from error
-    print(output.absolute())
+    print(output if stores.is_remote(output) else os.path.abspath(output))
 
 
 def evaluate(
@@ -92,15 +95,16 @@ def evaluate(
     set: flags.Set = None,
     module: flags.Module = None,
     model: Annotated[
-        Path | None, typer.Option(help="Instead: a model that was exported, on other files.")
+        str | None,
+        typer.Option(help="Instead: folder or URL of an exported model, on other files."),
     ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="These files or globs.")] = None,
+    data: Annotated[list[str] | None, typer.Option(help="These files, URLs or globs.")] = None,
     against: Annotated[
-        Path | None,
+        str | None,
         typer.Option(help="Another exported model to compare with; a random order if unset."),
     ] = None,
     metrics: Annotated[
-        Path | None, typer.Option(help="File to write the metrics to, as JSON.")
+        str | None, typer.Option(help="File or URL to write the metrics to, as JSON.")
     ] = None,
     query: Query = Columns.query,
     label: Annotated[str, flags.option("data.label")] = "relevance",
@@ -142,11 +146,11 @@ def evaluate(
 
 
 def evaluate_model(
-    model: Path,
+    model: str,
     data: Sequence[str],
     *,
-    against: Path | None = None,
-    metrics: Path | None = None,
+    against: str | None = None,
+    metrics: str | None = None,
     query: str = Columns.query,
     label: str = "relevance",
     doc_id: str | None = None,
@@ -160,10 +164,10 @@ def evaluate_model(
     """Evaluates a model on new data, and prints metrics and slices.
 
     Args:
-        model: Folder of a SavedModel that `tfrank_sel.export` wrote.
-        data: Files or globs.
-        against: Folder of another such model to compare with; a random order if None.
-        metrics: File to write the metrics to, as JSON.
+        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
+        data: Files, URLs or globs.
+        against: Folder or URL of another such model to compare with; a random order if None.
+        metrics: File or URL to write the metrics to, as JSON.
         query: As in `pipelines.scoring.inputs`, as all others but the last two.
         label: Name of the relevance.
         doc_id: Name of the item's identifier.

@@ -1,18 +1,15 @@
 """Inputs of a configuration, checked before anything is read."""
 
 import dataclasses
-import os
-from collections.abc import Iterable
 from typing import Any
 
 from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
-from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, Source, expand
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, expand
 
 
 def inputs(configuration: Configuration) -> Inputs | None:
@@ -32,9 +29,9 @@ def inputs(configuration: Configuration) -> Inputs | None:
         reason = f"must be one of {choices(data.format, FORMATS)}"
         raise configuration.error("data.format", reason)
     if data.data:
-        sources = _sources(data.data, None)
+        sources = expand(data.data)
     else:
-        sources = [x for name in SPLITS for x in _sources(getattr(data, name), name)]
+        sources = [x for name in SPLITS for x in expand(getattr(data, name), name)]
     if not sources:
         return None
     shares = dict(zip(SPLITS, (x / sum(data.split) for x in data.split), strict=True))
@@ -74,14 +71,6 @@ def columns(configuration: Configuration) -> Columns:
         )
     except ValueError as error:  # a feature that refers to no other
         raise configuration.error("features:", str(error)) from error
-
-
-def _sources(patterns: Iterable[str], split: str | None) -> list[Source]:
-    found = expand(patterns, split)
-    for source in found:
-        if "://" not in source.path and not os.path.exists(source.path):
-            raise InputError(source.path, "expected a file. Received: no such file")
-    return found
 
 
 def _check_columns(found: Inputs, configuration: Configuration) -> None:

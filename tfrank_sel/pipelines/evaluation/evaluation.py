@@ -8,9 +8,9 @@ from typing import Any, Self, TypeAlias
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
-from apache_beam.io.filesystems import FileSystems
 
 from tfrank_sel import metrics
+from tfrank_sel.data import stores
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.bootstrap import Bootstrap, Resampled, mixed
 from tfrank_sel.pipelines.evaluation.lists import Lists
@@ -97,7 +97,7 @@ def evaluate(
         lists: The split. It streams through: sums are kept, and 8 bytes a query. Of its context,
             there is one slice for each quartile of a number, and for each of the ten most frequent
             values of a text.
-        scratch: A folder to write to meanwhile, on any file system that Beam knows.
+        scratch: A folder to write to meanwhile, by path or URL.
         seed: Seed of the resampling and of the random order.
         against: What the other model is called.
         pipeline: Beam pipeline to compose and run; by default it runs in this process.
@@ -108,7 +108,7 @@ def evaluate(
     Raises:
         ValueError: If there is no list.
     """
-    found = FileSystems.join(scratch, ".slices")
+    found = stores.join(scratch, ".slices")
     with pipeline or beam.Pipeline() as root:
         # Read twice: what waits for a side input would be kept in memory.
         slicing = (
@@ -122,9 +122,9 @@ def evaluate(
             | beam.ParDo(_Score(ours, baseline, lists, seed), beam.pvalue.AsSingleton(slicing))
             | beam.CombinePerKey(Bootstrap(3 * len(measures()), seed))
         )
-        artefacts.tell(sums | beam.MapTuple(_compared), found)
-    compared = {name: values for name, *values in artefacts.told(found)}
-    FileSystems.delete([f"{found}-*"])
+        artefacts.tell(sums | beam.MapTuple(_compared), stores.join(found, "told"))
+    compared = {name: values for name, *values in artefacts.told(stores.join(found, "told"))}
+    stores.drop(found)
     slices = {
         name: _comparisons(compared[name][0])
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))

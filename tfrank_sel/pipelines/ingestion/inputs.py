@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tfrank_sel import data  # whose FeatureSpec needs TensorFlow, and is imported at its use
 from tfrank_sel.arguments import Checked
-from tfrank_sel.data import formats
+from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Layout, Reader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Feature
@@ -89,24 +89,29 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     """Returns the files that paths and globs name.
 
     Args:
-        patterns: Paths, and patterns with `*`, `?` or `[...]`.
+        patterns: Paths and URLs, and patterns with `*`, `?` or `[...]`.
         split: The split that they belong to, if it is the same for all.
 
     Returns:
         The files, in the order of the patterns, those of one pattern by name.
 
     Raises:
-        tfrank_sel.data.InputError: If a pattern names no file, or a file is named twice.
+        tfrank_sel.data.InputError: If there is no such file, or one is named twice; if a store
+            cannot be reached or refuses, or a scheme is unknown.
 
     Example:
-        >>> expand(["train.txt"], "train")
-        [Source(path='train.txt', split='train')]
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     expand([file.name], "train") == [Source(file.name, "train")]
+        True
     """
     paths: list[str] = []
     for pattern in patterns:
-        found = sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]
+        found = stores.glob(pattern) if glob.has_magic(pattern) else [pattern]
         if not found:
             raise InputError(pattern, "expected a file. Received: a pattern of no file")
+        if found == [pattern] and not (stores.is_file(pattern) or stores.is_dir(pattern)):
+            raise InputError(pattern, "expected a file. Received: no such file")
         paths += found
     for path, count in collections.Counter(paths).items():
         if count > 1:

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.data import stores
 
 _LENGTH = struct.Struct("<Q4x")  # of a record, and a checksum of it
 _CHECKSUM = 4  # bytes after a record
@@ -16,8 +17,8 @@ class Piece(Checked):
     """Consecutive records of one or several TFRecord files.
 
     Args:
-        spans: Of each file its path, the offset of the first record in bytes, and the number of
-            records.
+        spans: Of each file its path or URL, the offset of the first record in bytes, and the number
+            of records.
     """
 
     spans: Sequence[tuple[str, int, int]]
@@ -29,7 +30,7 @@ class Piece(Checked):
             EOFError: If a file ends before its last record.
         """
         for path, offset, count in self.spans:
-            with open(path, "rb") as file:
+            with stores.opened(path) as file:
                 file.seek(offset)
                 for _ in range(count):
                     [length] = _LENGTH.unpack(_exactly(file.read(_LENGTH.size), _LENGTH.size, path))
@@ -43,7 +44,7 @@ def cut(shards: Sequence[str], size: int) -> list[Piece]:
     The files are passed over once, and only the lengths of the records are read.
 
     Args:
-        shards: TFRecord files, not compressed.
+        shards: TFRecord files, not compressed, by path or URL.
         size: Number of records of a piece; positive.
     """
     pieces: list[list[tuple[str, int, int]]] = [[]]
@@ -63,7 +64,7 @@ def cut(shards: Sequence[str], size: int) -> list[Piece]:
 
 def _ends(path: str) -> Iterator[int]:
     """The offset after each record."""
-    with open(path, "rb") as file:
+    with stores.opened(path) as file:
         while head := file.read(_LENGTH.size):
             [length] = _LENGTH.unpack(_exactly(head, _LENGTH.size, path))
             yield file.seek(length + _CHECKSUM, os.SEEK_CUR)
