@@ -22,6 +22,7 @@ class Backup:
 
     Args:
         path: The file, which need not exist.
+        keeps: Whether to save; if False, it only restores.
 
     Attributes:
         record: The JSON-ready part of the state that was found; empty if there is none.
@@ -30,8 +31,8 @@ class Backup:
         ValueError: If the file cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, keeps: bool = True) -> None:
+        self._path, self._keeps = path, keeps
         self.record: dict[str, Any] = {}
         self._arrays: list[np.ndarray] = []
         if path.exists():
@@ -55,6 +56,8 @@ class Backup:
             variables: What `restore` assigns.
             others: What `restore` returns.
         """
+        if not self._keeps:
+            return
         record = {**record, "variables": _described(variables)}
         arrays = [*(variable.numpy() for variable in variables), *others]
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +112,7 @@ class Resumption(keras.callbacks.Callback):
         watch: Stopwatch,
         history: keras.callbacks.History,
         stopping: keras.callbacks.EarlyStopping,
-        board: keras.callbacks.TensorBoard,
+        board: keras.callbacks.Callback,
     ) -> None:
         super().__init__()
         self._backup, self._loss, self._watch = backup, loss, watch

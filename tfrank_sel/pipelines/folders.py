@@ -47,6 +47,11 @@ def _is_run(output: Path) -> bool:
     return (output / CONFIGURATION).is_file() or {x.name for x in output.iterdir()} <= {".lock"}
 
 
+def partial(output: Path, name: str) -> Path:
+    """Returns the folder that a step writes to until it is done."""
+    return output / f".{name}.partial"
+
+
 @contextlib.contextmanager
 def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterator[Path]:
     """Gives a folder that becomes the folder of a step if the block succeeds.
@@ -61,7 +66,7 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
     Yields:
         The folder to write to meanwhile.
     """
-    folder, known = output / f".{name}.partial", ".key"
+    folder, known = partial(output, name), ".key"
     is_same = resumes and (folder / known).is_file() and (folder / known).read_text() == key
     if not is_same:
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,7 +84,7 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
 
 def drop_partial(output: Path, name: str) -> None:
     """Removes what a step that will not be resumed left."""
-    shutil.rmtree(output / f".{name}.partial", ignore_errors=True)
+    shutil.rmtree(partial(output, name), ignore_errors=True)
 
 
 def clear(output: Path) -> None:
@@ -89,7 +94,7 @@ def clear(output: Path) -> None:
 
 def recover(output: Path, name: str) -> None:
     """Ends what a process that was killed had almost done: to put a step in its place."""
-    folder, old = output / f".{name}.partial", output / f".{name}.old"
+    folder, old = partial(output, name), output / f".{name}.old"
     if (folder / MANIFEST).is_file() and not (folder / ".key").exists():
         _put(folder, output / name)
     shutil.rmtree(old, ignore_errors=True)
