@@ -112,3 +112,26 @@ def test_what_cannot_be_batched_is_refused(cache, tmp_path):
         Cache.write([empty], tmp_path / "none")
     with pytest.raises(FileExistsError):
         Cache.write([empty], tmp_path / "none")
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_the_shards_of_a_batch_make_the_batch(cache, seed):
+    whole = list(cache.batches(4, EDGES, seed=seed))
+    shards = [list(cache.batches(4, EDGES, seed=seed, shard=(index, 3))) for index in range(3)]
+    for (inputs, labels), *parts in zip(whole, *shards, strict=True):
+        for index, (found, found_labels) in enumerate(parts):
+            np.testing.assert_array_equal(found_labels, labels[index::3])
+            for name, x in inputs.items():
+                np.testing.assert_array_equal(found[name], x[index::3])
+
+
+@pytest.mark.parametrize("shard", [(2, 2), (-1, 2), (0, 0), (0, 5)])
+def test_a_shard_that_is_none_is_refused(cache, shard):
+    with pytest.raises(ValueError, match="`shard` must be"):
+        cache.batches(4, EDGES, shard=shard)
+
+
+def test_a_cache_is_loaded_as_it_was_written(cache):
+    loaded = Cache.load(str(cache.folder))
+    np.testing.assert_array_equal(loaded.sizes, cache.sizes)
+    assert (loaded.folder, loaded.parts) == (cache.folder, cache.parts)

@@ -81,8 +81,9 @@ def test_set_replaces_what_the_file_says(tmp_path):
     [
         (
             "training.epoch=3",
-            "training has no such key. Accepted: epochs, loss, patience, batch_size, optimizer, "
-            "learning_rate, schedule, averaging, max_items, truncation, seed. Received: 'epoch'",
+            "training has no such key. Accepted: epochs, loss, patience, batch_size, workers, "
+            "optimizer, learning_rate, schedule, averaging, max_items, truncation, seed. "
+            "Received: 'epoch'",
         ),
         (
             "trainng.epochs=3",

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import tensorflow as tf
 from tfrank_sel.arguments import Checked
 
 LABELS, WEIGHTS = "labels", "weights"
+INDEX = "index.npz"
 BLOCK = 2**22  # bytes of batches that Python hands to TensorFlow at a time
 
 
@@ -80,7 +82,18 @@ class Cache(Checked):
                     files[name].write(rows.data)
         if not sum(map(len, sizes)):
             raise ValueError("`batches` must hold a list. Received: none")
-        return cls(folder, np.concatenate(sizes), parts)
+        described = {name: [kind.shape.as_list(), kind.dtype.name] for name, kind in parts.items()}
+        np.savez(folder / INDEX, sizes=np.concatenate(sizes), parts=json.dumps(described))
+        return cls.load(folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Returns the lists that `write` left in a folder."""
+        folder = Path(folder)
+        with np.load(folder / INDEX, allow_pickle=False) as index:
+            described = json.loads(str(index["parts"]))
+            parts = {name: tf.TensorSpec(*kind) for name, kind in described.items()}
+            return cls(folder, index["sizes"], parts)
 
     def batches(
         self,
@@ -89,6 +102,7 @@ class Cache(Checked):
         *,
         seed: int | None = None,
         first_pass: int = 0,
+        shard: tuple[int, int] = (0, 1),
     ) -> tf.data.Dataset:
         """Returns batches for `fit`, all of `batch_size` lists, in as many shapes as edges.
 
@@ -100,19 +114,29 @@ class Cache(Checked):
                 their order, and lists without items fill up the last batch of a bucket.
             first_pass: Number of passes to leave out: the order of the first pass is the one that
                 follows so many passes, for a training that resumes.
+            shard: `(index, count)`: the share of each batch to read, every `count`-th list from
+                `index` on, for training on several workers.
 
         Returns:
             A dataset of one pass, of inputs, labels and weights as `write` took them: 0 at padding,
             and NaN for labels.
 
         Raises:
-            ValueError: If a list is longer than the last edge, or `batch_size` is not positive.
+            ValueError: If a list is longer than the last edge, `batch_size` is not positive, or
+                `shard` is not a share of it.
         """
         edges = np.asarray(bucket_edges)
         if batch_size < 1 or self.sizes.max() > edges[-1]:
             raise ValueError(
                 "`batch_size` must be positive, and the last edge no less than the longest list, "
                 f"{self.sizes.max()}. Received: batch_size={batch_size}, bucket_edges={edges}"
+            )
+
+        index, shards = shard
+        if not 0 <= index < shards <= batch_size:
+            raise ValueError(
+                "`shard` must be (index, count) with 0 <= index < count <= batch_size. "
+                f"Received: shard={shard}, batch_size={batch_size}"
             )
 
         def read() -> Iterator[tuple[Any, ...]]:
@@ -122,14 +146,14 @@ class Cache(Checked):
                     for name in self.parts
                 }
                 for edge, lists in self._plan(batch_size, edges, orders):
-                    yield self._read(files, edge, lists)
+                    yield self._read(files, edge, lists[:, index::shards])
 
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
         count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders))
         for _ in range(first_pass):
             self._plan(batch_size, edges, orders)
-        lists = [None, batch_size, None]
+        lists = [None, len(range(index, batch_size, shards)), None]
         kinds = {
             name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
             for name, kind in self.parts.items()

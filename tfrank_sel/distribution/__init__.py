@@ -1,7 +1,13 @@
-"""Training on several machines, where `fit` of Keras 3 does not reach."""
+"""Training on several processes or machines, each on a share of every batch."""
 
 from tfrank_sel import surface
-from tfrank_sel.distribution.loop import fit as fit
+from tfrank_sel.distribution.cluster import Cluster as Cluster
+from tfrank_sel.distribution.local import launch as launch
+from tfrank_sel.distribution.workers import (
+    LostWorkerError as LostWorkerError,
+    MeanLogs as MeanLogs,
+    Workers as Workers,
+)
 
 
 def __dir__() -> list[str]:

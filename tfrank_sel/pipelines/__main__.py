@@ -71,6 +71,7 @@ def run(
     epochs: flags.Epochs = None,
     patience: flags.Patience = None,
     batch_size: flags.BatchSize = None,
+    workers: Annotated[int | None, flags.option("training.workers")] = None,
     learning_rate: Annotated[float | None, flags.option("training.learning_rate")] = None,
     max_items: Annotated[int | None, flags.option("training.max_items")] = None,
     seed: flags.Seed = None,

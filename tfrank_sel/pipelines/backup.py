@@ -23,6 +23,7 @@ class Backup:
     Args:
         path: The file, which need not exist.
         on_save: Called when the file is written.
+        keeps: Whether to save; if False, it only restores.
 
     Attributes:
         record: The JSON-ready part of the state that was found; empty if there is none.
@@ -31,8 +32,10 @@ class Backup:
         ValueError: If the file cannot be read.
     """
 
-    def __init__(self, path: Path, on_save: Callable[[], None] | None = None) -> None:
-        self._path, self._on_save = path, on_save
+    def __init__(
+        self, path: Path, on_save: Callable[[], None] | None = None, keeps: bool = True
+    ) -> None:
+        self._path, self._on_save, self._keeps = path, on_save, keeps
         self.record: dict[str, Any] = {}
         self._arrays: list[np.ndarray] = []
         if path.exists():
@@ -56,6 +59,8 @@ class Backup:
             variables: What `restore` assigns.
             others: What `restore` returns.
         """
+        if not self._keeps:
+            return
         record = {**record, "variables": _described(variables)}
         arrays = [*(variable.numpy() for variable in variables), *others]
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +117,7 @@ class Resumption(keras.callbacks.Callback):
         watch: Stopwatch,
         history: keras.callbacks.History,
         stopping: keras.callbacks.EarlyStopping,
-        board: keras.callbacks.TensorBoard,
+        board: keras.callbacks.Callback,
     ) -> None:
         super().__init__()
         self._backup, self._loss, self._watch = backup, loss, watch

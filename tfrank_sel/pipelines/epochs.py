@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import metrics
+from tfrank_sel.distribution import Workers
 from tfrank_sel.pipelines import interrupts
 
 MINUTES = 120  # seconds from which on a duration is shown in minutes
@@ -48,14 +49,15 @@ class Validation(keras.callbacks.Callback):
     """Measures a model after each epoch, and not in each training step.
 
     Args:
-        batches: What to measure on, a pass.
+        batches: What to measure on, a pass; of several workers, the share of this one.
         loss: The loss, measured beside the metrics.
+        workers: The workers whose measurements to join.
     """
 
-    def __init__(self, batches: tf.data.Dataset, loss: keras.losses.Loss) -> None:
+    def __init__(self, batches: tf.data.Dataset, loss: keras.losses.Loss, workers: Workers) -> None:
         super().__init__()
         self._batches, self._steps = iter(batches.repeat()), int(batches.cardinality())
-        self._loss = loss
+        self._loss, self._workers = loss, workers
         self._mean_loss = keras.metrics.Mean()
         self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
 
@@ -69,7 +71,7 @@ class Validation(keras.callbacks.Callback):
         scores = self.model(inputs, training=False)
         # a list without items, which fills up a batch, adds 0 to its mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
-        loss = self._loss(labels, scores, weights) / tf.reduce_mean(is_list)
+        loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
         self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
         for metric in self._metrics.values():
             metric.update_state(labels, scores)
@@ -79,6 +81,9 @@ class Validation(keras.callbacks.Callback):
         for metric in measured.values():
             metric.reset_state()
         self._measure()
+        variables = [v for metric in measured.values() for v in metric.variables]
+        for variable in variables if self._workers.count > 1 else ():
+            variable.assign(self._workers.sum(variable.numpy()))
         assert logs is not None
         # for the callbacks after this one
         logs.update({name: float(metric.result()) for name, metric in measured.items()})

@@ -138,7 +138,15 @@ _KEYS = {
     "ensemble": "training.loss",
     **{
         name: f"training.{name}"
-        for name in ("epochs", "patience", "batch_size", "learning_rate", "max_items", "seed")
+        for name in (
+            "epochs",
+            "patience",
+            "batch_size",
+            "workers",
+            "learning_rate",
+            "max_items",
+            "seed",
+        )
     },
     "bless_metric": "blessing.metric",
     "bless_margin": "blessing.margin",

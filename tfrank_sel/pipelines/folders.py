@@ -49,6 +49,11 @@ def _is_run(output: Path) -> bool:
     return (output / CONFIGURATION).is_file() or {x.name for x in output.iterdir()} <= {".lock"}
 
 
+def partial(output: Path, name: str) -> Path:
+    """Returns the folder that a step writes to until it is done."""
+    return output / f".{name}.partial"
+
+
 @contextlib.contextmanager
 def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterator[Path]:
     """Gives a folder that becomes the folder of a step if the block succeeds.
@@ -63,7 +68,7 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
     Yields:
         The folder to write to meanwhile.
     """
-    folder = output / f".{name}.partial"
+    folder = partial(output, name)
     known = folder / KEY
     if not (resumes and known.is_file() and known.read_text() == key):
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +86,7 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
 
 def drop_partial(output: Path, name: str) -> None:
     """Removes what a step that will not be resumed left."""
-    shutil.rmtree(output / f".{name}.partial", ignore_errors=True)
+    shutil.rmtree(partial(output, name), ignore_errors=True)
 
 
 def clear(output: Path) -> None:
@@ -91,7 +96,7 @@ def clear(output: Path) -> None:
 
 def recover(output: Path, name: str) -> None:
     """Ends what a process that was killed had almost done: to put a step in its place."""
-    folder, old = output / f".{name}.partial", output / f".{name}.old"
+    folder, old = partial(output, name), output / f".{name}.old"
     if (folder / MANIFEST).is_file() and not (folder / KEY).exists():
         _put(folder, output / name)
     shutil.rmtree(old, ignore_errors=True)

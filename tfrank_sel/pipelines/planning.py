@@ -18,6 +18,8 @@ from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.settings import Settings
 
+MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
+
 
 def beam_options(configuration: Configuration) -> PipelineOptions:
     """Returns the options of every Beam pipeline.
@@ -63,7 +65,7 @@ def settings(configuration: Configuration) -> Settings:
         hidden_units=model.hidden_units,
         dropout=model.dropout,
         num_heads=model.num_heads,
-        **training.model_dump(exclude={"loss"}),
+        **training.model_dump(exclude={"loss", "workers"}),
     )
 
 
@@ -92,6 +94,10 @@ def _candidate(
             make_model = classes.imported(model.class_, "model.class")
             _check_signature(make_model, model.arguments, model.class_)
         found = [classes.loss(table, x) for table, x in zip(tables, keys, strict=True)]
+        for loss, x in zip(found, keys, strict=True):
+            if configuration.training.workers > 1 and loss.reduction not in MEANS:
+                reason = f"must have the reduction {MEANS[0]} with more than 1 worker"
+                raise ConfigurationError(x, f"{reason}. Received: {loss.reduction!r}")
         try:
             return Candidate(found if len(found) > 1 else found[0], make_model, model.arguments)
         except (TypeError, ValueError) as error:

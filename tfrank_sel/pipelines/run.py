@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from rich.console import Console
+
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import artefacts, folders, manifests, steps
+from tfrank_sel.pipelines import artefacts, folders, manifests, steps, workers
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.configuration.inputs import complete
@@ -63,7 +65,7 @@ def run(
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
         # what cannot be made is told before anything is read
-        _ = found.candidates, found.options, found.curated
+        _ = found.candidates, found.options, found.curated, workers.cluster(configuration)
         try:
             for step in chosen:
                 if step not in ("ingest", "analyze"):
@@ -85,6 +87,42 @@ def run(
             if not any((found.output / step).exists() for step in STEPS):
                 folders.clear(found.output)
     return found
+
+
+def assist(configuration: Configuration, output: str, *, is_forced: bool = False) -> bool:
+    """Trains together with the chief, which takes all steps, if `TF_CONFIG` says so.
+
+    Args:
+        configuration: That of the chief.
+        output: Folder of the run, which the chief and this process see; or its URL if both are on
+            one machine.
+        is_forced: Whether to train even if that is up to date.
+
+    Returns:
+        Whether this process is a worker beside the chief.
+
+    Raises:
+        tfrank_sel.data.InputError: If the chief does not come, or a worker ends.
+        tfrank_sel.pipelines.configuration.ConfigurationError: If `TF_CONFIG` cannot be used.
+    """
+    cluster = workers.cluster(configuration)
+    if not cluster.index:
+        return False
+    mirror = Mirror.of(output)
+    if mirror.url is not None and not cluster.is_of_one_machine:
+        reason = "workers on several machines need a run in a folder that all of them see"
+        raise InputError(mirror.url, f"{reason}. Received: the URL of a store")
+    configuration, inputs, _ = complete(configuration)
+    found = Run(configuration, inputs, mirror, Progress(Console(quiet=True)))
+    sources = [source.path for source in inputs.sources] if inputs else []
+    wanted = manifests.current(configuration, sources, found.output)
+
+    def is_done() -> bool:
+        return not is_forced and "train" not in manifests.stale(wanted, found.output)
+
+    folder = folders.partial(found.output, "train")
+    workers.assist(cluster, is_done, lambda x: steps.train_together(found, folder, x))
+    return True
 
 
 def _tracker(configuration: Configuration) -> ModuleType | None:

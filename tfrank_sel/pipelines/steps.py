@@ -10,8 +10,17 @@ import apache_beam as beam
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
+from tfrank_sel.distribution import Workers
 from tfrank_sel.export import extras
-from tfrank_sel.pipelines import folders, planning, preparation, publication, release, training
+from tfrank_sel.pipelines import (
+    folders,
+    planning,
+    preparation,
+    publication,
+    release,
+    training,
+    workers,
+)
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
@@ -108,12 +117,23 @@ def analyze(run: Run, folder: Path) -> None:
 def train(run: Run, folder: Path) -> None:
     """Trains the candidate and the baseline: `NAME.keras`, `training.json`, `logs/`."""
     _check_losses(run)
+    trained = workers.in_step(run, lambda found: train_together(run, folder, found))
+    for name, one in trained.items():
+        one.model.save(folder / f"{name}.keras")
+    figures = {name: one.figures() for name, one in trained.items()}
+    folders.write_json(folder / "training.json", figures)
+    shutil.rmtree(folder / "backup")
+
+
+def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Trained]:
+    """Trains the candidate and the baseline on each of the workers, which all call it."""
     learned, held_out = (run.splits[name].batches(run.spec) for name in ("train", "validation"))
     start = run.earlier_model()
     before = start.preparation if isinstance(start, models.Prepared) else None
     prepared = preparation.prepared(run.splits["train"], run.layout, True, before)
     trained: dict[str, Trained] = {}
-    with PreparedLists(learned, held_out, run.settings, folder / "prepared") as lists:
+    place, logs = folder / "prepared", folder / "logs"
+    with PreparedLists(learned, held_out, run.settings, place, workers) as lists:
         for name, candidate in run.candidates.items():
             with run.progress.step(f"training {name}") as step:
                 try:
@@ -122,7 +142,7 @@ def train(run: Run, folder: Path) -> None:
                         prepared,
                         lists,
                         run.settings,
-                        folder / "logs" / name,
+                        logs / name if workers.is_chief else None,
                         step.epoch,
                         before=list(trained.values()),
                         backup=folder / "backup" / name,
@@ -133,13 +153,10 @@ def train(run: Run, folder: Path) -> None:
                     reason = "a run that is continued must have the same losses and network"
                     received = f"{reason}. Received: {error}"
                     raise data.InputError(str(run.earlier), received) from error
-                found.model.save(folder / f"{name}.keras")
                 for fit in found.fits:
                     step.tell(str(fit))
                 trained[name] = found
-    figures = {name: found.figures() for name, found in trained.items()}
-    folders.write_json(folder / "training.json", figures)
-    shutil.rmtree(folder / "backup")
+    return trained
 
 
 def _check_losses(run: Run) -> None:

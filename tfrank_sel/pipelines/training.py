@@ -8,20 +8,22 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfrank_sel import data, models
-from tfrank_sel.data import batching, truncation
+from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.epochs import Epoch, Stopwatch, Validation
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.prepared import PreparedLists as PreparedLists, parts_of
 
 MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less padding
 STEPS_AT_A_TIME = 8  # between which Keras' Python does not run
@@ -95,84 +97,12 @@ def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.loss
     return found
 
 
-class PreparedLists:
-    """Lists to train on, prepared once for all models that take them alike.
-
-    Args:
-        train: Batches of inputs, `features`, `mask` and, if there are any, `texts` by name, of
-            labels and, if there are any, of weights; to learn from.
-        validation: Batches that decide when to stop.
-        settings: How many items of a list to choose.
-        folder: Where to keep them; removed on `__exit__`.
-    """
-
-    def __init__(
-        self,
-        train: tf.data.Dataset,
-        validation: tf.data.Dataset,
-        settings: Settings,
-        folder: Path,
-    ) -> None:
-        choose = functools.partial(_chosen, settings=settings)
-        self._train, self._validation = (
-            found.enumerate().map(choose) if settings.max_items else found
-            for found in (train, validation)
-        )
-        self._folder = folder
-        self._kept: list[tuple[Any, tuple[Cache, Cache]]] = []
-
-    def __enter__(self) -> Self:
-        shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def shapes(self) -> Any:
-        """Shapes of the inputs of a model, by name."""
-        inputs, *_ = self._train.element_spec
-        return {name: (None, None, *x.shape[2:]) for name, x in inputs.items()}
-
-    def of(self, model: keras.Model) -> tuple[Cache, Cache]:
-        """Returns the lists of both splits as the network of a model takes them."""
-        preparation, _ = _parts(model)
-        known = preparation and preparation.get_config()
-        for config, caches in self._kept:
-            if config == known:
-                return caches
-        folder = self._folder / str(len(self._kept))
-        caches = (
-            Cache.write(_prepared(preparation, self._train), folder / "train"),
-            Cache.write(_prepared(preparation, self._validation), folder / "validation"),
-        )
-        self._kept.append((known, caches))
-        return caches
-
-
-def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
-    """Truncates longer lists to the items that the settings name."""
-    inputs, labels, *_ = batch
-    size = tf.minimum(settings.max_items, tf.shape(labels)[1])
-    if settings.truncation == "random":
-        kept = truncation.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
-    else:
-        kept = {"head": truncation.head, "top": truncation.top}[settings.truncation](labels, size)
-    return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
-
-
-def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
-    if preparation is None:
-        return batches
-    return batches.map(lambda inputs, *others: (preparation(inputs), *others))
-
-
 def train(
     candidate: Candidate,
     preparation: models.Preparation,
     lists: PreparedLists,
     settings: Settings,
-    logs: str | os.PathLike[str],
+    logs: str | os.PathLike[str] | None,
     on_epoch: Callable[[Epoch], None],
     before: Sequence[Trained] = (),
     backup: Path | None = None,
@@ -184,15 +114,16 @@ def train(
     Args:
         candidate: What to train.
         preparation: Layer that prepares the features; its models share it.
-        lists: What to learn from, and what decides when to stop.
+        lists: What to learn from, and what decides when to stop. All of its workers call `train`
+            with the same arguments.
         settings: How to train.
-        logs: Folder of TensorBoard logs; each loss gets one in it.
+        logs: Folder of TensorBoard logs; each loss gets one in it. Only the chief needs one.
         on_epoch: Called after each epoch. An exception raised in it stops training.
         before: What was trained on the same lists with the same settings. What would be trained
             again, from the same seed, is taken from there, unless there is a `start`.
         backup: Folder that keeps the state of training after each epoch, and models that are done.
             A training of the same candidate, lists and settings that was interrupted resumes from
-            it, and ends with the same weights as without the interruption.
+            it, and ends with the same weights as without the interruption. The chief writes it.
         start: A model from which the weights start, as in `models.warm_start`: what an earlier
             call returned for as many losses, in the same order.
         on_backup: Called when something was written to `backup`.
@@ -220,8 +151,9 @@ def train(
         model = candidate.make_model(preparation, settings, **candidate.arguments)
         if isinstance(model, models.Prepared):  # of which a part is trained, and so built
             model.build(lists.shapes)
-        log = os.path.join(logs, loss.name)
-        kept = None if backup is None else Backup(backup / f"{loss.name}.npz", on_backup)
+        log = None if logs is None else os.path.join(logs, loss.name)
+        chief = lists.workers.is_chief
+        kept = None if backup is None else Backup(backup / f"{loss.name}.npz", on_backup, chief)
         watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
@@ -253,7 +185,7 @@ def _has(one: Candidate, other: Candidate, number: int) -> bool:
 
 def _joined(members: Sequence[keras.Model]) -> keras.Model:
     """Several models as one, which prepares features once if the members take them alike."""
-    preparations, networks = zip(*map(_parts, members), strict=True)
+    preparations, networks = zip(*map(parts_of, members), strict=True)
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
         return models.Ensemble(members)
@@ -261,29 +193,23 @@ def _joined(members: Sequence[keras.Model]) -> keras.Model:
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
 
 
-def _parts(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
-    """The preparation of a model, if it has one, and what of it is trained."""
-    if isinstance(model, models.Prepared):
-        return model.preparation, model.network
-    return None, model
-
-
 def _fit(
     model: keras.Model,
     loss: keras.losses.Loss,
     lists: PreparedLists,
     settings: Settings,
-    log: str,
+    log: str | None,
     watch: Stopwatch,
     backup: Backup | None,
     start: keras.Model | None,
 ) -> Fit:
     """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
-    _, trained = _parts(model)
+    _, trained = parts_of(model)
     learned, held_out = lists.of(model)
     known = backup.record if backup else {}
     epochs = known.get("epochs", 0)
-    batches, measured, steps = _batches(trained, learned, held_out, settings, epochs)
+    workers = lists.workers
+    batches, measured, steps = _batches(trained, learned, held_out, settings, epochs, workers)
     if not trained.built:
         inputs, *_ = measured.element_spec
         trained(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
@@ -296,14 +222,14 @@ def _fit(
         except ValueError as error:
             raise StartError(str(error)) from error
     trained.compile(
-        optimizer=classes.optimizer(settings, settings.epochs * steps),
+        optimizer=workers.in_step(classes.optimizer(settings, settings.epochs * steps)),
         loss=loss,
         steps_per_execution=STEPS_AT_A_TIME,
         # the loss compiles itself; to compile the step, too, for each shape, takes longer on a CPU
         # than it saves in tens of thousands of steps
         jit_compile=False,
     )
-    if known:
+    if known and log:
         shutil.rmtree(log, ignore_errors=True)  # written again from the history
     history = keras.callbacks.History()
     trained.fit(
@@ -311,7 +237,7 @@ def _fit(
         epochs=settings.epochs,
         initial_epoch=epochs,
         steps_per_epoch=steps,
-        callbacks=_callbacks(measured, loss, settings, log, watch, history, backup),
+        callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
         shuffle=False,  # the lists are shuffled
         verbose=0,
     )
@@ -325,19 +251,21 @@ def _callbacks(
     measured: tf.data.Dataset,
     loss: keras.losses.Loss,
     settings: Settings,
-    log: str,
+    log: str | None,
     watch: Stopwatch,
     history: keras.callbacks.History,
     backup: Backup | None,
+    workers: Workers,
 ) -> list[keras.callbacks.Callback]:
     """The callbacks of a training, each before those that need what it does."""
-    board = keras.callbacks.TensorBoard(log)
+    board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
     )
     return [
         keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-        Validation(measured, loss),
+        *([MeanLogs(workers)] if workers.count > 1 else []),
+        Validation(measured, loss, workers),
         watch,
         board,
         stopping,
@@ -367,18 +295,24 @@ def _described(
 
 
 def _batches(
-    model: keras.Model, learned: Cache, held_out: Cache, settings: Settings, epochs: int
+    model: keras.Model,
+    learned: Cache,
+    held_out: Cache,
+    settings: Settings,
+    epochs: int,
+    workers: Workers,
 ) -> tuple[tf.data.Dataset, tf.data.Dataset, int]:
     """Batches to learn from after so many epochs, and to measure on, and the steps of an epoch."""
     sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
     buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
     edges = batching.bucket_edges(sizes, buckets, min_lists=settings.batch_size)
-    shuffled = functools.partial(learned.batches, settings.batch_size, edges, seed=settings.seed)
+    size, shard = settings.batch_size, (workers.index, workers.count)
+    shuffled = functools.partial(learned.batches, size, edges, seed=settings.seed, shard=shard)
     steps = int(shuffled().cardinality())
     # Keras does not cut off the last of an epoch's executions
     seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
     batches = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
-    measured = held_out.batches(settings.batch_size, edges)
+    measured = held_out.batches(size, edges, shard=shard)
     if not getattr(model, "takes_mask", False):
         batches, measured = batches.map(_without_mask), measured.map(_without_mask)
     return batches, measured, steps

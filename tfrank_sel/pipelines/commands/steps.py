@@ -1,6 +1,7 @@
 """The commands of a run: its steps, together and alone."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -41,7 +42,14 @@ def take(
         kept = stores.join(output, folders.CONFIGURATION)
         if config is None and stores.is_file(kept):
             config = kept
-        configuration, found, left_out = complete(load(config, flags.overrides(options)))
+        given = load(config, flags.overrides(options))
+        if only in (None, "train") and os.environ.get("TF_CONFIG"):
+            with terminal.quiet():
+                from tfrank_sel.pipelines import run as pipeline
+
+            if pipeline.assist(given, output, is_forced=force is not None):
+                return
+        configuration, found, left_out = complete(given)
         for name, reason in left_out.items():
             console.print(f"left out: the column {name!r}: {reason}", highlight=False)
         sources = [source.path for source in found.sources] if found else []

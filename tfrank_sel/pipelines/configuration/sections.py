@@ -141,6 +141,11 @@ class Training(Section):
         description="Epochs without improvement before training stops.",
     )
     batch_size: int = Field(default=Settings.batch_size, ge=1, description="Lists in a batch.")
+    workers: int = Field(
+        default=1,
+        ge=1,
+        description="Processes that train together, each on a share of every batch.",
+    )
     optimizer: Table = Field(
         default={"class": "Adam"}, description="Optimizer of Keras, and its arguments."
     )
@@ -165,6 +170,15 @@ class Training(Section):
         description='Items that `max_items` keeps: "random", "head" or "top" (labels).',
     )
     seed: int = Field(default=Settings.seed, ge=0, description="Seed of everything random.")
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if self.batch_size % self.workers:
+            raise ValueError(
+                "`batch_size` must be a multiple of `workers`. "
+                f"Received: batch_size={self.batch_size}, workers={self.workers}"
+            )
+        return self
 
 
 class Evaluation(Section):

@@ -1,0 +1,106 @@
+"""CPU time of training by several workers of one machine, beside one process.
+
+    python -m benchmarks.speed.training_workers [--workers 2] [--lists 4096] [--rounds 3]
+
+The network is that of `models.ListScorer`, trained by `pipelines.training` with `RGCrossLoss` on
+synthetic lists of MSLR's shape, 120 documents of 136 features, in batches of 64. The command prints
+a Markdown table: CPU time of all workers together, user and system, for a list, and the lists
+trained on in a second. Both are of the epochs after the first, which compiles, with validation on
+as many lists as an eighth of those. One process and several are measured in turn; the table holds
+the medians.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.speed.interleaved import machine
+from tfrank_sel import distribution, losses, models
+from tfrank_sel.pipelines import training
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+
+SETTINGS = Settings(epochs=4, batch_size=64)
+LIST_SIZE, NUM_FEATURES = 120, 136
+
+
+def batches(lists: int) -> tf.data.Dataset:
+    """Batches of seeded features and grades."""
+    shape = [SETTINGS.batch_size, LIST_SIZE]
+
+    def batch(number: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        features = tf.random.stateless_normal([*shape, NUM_FEATURES], [0, number])
+        grades = tf.random.stateless_uniform(shape, [1, number], maxval=5, dtype=tf.int32)
+        inputs = {"features": features, "mask": tf.ones(shape, tf.bool)}
+        return inputs, tf.cast(grades, tf.float32)
+
+    return tf.data.Dataset.range(lists // SETTINGS.batch_size).map(batch)
+
+
+def train(workers: distribution.Workers, lists: int, folder: str) -> list[tuple[float, float]]:
+    """Trains on each worker; returns CPU time of all and time at the end of each epoch."""
+    times: list[tuple[float, float]] = []
+
+    def on_epoch(epoch: object) -> None:
+        spent = workers.sum(np.array([time.process_time()]))
+        times.append((spent.item(), time.perf_counter()))
+
+    place = pathlib.Path(folder) / "prepared"
+    made = batches(lists), batches(max(SETTINGS.batch_size, lists // 8))
+    preparation = models.Preparation([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES)
+    candidate = Candidate(losses.RGCrossLoss())
+    with training.PreparedLists(*made, SETTINGS, place, workers) as prepared:
+        training.train(candidate, preparation, prepared, SETTINGS, None, on_epoch)
+    return times
+
+
+def measure(count: int, lists: int) -> tuple[float, float]:
+    """Trains in this process and others; returns CPU seconds and seconds for a list."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", __spec__.name, "--lists", str(lists), "--join", folder]
+        with distribution.launch(command, count) as workers:
+            times = train(workers, lists, folder)
+    trained = lists * (len(times) - 1)
+    cpu, seconds = (np.subtract(times[-1], times[0]) / trained).tolist()
+    return cpu, seconds
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--lists", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--join", help=argparse.SUPPRESS)
+    options = parser.parse_args(given)
+    if options.join:
+        with distribution.Cluster.of_environment().join() as workers:
+            train(workers, options.lists, options.join)
+        return
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.lists)))
+        return
+    counts = (1, options.workers)
+    found: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
+    for _ in range(options.rounds):
+        for count in counts:
+            arguments = ["--lists", str(options.lists), "--measure", str(count)]
+            command = [sys.executable, "-m", __spec__.name, *arguments]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found[count].append(tuple(json.loads(done.stdout.splitlines()[-1])))
+    print(machine(), "| workers | CPU, ms a list | lists a second |\n|---|---|---|", sep="\n\n")
+    for count, measured in found.items():
+        cpu, seconds = map(statistics.median, zip(*measured, strict=True))
+        print(f"| {count} | {1e3 * cpu:.3f} | {1.0 / seconds:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

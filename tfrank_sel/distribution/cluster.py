@@ -1,0 +1,154 @@
+"""Clusters: the addresses of the workers of a training, and how they meet."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from tfrank_sel.distribution.workers import Workers
+
+VARIABLE = "TF_CONFIG"
+ACCEPTED = '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
+INDEX = struct.Struct("!I")
+PAUSE = 0.5  # seconds between attempts to connect
+GREETING = 10.0  # seconds that a worker has to say its index
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The workers of a training.
+
+    Args:
+        addresses: Address of each worker, `host:port`, the chief first; the others connect to its.
+        index: Number of this process among them.
+
+    Raises:
+        ValueError: If an address or `index` is malformed.
+    """
+
+    addresses: Sequence[str] = ("localhost:0",)
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        for address in self.addresses:
+            host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+            if not (host and port.isdigit()):
+                raise ValueError(f"addresses must be `host:port`. Received: {address!r}")
+        if not 0 <= self.index < len(self.addresses):
+            raise ValueError(
+                f"the index of a task must be less than the number of workers, "
+                f"{len(self.addresses)}, and at least 0. Received: {self.index}"
+            )
+
+    @property
+    def is_of_one_machine(self) -> bool:
+        """Whether all workers have one host."""
+        return len({address.rpartition(":")[0] for address in self.addresses}) == 1
+
+    @classmethod
+    def of_environment(cls) -> Self:
+        """Returns the cluster that `TF_CONFIG` describes; of this process alone if it is unset.
+
+        Raises:
+            ValueError: If it is malformed, or has tasks other than `chief` and `worker`.
+
+        Example:
+            >>> import os
+            >>> os.environ["TF_CONFIG"] = '''{"cluster": {"worker": ["10.0.0.1:2222",
+            ...     "10.0.0.2:2222"]}, "task": {"type": "worker", "index": 1}}'''
+            >>> distribution.Cluster.of_environment().index
+            1
+            >>> del os.environ["TF_CONFIG"]
+        """
+        text = os.environ.get(VARIABLE)
+        if not text:
+            return cls()
+        try:
+            found = json.loads(text)
+            jobs, task = found["cluster"], found["task"]
+            if jobs.keys() - {"chief", "worker"}:
+                raise ValueError(f"unknown tasks {sorted(jobs.keys() - {'chief', 'worker'})}")
+            first = len(jobs.get("chief", ())) if task["type"] == "worker" else 0
+            if task["type"] not in jobs or not 0 <= task["index"] < len(jobs[task["type"]]):
+                raise ValueError(f"the cluster has no task {task}")
+            return cls([*jobs.get("chief", ()), *jobs.get("worker", ())], first + task["index"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            received = f"{text!r}, {type(error).__name__}: {error}"
+            raise ValueError(f"`{VARIABLE}` must be {ACCEPTED}. Received: {received}") from error
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment variables from which `of_environment` makes this cluster."""
+        task = {"type": "worker", "index": self.index}
+        value = {"cluster": {"worker": list(self.addresses)}, "task": task}
+        return {VARIABLE: json.dumps(value)}
+
+    @contextlib.contextmanager
+    def join(self, keep_waiting: Callable[[], object] = lambda: None) -> Iterator[Workers]:
+        """Waits for the other workers, and gives them while the block runs.
+
+        The chief waits for all others to connect, and each of the others for the chief.
+
+        Args:
+            keep_waiting: Called from time to time while it waits. An exception raised in it ends
+                the waiting.
+
+        Raises:
+            LostWorkerError: If the block fails because another worker ended. All workers must begin
+                anew then.
+        """
+        host, _, port = self.addresses[0].rpartition(":")
+        if len(self.addresses) == 1:
+            yield Workers()
+        elif self.index:
+            chief = self._connected((host, int(port)), keep_waiting)
+            with Workers.connected(self.index, len(self.addresses), [chief]) as workers:
+                yield workers
+        else:
+            with socket.create_server(("", int(port))) as door:
+                peers = greeted(door, len(self.addresses), keep_waiting)
+            with Workers.connected(0, len(self.addresses), peers) as workers:
+                yield workers
+
+    def _connected(self, chief: Any, keep_waiting: Callable[[], object]) -> socket.socket:
+        while True:
+            try:
+                found = socket.create_connection(chief, timeout=GREETING)
+                found.sendall(INDEX.pack(self.index))
+                found.settimeout(None)
+                return found
+            except OSError:
+                keep_waiting()
+                time.sleep(PAUSE)
+
+
+def greeted(
+    door: socket.socket, count: int, keep_waiting: Callable[[], object]
+) -> list[socket.socket]:
+    """Returns the connections of all workers but the chief, in their order.
+
+    Args:
+        door: A socket that listens.
+        count: Number of workers.
+        keep_waiting: Called from time to time, as in `Cluster.join`.
+    """
+    found: dict[int, socket.socket] = {}
+    door.settimeout(PAUSE)
+    with contextlib.ExitStack() as stack:
+        while len(found) < count - 1:
+            try:
+                peer, _ = door.accept()
+                peer.settimeout(GREETING)
+                [index] = INDEX.unpack(peer.recv(INDEX.size, socket.MSG_WAITALL))
+                peer.settimeout(None)
+            except (TimeoutError, ConnectionError, struct.error):
+                keep_waiting()
+                continue
+            if 0 < index < count:  # one that comes again was started anew
+                found[index] = stack.enter_context(peer)
+        stack.pop_all()
+    return [found[index] for index in range(1, count)]

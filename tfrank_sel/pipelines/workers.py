@@ -1,0 +1,98 @@
+"""Workers of a run: processes that train its models together."""
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.distribution import Cluster, LostWorkerError, Workers, launch
+from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.runs import Run
+
+ATTEMPTS = 4
+SECONDS = 600.0  # that a worker waits for the chief
+
+Found = TypeVar("Found")
+
+
+def cluster(configuration: Configuration) -> Cluster:
+    """Returns the workers that `TF_CONFIG` names; this process alone if there is none.
+
+    Raises:
+        ConfigurationError: If it is malformed or names another number than `training.workers`.
+    """
+    try:
+        found = Cluster.of_environment()
+    except ValueError as error:
+        raise configuration.error("training.workers:", str(error)) from error
+    count, named = configuration.training.workers, len(found.addresses)
+    if named not in (1, count):
+        wanted = f"must be the number of workers that TF_CONFIG names, {named}"
+        raise configuration.error("training.workers", f"{wanted}. Received: {count}")
+    return found
+
+
+def in_step(run: Run, train: Callable[[Workers], Found]) -> Found:
+    """Calls a function with all workers of a run, and again if one is lost.
+
+    Without `TF_CONFIG`, the other workers are processes of this machine.
+
+    Args:
+        run: The run, whose chief this process is.
+        train: Trains with the workers. Called again, it goes on where it was.
+
+    Returns:
+        What the function returns.
+
+    Raises:
+        tfrank_sel.data.InputError: If workers are lost time and again.
+    """
+    for number in itertools.count(1):
+        try:
+            with _workers(run) as found:
+                return train(found)
+        except LostWorkerError as error:
+            if number == ATTEMPTS:
+                reason = f"training failed {ATTEMPTS} times. Received: {error}"
+                raise InputError(str(run.output), reason) from error
+            run.progress.note(f"{error}; training goes on from its last epoch")
+    raise AssertionError  # for mypy, which does not know that `count` has no end
+
+
+def _workers(run: Run) -> contextlib.AbstractContextManager[Workers]:
+    known, count = cluster(run.configuration), run.configuration.training.workers
+    if count == 1 or len(known.addresses) > 1:
+        return known.join()
+    command = "-m", "tfrank_sel.pipelines", "train", "--output", str(run.mirror.url or run.output)
+    return launch([sys.executable, *command], count)
+
+
+def assist(
+    cluster: Cluster, is_done: Callable[[], bool], train: Callable[[Workers], object]
+) -> None:
+    """Calls a function with all workers, as one beside the chief.
+
+    Args:
+        cluster: The workers.
+        is_done: Whether the chief has nothing left to train.
+        train: Trains with the workers.
+
+    Raises:
+        tfrank_sel.data.InputError: If the chief does not come, or a worker is lost.
+    """
+    began = time.monotonic()
+
+    def keep_waiting() -> None:
+        if is_done() or time.monotonic() - began > SECONDS:
+            raise LostWorkerError(f"the chief did not begin to train within {SECONDS:.0f} s")
+
+    try:
+        with cluster.join(keep_waiting) as found:
+            train(found)
+    except LostWorkerError as error:
+        if is_done():
+            return
+        raise InputError(cluster.addresses[0], f"{error}. Start this worker again") from error
