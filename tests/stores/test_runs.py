@@ -131,4 +131,4 @@ def test_a_store_that_goes_away_ends_in_one_line_and_the_run_goes_on(
     assert line.startswith(f"{url}/config.toml: the store must be within reach. Received: ")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     forget()
-    assert taken(done(invoke("analyze", url))) == [x for x in manifests.STEPS if x != "ingest"]
+    assert "done statistics" in done(invoke("analyze", url))
