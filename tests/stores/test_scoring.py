@@ -167,3 +167,22 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(bucket, here, tmp_path, m
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert all("expected credentials of the store" in x for x in lines())
+
+
+def test_a_store_that_fails_amid_scoring_is_told_in_a_line(bucket, here, monkeypatch):
+    genuine = s3fs.core.S3File._upload_chunk
+
+    def failing(self, final=False):
+        if "scores-00002" in self.path:
+            raise OSError("the line is cut")
+        return genuine(self, final=final)
+
+    output = f"{bucket}/out"
+    with monkeypatch.context() as patch:
+        patch.setattr(s3fs.core.S3File, "_upload_chunk", failing)
+        told = line(score(here, output))
+        assert told.startswith(f"{output}/scores-00002-of-00004.parquet")
+        assert told.endswith("the store must be within reach. Received: the line is cut")
+    assert not stores.is_file(f"{output}/{scoring.SUCCESS}")
+    done(score(here, output))
+    assert tables(output) == tables(here / "out")
