@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks.speed import ingest_memory
 
 FEATURES, LIST_SIZE = 136, 120
-LISTS = 700  # in a gigabyte
+LISTS = 7_000  # in a gigabyte
 SETTINGS = {
     "training.loss.class": "RGCrossLoss",
     "training.epochs": 1,

@@ -266,8 +266,7 @@ def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
     try:
         yield url
     finally:
-        for file in find(url):
-            remove(file)
+        drop(url)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:

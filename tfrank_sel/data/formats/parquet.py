@@ -86,10 +86,9 @@ def _files(path: str) -> list[str]:
 
 
 def _within(folder: str, file: str) -> str:
-    if not stores.is_remote(folder):
-        return os.path.relpath(file, folder)
-    inside, outside = (x.partition("://")[2].strip("/") for x in (file, folder))
-    return inside.removeprefix(f"{outside}/")
+    if stores.is_remote(folder):
+        return file.removeprefix(f"{folder.rstrip('/')}/")
+    return os.path.relpath(file, folder)
 
 
 def _partition(folder: str, file: str) -> dict[str, str | None]:

@@ -37,16 +37,16 @@ class LineReader(Reader):
         starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
         before: dict[str, list[int]] = {}
         for one in rejected:
-            place = 0
-            if one.number is not None:
-                place = bisect.bisect_left(starts[one.file], one.number) - 1
-            if one.number is None or place == 0:
+            if one.number is None:
                 yield one
                 continue
-            if one.file not in before:
-                before[one.file] = lines.before(one.file, starts[one.file], self.counts)
-            first = before[one.file][place] - self.heading
-            yield dataclasses.replace(one, number=one.number - starts[one.file][place] + first)
+            of_file = starts[one.file]
+            if place := bisect.bisect_left(of_file, one.number) - 1:
+                if one.file not in before:
+                    before[one.file] = lines.before(one.file, of_file, self.counts)
+                first = before[one.file][place] - self.heading
+                one = dataclasses.replace(one, number=one.number - of_file[place] + first)
+            yield one
 
     def counts(self, line: bytes) -> bool:
         """Returns whether a line has a number: by default, each has."""
