@@ -15,6 +15,7 @@ from tfrank_sel.data.truncation import Truncation
 
 Files = Sequence[str | os.PathLike[str]]
 _FILES = 8  # read at once
+_RUN = 16  # lists of a file that come together
 
 
 def batches(
@@ -63,8 +64,8 @@ def batches(
             another way.
         shuffle_buffer: Number of lists to shuffle among, each pass in another order; 0 keeps the
             order of the files. With a buffer, files too come in another order in each pass, and 8
-            of them at once, a list of each in turn: lists of one file, such as those of a day, are
-            then not confined to the buffer.
+            of them at once, 16 lists of each in turn: lists of one file, such as those of a day,
+            are then not confined to the buffer.
         seed: Seed of the shuffling.
         repeat: Whether to start over when the files end, without an end. A batch may then hold the
             last lists of one pass and the first of the next, and none is smaller.
@@ -255,6 +256,7 @@ def _records(
         dataset = order.interleave(
             lambda name, first: tf.data.TFRecordDataset(name, compression).shard(count, first),
             cycle_length=_FILES,
+            block_length=_RUN,
             num_parallel_calls=tf.data.AUTOTUNE,
             deterministic=True,
         )
