@@ -12,7 +12,7 @@ from tests.stores.conftest import forget, free_port
 from tfrank_sel import data, export
 from tfrank_sel.data import leases, letor, stores
 from tfrank_sel.features import Vector
-from tfrank_sel.pipelines import rankings, scoring
+from tfrank_sel.pipelines import outputs, rankings
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_scores_in_a_store_are_those_on_disk(here, there):
     assert stdout.splitlines()[-1] == output
     assert tables(output) == tables(here / "out")
     names = {path.removeprefix(f"{output}/") for path in stores.find(f"{there}/scores")}
-    assert names == {*tables(here / "out"), scoring.SUCCESS}
+    assert names == {*tables(here / "out"), outputs.SUCCESS}
     assert "must be new or empty" in line(score(there, output))
 
 
@@ -99,7 +99,7 @@ def test_what_is_interrupted_goes_on_on_another_machine(here, there, tmp_path, m
         told = score(there, output)
         assert "the machine is gone" in str(told.exception)
     assert len(stores.find(output)) == 2
-    assert not stores.is_file(f"{output}/{scoring.SUCCESS}")
+    assert not stores.is_file(f"{output}/{outputs.SUCCESS}")
     before = stores.states(output)
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path / "another"))
     assert "4 files, 2 of them found" in done(score(there, output))
@@ -167,3 +167,22 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(bucket, here, tmp_path, m
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     assert all("expected credentials of the store" in x for x in lines())
+
+
+def test_a_store_that_fails_amid_scoring_is_told_in_a_line(bucket, here, monkeypatch):
+    genuine = s3fs.core.S3File._upload_chunk
+
+    def failing(self, final=False):
+        if "scores-00002" in self.path:
+            raise OSError("the line is cut")
+        return genuine(self, final=final)
+
+    output = f"{bucket}/out"
+    with monkeypatch.context() as patch:
+        patch.setattr(s3fs.core.S3File, "_upload_chunk", failing)
+        told = line(score(here, output))
+        assert told.startswith(f"{output}/scores-00002-of-00004.parquet")
+        assert told.endswith("the store must be within reach. Received: the line is cut")
+    assert not stores.is_file(f"{output}/{outputs.SUCCESS}")
+    done(score(here, output))
+    assert tables(output) == tables(here / "out")

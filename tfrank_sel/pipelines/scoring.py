@@ -1,13 +1,12 @@
 """Scoring of files of lists by an exported model, and the evaluation of one on new data."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,11 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
-from tfrank_sel.claim import held
-from tfrank_sel.data import formats, leases, packed, stores
+from tfrank_sel.data import formats, packed, stores
 from tfrank_sel.data.formats import Columns, Layout, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
-from tfrank_sel.pipelines import artefacts, folders, rankings
+from tfrank_sel.pipelines import artefacts, folders, outputs, rankings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
@@ -32,8 +30,6 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.pieces import Piece
 from tfrank_sel.version import __version__
 
-_STATE = "state.json"
-SUCCESS = "_SUCCESS"  # without which an output in a store is not complete
 DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
@@ -157,7 +153,7 @@ def score(
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
         "output": [format, lists_per_file],
     }
-    with _resumed(place, state) as folder:
+    with outputs.resumed(place, state) as folder:
         with progress.step("ingest") as step, artefacts.room_for(place):
             step.reads(source.path for source in inputs.sources)
             report = _ingested(inputs, layout, folder, state, options)
@@ -188,12 +184,12 @@ def _finish(folder: str, made: str, output: str) -> None:
     if stores.is_file(letters):
         stores.copy(letters, stores.join(made, DEAD_LETTERS))
     if stores.is_remote(output):
-        folders.write_text(stores.join(output, SUCCESS), "")
+        folders.write_text(stores.join(output, outputs.SUCCESS), "")
     else:
         for partial in Path(made).glob(".*"):  # of a worker that was killed
             partial.unlink()
         os.rename(made, output)
-    stores.remove(stores.join(folder, _STATE))
+    stores.remove(stores.join(folder, outputs.STATE))
 
 
 def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
@@ -280,43 +276,6 @@ def judge(
     return found
 
 
-@contextlib.contextmanager
-def _resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """Gives a folder beside the output, with what the same call has left there if interrupted.
-
-    It is the same call if `state` is what stands in `state.json`. Without such a file at the end,
-    there is nothing to go on from, and the folder is removed.
-    """
-    parent, _, name = output.rpartition("/")
-    folder = stores.join(parent, f".{name}.partial")
-    work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
-    if not is_remote:
-        _check_new(output, known=None)
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
-        except OSError as error:
-            wanted = "one process at a time must be able to write to the output folder"
-            raise InputError(folder, f"{wanted}. Received: {error}") from error
-        try:
-            if (known := _known(work)) != json.loads(json.dumps(state)):
-                _check_new(output, known)
-                for path in (work, *([output] if is_remote else [])):
-                    stores.drop(path)
-            if not is_remote:
-                os.makedirs(stores.join(work, "scores"), exist_ok=True)
-            yield work
-        finally:
-            if not stores.is_file(stores.join(work, _STATE)):
-                stores.drop(work if is_remote else folder)
-
-
-def _known(work: str) -> Any:
-    """What was made in a folder, if something was."""
-    path = stores.join(work, _STATE)
-    return json.loads(stores.read_text(path)) if stores.is_file(path) else None
-
-
 def _ingested(
     inputs: Inputs,
     layout: Layout,
@@ -325,7 +284,7 @@ def _ingested(
     options: PipelineOptions | None,
 ) -> Mapping[str, Any]:
     """Makes records, unless an earlier call has; returns what was read."""
-    if not stores.is_file(stores.join(folder, _STATE)):
+    if not stores.is_file(stores.join(folder, outputs.STATE)):
         told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
         with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
             records = stores.join(folder, "records")
@@ -334,7 +293,7 @@ def _ingested(
                 stores.send(here, told, last="ingest.json")
             else:
                 shutil.copytree(here, told, copy_function=stores.copy)
-        folders.write_json(stores.join(folder, _STATE), state)
+        folders.write_json(stores.join(folder, outputs.STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
 
@@ -346,15 +305,3 @@ def _version(path: str) -> list[tuple[str, int, str]]:
         raise InputError(path, f"expected a readable file. Received: {error}") from error
     where = str if stores.is_remote(path) else os.path.abspath
     return sorted((where(name), *found) for name, found in known.items())
-
-
-def _check_new(output: str, known: Any) -> None:
-    """Refuses an output that holds what no interrupted call has left, of which `known` tells."""
-    if not stores.is_remote(output):
-        is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
-    else:
-        is_complete = stores.is_file(stores.join(output, SUCCESS))
-        is_new = not (stores.find(output) if known is None else is_complete)
-    if not is_new:
-        wanted = "the output folder must be new or empty"
-        raise InputError(output, f"{wanted}. Received: a file, or a folder that is not empty")

@@ -1,0 +1,75 @@
+"""Outputs of several files: new, whole or gone on with, on disk and in stores."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfrank_sel.claim import held
+from tfrank_sel.data import leases, stores
+from tfrank_sel.data.lists import InputError
+
+STATE = "state.json"  # in the folder of what was interrupted: what that depends on
+SUCCESS = "_SUCCESS"  # without which an output in a store is not complete
+
+
+@contextlib.contextmanager
+def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
+    """Gives a folder beside the output, with what the same call has left there if interrupted.
+
+    It is the same call if `state` is what stands in `state.json`. Without such a file at the end,
+    there is nothing to go on from, and the folder is removed.
+
+    Args:
+        output: Absolute path or URL of the output.
+        state: What the call depends on, as JSON-ready values.
+
+    Yields:
+        The path or URL of the folder `work` in `.NAME.partial`.
+
+    Raises:
+        tfrank_sel.data.InputError: If the output is not new, another process writes to it, or a
+            store cannot be reached.
+    """
+    parent, _, name = output.rpartition("/")
+    folder = stores.join(parent, f".{name}.partial")
+    work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
+    if not is_remote:
+        _check_new(output, known=None)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
+        except OSError as error:
+            wanted = "one process at a time must be able to write to the output folder"
+            raise InputError(folder, f"{wanted}. Received: {error}") from error
+        try:
+            if (known := _known(work)) != json.loads(json.dumps(state)):
+                _check_new(output, known)
+                for path in (work, *([output] if is_remote else [])):
+                    stores.drop(path)
+            if not is_remote:
+                os.makedirs(stores.join(work, "scores"), exist_ok=True)
+            yield work
+        finally:
+            if not stores.is_file(stores.join(work, STATE)):
+                stores.drop(work if is_remote else folder)
+
+
+def _known(work: str) -> Any:
+    """What was made in a folder, if something was."""
+    path = stores.join(work, STATE)
+    return json.loads(stores.read_text(path)) if stores.is_file(path) else None
+
+
+def _check_new(output: str, known: Any) -> None:
+    """Refuses an output that holds what no interrupted call has left, of which `known` tells."""
+    if not stores.is_remote(output):
+        is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
+    else:
+        is_complete = stores.is_file(stores.join(output, SUCCESS))
+        is_new = not (stores.find(output) if known is None else is_complete)
+    if not is_new:
+        wanted = "the output folder must be new or empty"
+        raise InputError(output, f"{wanted}. Received: a file, or a folder that is not empty")
