@@ -67,7 +67,8 @@ endef
 
 test-tfx: .venv-tfx/installed
 	mkdir -p build
-	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
+	.venv-tfx/bin/python -m pytest -n 2 --dist loadfile -W ignore::DeprecationWarning \
+		--junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
 # TensorFlow from 2.16 on, and the Pythons, each in an environment of its own; takes hours
