@@ -157,7 +157,8 @@ def spark(folder: pathlib.Path) -> Iterator[Engine]:
     port, shown = free_port(), free_port()
     deploy = "org.apache.spark.deploy"
     with running(folder) as engine:
-        known = {"SPARK_HOME": str(folder), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_SCALA_VERSION": "2.12"}
+        known = {"SPARK_HOME": str(folder), "SPARK_SCALA_VERSION": "2.12"}
+        known["SPARK_LOCAL_IP"] = "127.0.0.1"
         (folder / "jars").symlink_to(jars)
         at = ["--host", "127.0.0.1"]
         engine.java(
@@ -170,6 +171,6 @@ def spark(folder: pathlib.Path) -> Iterator[Engine]:
             "--cores", "2", "--memory", "1g", "--webui-port", str(free_port()),
             f"spark://127.0.0.1:{port}", **known,
         )
-        server = f"{jars}/*:{JARS / 'spark-job-server'}/*"
+        server = f"{JARS / 'spark-job-server'}/*:{jars}/*"  # of Guava, Beam's
         engine.serve_jobs("spark", server, f"--spark-master-url=spark://127.0.0.1:{port}")
         yield engine
