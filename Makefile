@@ -44,7 +44,7 @@ endef
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,--ignore=tests/contracts,$(TESTS))
+	$(call run_tests,.venv,default,--ignore=tests/contracts --ignore=tests/engines,$(TESTS))
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
