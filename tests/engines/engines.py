@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import time
-import tomllib
 import urllib.request
 from collections.abc import Iterator, Sequence
 
@@ -90,13 +89,9 @@ class Engine:
         self.await_port("jobs", jobs)
         told = (ROOT / "pipelines" / engine / "run.toml").read_text()
         self.configuration = self.folder / "run.toml"
-        self.configuration.write_text(told.replace("50000", str(workers)).replace("8099", str(jobs)))
-
-    @property
-    def options(self) -> list[str]:
-        """The options of a command that takes no configuration."""
-        beam = tomllib.loads(self.configuration.read_text())["beam"]
-        return ["--runner", beam["runner"], "--", *beam["options"]]
+        self.configuration.write_text(
+            told.replace("50000", str(workers)).replace("8099", str(jobs))
+        )
 
 
 def free_port() -> int:
@@ -162,14 +157,30 @@ def spark(folder: pathlib.Path) -> Iterator[Engine]:
         (folder / "jars").symlink_to(jars)
         at = ["--host", "127.0.0.1"]
         engine.java(
-            "master", f"{jars}/*", f"{deploy}.master.Master", *at,
-            "--port", str(port), "--webui-port", str(shown), **known,
+            "master",
+            f"{jars}/*",
+            f"{deploy}.master.Master",
+            *at,
+            "--port",
+            str(port),
+            "--webui-port",
+            str(shown),
+            **known,
         )
         engine.await_port("master", port)
         engine.java(
-            "worker", f"{jars}/*", f"{deploy}.worker.Worker", *at,
-            "--cores", "2", "--memory", "1g", "--webui-port", str(free_port()),
-            f"spark://127.0.0.1:{port}", **known,
+            "worker",
+            f"{jars}/*",
+            f"{deploy}.worker.Worker",
+            *at,
+            "--cores",
+            "2",
+            "--memory",
+            "1g",
+            "--webui-port",
+            str(free_port()),
+            f"spark://127.0.0.1:{port}",
+            **known,
         )
         server = f"{JARS / 'spark-job-server'}/*:{jars}/*"  # of Guava, Beam's
         engine.serve_jobs("spark", server, f"--spark-master-url=spark://127.0.0.1:{port}")
