@@ -32,7 +32,7 @@ def ingest(data, output, config=None):
 def records(output):
     """The records of each split, in a fixed order."""
     return {
-        split: sorted(x.numpy() for x in tf.data.TFRecordDataset(map(str, found)))
+        split: sorted(x.numpy() for x in tf.data.TFRecordDataset([*map(str, found)]))
         for split in ("train", "validation", "test")
         if (found := [*(output / "ingest" / "records").glob(f"{split}-*")])
     }
