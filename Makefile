@@ -18,7 +18,8 @@ BENCHMARK =
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-long test-matrix test-tfr test-tfx test-wheel benchmark lint docs \
+.PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-wheel \
+	benchmark lint docs \
 	serving clean
 
 demo: .venv/installed
@@ -44,7 +45,7 @@ endef
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,--ignore=tests/contracts,$(TESTS))
+	$(call run_tests,.venv,default,--ignore=tests/contracts --ignore=tests/engines,$(TESTS))
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
@@ -70,6 +71,24 @@ test-tfx: .venv-tfx/installed
 	.venv-tfx/bin/python -m pytest -n 2 --dist loadfile -W ignore::DeprecationWarning \
 		--junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
+
+# the Beam steps on Flink and Spark of this machine; needs a JDK, 11 or 17, and Maven
+test-engines: .venv/installed build/engines/installed
+	.venv/bin/python -m pytest --junit-xml=build/engines.xml tests/engines
+	.venv/bin/python tests/closing_line.py build/engines.xml
+
+build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml
+	rm -rf build/engines
+	mvn -B -q -f tests/engines/flink.xml dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/build/engines/flink
+	mvn -B -q -f tests/engines/spark.xml dependency:copy-dependencies -DincludeScope=runtime \
+		-DoutputDirectory=$(CURDIR)/build/engines/spark-job-server
+	.venv/bin/python -m pip download --no-deps --no-binary :all: --dest build/engines pyspark==3.5.6
+	tar xzf build/engines/pyspark-3.5.6.tar.gz -C build/engines --strip-components=2 \
+		pyspark-3.5.6/deps/jars
+	mv build/engines/jars build/engines/spark-jars
+	rm build/engines/pyspark-3.5.6.tar.gz
+	touch $@
 
 # TensorFlow from 2.16 on, and the Pythons, each in an environment of its own; takes hours
 test-matrix: .venv/installed

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import pathlib
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -15,6 +16,11 @@ import tfrank_sel
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:
     collect_ignore = ["tfrank_sel/pipelines/tfx", "tests/tfx"]
+else:
+    collect_ignore = []
+# nor is Java where other tests run: `make test-engines`
+if not (pathlib.Path(__file__).parent / "build/engines/installed").exists():
+    collect_ignore.append("tests/engines")
 
 
 @pytest.fixture(autouse=True)

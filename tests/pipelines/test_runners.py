@@ -39,8 +39,10 @@ def test_options_reach_the_runner_of_their_kind():
 @pytest.mark.parametrize(
     ("runner", "arguments", "reason"),
     [
-        ("Prism", [], "DirectRunner, FlinkRunner, SparkRunner, DataflowRunner. Received: 'Prism'"),
+        ("Dask", [], "SparkRunner, DataflowRunner, PortableRunner. Received: 'Dask'"),
         ("Flink", ["--flink_mastr=h"], "options that Beam knows. Received: --flink_mastr"),
+        ("Portable", [], "must be HOST:PORT of a job server that listens. Received: None"),
+        ("Flink", ["--job_endpoint=127.0.0.1:1"], "Received: '127.0.0.1:1': .* refused"),
     ],
 )
 def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):

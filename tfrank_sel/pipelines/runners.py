@@ -1,10 +1,11 @@
 """Where the Beam steps of a run are executed."""
 
+import socket
 from collections.abc import Sequence
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
 
-RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner")
+RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
 
 
 def pipeline_options(
@@ -13,15 +14,16 @@ def pipeline_options(
     """Returns the options that every Beam pipeline of a run is made with.
 
     Args:
-        runner: One of `RUNNERS`; `Runner` at its end may be left out.
+        runner: One of `RUNNERS`; `Runner` at its end may be left out. PortableRunner needs the
+            argument `--job_endpoint`: where a job server of Beam listens.
         arguments: Further options of Beam and of the runner, as on a command line.
 
     Returns:
         The options.
 
     Raises:
-        ValueError: If the runner is none of these, or Beam does not know an argument, which it
-            would pass over in silence.
+        ValueError: If the runner is none of these, Beam does not know an argument, which it would
+            pass over in silence, or nothing listens at the job endpoint.
 
     Example:
         >>> options = pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
@@ -37,4 +39,17 @@ def pipeline_options(
     unknown = ", ".join(f"--{option}" for option in told if option not in known)
     if unknown:
         raise ValueError(f"expected options that Beam knows. Received: {unknown}")
+    endpoint = options.view_as(PortableOptions).job_endpoint
+    if endpoint or name == "PortableRunner":
+        _check_listens(endpoint)
     return options
+
+
+def _check_listens(endpoint: str | None) -> None:
+    """Refuses what Beam would wait five minutes for, and then show as a trace of gRPC."""
+    wanted = "--job_endpoint must be HOST:PORT of a job server that listens"
+    try:
+        host, port = (endpoint or "").rsplit(":", 1)
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise ValueError(f"{wanted}. Received: {endpoint!r}: {error}") from error

@@ -195,7 +195,7 @@ class Beam(Section):
 
     runner: str = Field(
         default="DirectRunner",
-        description="DirectRunner, FlinkRunner, SparkRunner or DataflowRunner.",
+        description="DirectRunner, FlinkRunner, SparkRunner, DataflowRunner or PortableRunner.",
     )
     options: Names = Field(default=[], description="Options of Beam and of its runner.")
     shard_bytes: int = Field(
