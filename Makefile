@@ -19,8 +19,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-wheel \
-	benchmark lint docs \
-	serving clean
+	benchmark lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -49,7 +48,7 @@ test: .venv/installed
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
-	$(call run_tests,.venv,long,--ignore=tests/contracts,-m long)
+	$(call run_tests,.venv,long,--ignore=tests/contracts --ignore=tests/engines,-m long)
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
