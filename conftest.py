@@ -28,6 +28,7 @@ def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
     doctest_namespace.update(
         np=np,
         tf=tf,
+        distribution=tfrank_sel.distribution,
         links=tfrank_sel.links,
         losses=tfrank_sel.losses,
         metrics=tfrank_sel.metrics,

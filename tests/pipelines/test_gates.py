@@ -23,6 +23,7 @@ from tfrank_sel.pipelines.configuration import (
     text,
 )
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.mirrors import Mirror
 from tfrank_sel.pipelines.run import run
 from tfrank_sel.pipelines.runs import Run
 
@@ -185,7 +186,9 @@ def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
     assert line.startswith(f"{path}: expected a schema of tensorflow-metadata as text. Received: ")
     assert reason in line
     with pytest.raises(data.InputError, match=r"schema\.pbtxt: expected a schema"):
-        _ = Run(with_set(f"data.schema={path}"), None, tmp_path, Progress(Console())).curated
+        _ = Run(
+            with_set(f"data.schema={path}"), None, Mirror.of(tmp_path), Progress(Console())
+        ).curated
 
 
 def test_gates_of_a_feature_come_before_those_of_all():
