@@ -132,3 +132,16 @@ def test_a_store_that_goes_away_ends_in_one_line_and_the_run_goes_on(
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3)
     forget()
     assert "done statistics" in done(invoke("analyze", url))
+
+
+def test_records_that_were_removed_are_made_again(bucket, sources):
+    url = f"{bucket}/runs/1"
+    done(invoke("ingest", url, sets=[*sources, "data.num_features=3"]))
+    before = content(url)
+    told = invoke("ingest", url, sets=["data.num_features=2"])
+    assert told.exit_code == 2, told.output
+    assert "ingest/manifest.json" not in content(url)
+    assert "done ingest" in done(invoke("ingest", url, sets=["data.num_features=3"]))
+    after = content(url)
+    records = [name for name in before if name.startswith("ingest/records/")]
+    assert [after[name] for name in records] == [before[name] for name in records]

@@ -56,11 +56,7 @@ class Mirror:
         """
         with contextlib.ExitStack() as stack:
             if self.url is not None:
-                try:
-                    stack.enter_context(leases.held(self.url))
-                except FileExistsError as error:
-                    reason = "one process at a time can work on a run"
-                    raise InputError(self.url, f"{reason}. Received: {error}") from error
+                stack.enter_context(_leased(self.url))
             stack.enter_context(folders.only_here(self.path))
             self.pull()
             yield
@@ -68,7 +64,8 @@ class Mirror:
     def pull(self) -> None:
         """Brings the folder up to date with the store.
 
-        A step that the store lacks stays if the folder has it whole: it was not sent in time.
+        A step that the store lacks stays if the folder has it whole: it was not sent in time. Not
+        so `ingest`, whose records are in the store alone.
         """
         if self.url is None:
             return
@@ -85,6 +82,8 @@ class Mirror:
             if theirs and not (mine.is_file() and mine.read_bytes() == self._read(manifest)):
                 names = [x for x in found if x.startswith(f"{step}/") and not x.startswith(_THERE)]
                 self._replace(step, names)
+            if not theirs and step == "ingest":
+                shutil.rmtree(self.path / step, ignore_errors=True)
             partial = f".{step}.partial"
             if f"{partial}/{folders.KEY}" in found:
                 self._replace(partial, [x for x in found if x.startswith(f"{partial}/")])
@@ -181,6 +180,16 @@ class Mirror:
                 if paths:
                     to = [f"{path}/{x.relative_to(self.path).as_posix()}" for x in paths]
                     store.put(list(map(str, paths)), to)
+
+
+@contextlib.contextmanager
+def _leased(url: str) -> Iterator[None]:
+    try:
+        with leases.held(url):
+            yield
+    except (FileExistsError, leases.LeaseError) as error:
+        reason = "one process at a time can work on a run"
+        raise InputError(url, f"{reason}. Received: {error}") from error
 
 
 def near(run: str | Path) -> Path:
