@@ -67,8 +67,8 @@ endef
 
 test-tfx: .venv-tfx/installed
 	mkdir -p build
-	.venv-tfx/bin/python -m pytest -n 2 --dist loadfile -W ignore::DeprecationWarning \
-		--junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
+	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml \
+		tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
 # the Beam steps on Flink and Spark of this machine; needs a JDK, 11 or 17, and Maven

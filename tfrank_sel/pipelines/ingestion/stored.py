@@ -15,15 +15,20 @@ _BATCH = 64
 
 
 def records(shard: str) -> Iterator[bytes]:
-    """Reads the records of a TFRecord file, or of a URL, of which a copy is kept near."""
-    yield from tf.data.TFRecordDataset(stores.near(shard)).as_numpy_iterator()
+    """Reads a TFRecord file, compressed if its name ends in `.gz`; of a URL, a copy near."""
+    compression = "GZIP" if shard.endswith(".gz") else ""
+    yield from tf.data.TFRecordDataset(stores.near(shard), compression).as_numpy_iterator()
+
+
+def _files(shard: str) -> list[str]:
+    return [shard] if stores.is_file(shard) else stores.glob(shard)
 
 
 class Read(beam.PTransform):
     """Reads records a few at a time: lists of at most 64.
 
     Args:
-        shards: TFRecord files.
+        shards: TFRecord files, and patterns of them.
     """
 
     def __init__(self, shards: Sequence[str]) -> None:
@@ -34,6 +39,7 @@ class Read(beam.PTransform):
         return (
             pipeline
             | beam.Create(self.shards)
+            | beam.FlatMap(_files)
             | beam.Reshuffle()
             | beam.FlatMap(records)
             | beam.BatchElements(min_batch_size=16, max_batch_size=_BATCH)
