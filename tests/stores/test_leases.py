@@ -10,13 +10,14 @@ import pytest
 from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
 
-QUICK = {"renewed": 0.2, "expired": 1.5}
+ALIVE = {"renewed": 0.2, "expired": 60.0}  # a machine may be busy for a while
+IMPATIENT = {"renewed": 0.2, "expired": 1.5}
 
 
 def hold(folder: str, ready, seconds: float) -> None:
     forget()
     try:
-        with leases.held(folder, **QUICK):
+        with leases.held(folder, **ALIVE):
             ready.put(os.getpid())
             time.sleep(seconds)
             ready.put("ended")
@@ -48,9 +49,9 @@ def test_one_process_at_a_time_holds_a_folder(bucket, process):
     _, ready = process(folder)
     ready.get(timeout=60)
     wanted = pytest.raises(FileExistsError, match="run is held by another process, process")
-    with wanted, leases.held(folder, **QUICK):
+    with wanted, leases.held(folder, **ALIVE):
         pass
-    with leases.held(f"{bucket}/other", **QUICK):
+    with leases.held(f"{bucket}/other", **ALIVE):
         pass
     assert stores.find(f"{bucket}/other") == []
 
@@ -69,7 +70,7 @@ def test_a_lease_without_a_sign_of_life_is_taken_over_and_its_holder_told(bucket
     one, ready = process(bucket, seconds=1.0)
     ready.get(timeout=60)
     os.kill(one.pid, signal.SIGSTOP)
-    with leases.held(bucket, **QUICK):
+    with leases.held(bucket, **IMPATIENT):
         os.kill(one.pid, signal.SIGCONT)
         assert ready.get(timeout=60) == "ended"
         assert ready.get(timeout=60) == "LeaseError"
