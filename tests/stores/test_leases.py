@@ -47,7 +47,7 @@ def process():
 def test_one_process_at_a_time_holds_a_folder(bucket, process):
     folder = f"{bucket}/run"
     _, ready = process(folder)
-    ready.get(timeout=60)
+    ready.get(timeout=300)
     wanted = pytest.raises(FileExistsError, match="run is held by another process, process")
     with wanted, leases.held(folder, **ALIVE):
         pass
@@ -58,7 +58,7 @@ def test_one_process_at_a_time_holds_a_folder(bucket, process):
 
 def test_the_lease_of_a_killed_process_is_taken_at_once_on_its_machine(bucket, process):
     one, ready = process(bucket)
-    ready.get(timeout=60)
+    ready.get(timeout=300)
     os.kill(one.pid, signal.SIGKILL)
     one.join()
     began = time.monotonic()
@@ -68,21 +68,21 @@ def test_the_lease_of_a_killed_process_is_taken_at_once_on_its_machine(bucket, p
 
 def test_a_lease_without_a_sign_of_life_is_taken_over_and_its_holder_told(bucket, process):
     one, ready = process(bucket, seconds=1.0)
-    ready.get(timeout=60)
+    ready.get(timeout=300)
     os.kill(one.pid, signal.SIGSTOP)
     with leases.held(bucket, **IMPATIENT):
         os.kill(one.pid, signal.SIGCONT)
-        assert ready.get(timeout=60) == "ended"
-        assert ready.get(timeout=60) == "LeaseError"
+        assert ready.get(timeout=300) == "ended"
+        assert ready.get(timeout=300) == "LeaseError"
         assert len(stores.find(bucket)) == 1
 
 
 def test_of_many_one_takes_over(bucket, process):
     one, ready = process(bucket)
-    ready.get(timeout=60)
+    ready.get(timeout=300)
     os.kill(one.pid, signal.SIGKILL)
     one.join()
     others = [process(bucket)[1] for _ in range(3)]
-    told = [ready.get(timeout=60) for ready in others]
+    told = [ready.get(timeout=300) for ready in others]
     assert sorted(map(type, told), key=str) == [int, str, str], told
     assert {x for x in told if isinstance(x, str)} == {"FileExistsError"}
