@@ -228,7 +228,6 @@ def test_a_champion_of_other_features_is_one_line(copied, tmp_path):
     assert json.loads((copied / "1" / "push" / "pushed.json").read_text())["blessed"]
 
 
-@pytest.mark.long
 def test_a_day_joins_those_before_and_starts_from_their_weights(copied, tmp_path):
     second = tmp_path / "second"
     second.mkdir()
@@ -259,7 +258,6 @@ def test_a_day_joins_those_before_and_starts_from_their_weights(copied, tmp_path
     assert statistics["lists"] == 2 * SPLITS["train"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_how_to_go_on_and_ends_as_an_undisturbed_one(
     copied, tmp_path, stop
@@ -314,7 +312,6 @@ def make():
 """
 
 
-@pytest.mark.long
 def test_an_interrupt_that_is_swallowed_ends_the_run_all_the_same(tmp_path):
     (tmp_path / "swallows.py").write_text(SWALLOWS)
     command = [sys.executable, "-m", "tfrank_sel.pipelines", "run", *files(day(tmp_path))]
