@@ -72,7 +72,7 @@ test-tfx: .venv-tfx/installed
 		--junit-xml=build/tfx.xml tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
-# the Beam steps on Flink and Spark of this machine; needs a JDK, 11 or 17, and Maven
+# the Beam steps on Flink and Spark of this machine; needs a JDK, 17, and Maven
 test-engines: .venv/installed build/engines/installed
 	.venv/bin/python -m pytest --junit-xml=build/engines.xml tests/engines
 	.venv/bin/python tests/closing_line.py build/engines.xml

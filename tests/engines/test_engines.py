@@ -1,5 +1,6 @@
 """Flink and Spark leave what Beam's own DirectRunner leaves."""
 
+import contextlib
 import json
 import os
 import signal
@@ -148,29 +149,30 @@ def test_scores_and_metrics_are_those_found_here(engine, model, files, direct, t
 def test_taskmanagers_that_are_killed_change_nothing(model, files, direct, tmp_path):
     with engines.flink(tmp_path / "flink") as engine:
         log = engine.folder / "tasks1.log"
-        started = kill_once(lambda: "to RUNNING" in log.read_text(), engine, "tasks1")
-        ingest(files, tmp_path / "out", engine)
-        started.join()
+        with killed(engine, "tasks1", lambda: "to RUNNING" in log.read_text()):
+            ingest(files, tmp_path / "out", engine)
         engines.start_taskmanager(engine, "tasks3")
-        made = tmp_path / ".scores.partial" / "scores"
-        started = kill_once(lambda: any(made.glob("scores-*")), engine, "tasks2")
-        score(model, files, tmp_path / "scores", engine)
-        started.join()
-        for name in ("tasks1", "tasks2"):
-            assert engine.started[name].poll() == -signal.SIGKILL
-        assert (engine.folder / "manager.log").read_text().count("to RESTARTING") == 2
+        made = tmp_path / ".scores.partial/work/scores"
+        with killed(engine, "tasks2", lambda: any(made.glob("scores-*"))):
+            score(model, files, tmp_path / "scores", engine)
     check_ingested(tmp_path / "out", direct / "out")
     check_scored(tmp_path / "scores", direct / "scores")
 
 
-def kill_once(begun, engine, name):
-    """Kills a TaskManager amidst its work, from a thread."""
+@contextlib.contextmanager
+def killed(engine, name, has_begun):
+    """Kills a TaskManager amidst the job in the block, and checks that Flink restarted that."""
 
     def kill():
-        while not begun():
+        while not has_begun():
             time.sleep(0.01)
         os.killpg(engine.started[name].pid, signal.SIGKILL)
 
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    return thread
+    def restarts():
+        return (engine.folder / "manager.log").read_text().count("to RESTARTING")
+
+    before = restarts()
+    threading.Thread(target=kill, daemon=True).start()
+    yield
+    assert engine.started[name].poll() == -signal.SIGKILL
+    assert restarts() > before
