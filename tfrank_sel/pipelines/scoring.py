@@ -187,7 +187,7 @@ def _finish(folder: str, made: str, output: str) -> None:
         folders.write_text(stores.join(output, outputs.SUCCESS), "")
     else:
         for partial in Path(made).glob(".*"):  # of a worker that was killed
-            partial.unlink()
+            partial.unlink(missing_ok=True)  # it may yet finish
         os.rename(made, output)
     stores.remove(stores.join(folder, outputs.STATE))
 
