@@ -1,6 +1,7 @@
 """Flink and Spark on this machine, with what the folders `pipelines/flink` and `spark` hold.
 
-The processes listen on the loopback address, each on a free port, and end with the engine.
+The processes listen on free ports of the loopback address, and end with the engine. Beam's servers
+in Java for artifacts, expansion and workers listen on all addresses, which no option changes.
 """
 
 import contextlib
@@ -89,7 +90,7 @@ class Engine:
         told = (ROOT / "pipelines" / engine / "run.toml").read_text()
         self.configuration = self.folder / "run.toml"
         self.configuration.write_text(
-            told.replace("50000", str(workers)).replace("8099", str(jobs))
+            told.replace(":50000", f":{workers}").replace(":8099", f":{jobs}")
         )
 
 
