@@ -71,22 +71,17 @@ test-tfx: .venv-tfx/installed
 		tests/tfx tfrank_sel/pipelines/tfx
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
-# the Beam steps on Flink and Spark of this machine; needs a JDK, 11 or 17, and Maven
+# the Beam steps on Flink and Spark of this machine; needs a JDK, 17, and Maven
 test-engines: .venv/installed build/engines/installed
 	.venv/bin/python -m pytest --junit-xml=build/engines.xml tests/engines
 	.venv/bin/python tests/closing_line.py build/engines.xml
 
 build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml
 	rm -rf build/engines
-	mvn -B -q -f tests/engines/flink.xml dependency:copy-dependencies -DincludeScope=runtime \
-		-DoutputDirectory=$(CURDIR)/build/engines/flink
-	mvn -B -q -f tests/engines/spark.xml dependency:copy-dependencies -DincludeScope=runtime \
-		-DoutputDirectory=$(CURDIR)/build/engines/spark-job-server
-	.venv/bin/python -m pip download --no-deps --no-binary :all: --dest build/engines pyspark==3.5.6
-	tar xzf build/engines/pyspark-3.5.6.tar.gz -C build/engines --strip-components=2 \
-		pyspark-3.5.6/deps/jars
-	mv build/engines/jars build/engines/spark-jars
-	rm build/engines/pyspark-3.5.6.tar.gz
+	for engine in flink spark; do \
+		mvn --batch-mode --quiet --file tests/engines/$$engine.xml dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/build/engines/$$engine || exit 1; \
+	done
 	touch $@
 
 # TensorFlow from 2.16 on, and the Pythons, each in an environment of its own; takes hours

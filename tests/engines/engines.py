@@ -1,13 +1,13 @@
 """Flink and Spark on this machine, with what the folders `pipelines/flink` and `spark` hold.
 
-The processes listen on the loopback address, each on a free port, and end with the engine.
+The processes listen on free ports of the loopback address, and end with the engine. Beam's servers
+in Java for artifacts, expansion and workers listen on all addresses, which no option changes.
 """
 
 import contextlib
 import dataclasses
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -66,12 +66,11 @@ class Engine:
                 raise RuntimeError((self.folder / f"{name}.log").read_text()[-5000:])
             time.sleep(0.2)
 
-    def serve_jobs(self, engine: str, jars: str, *arguments: str) -> None:
+    def serve_jobs(self, engine: str, jars: str, *arguments: str, **environment: str) -> None:
         """Starts the workers in Python and Beam's job server, and writes the configuration."""
         workers, jobs = free_port(), free_port()
-        module = "apache_beam.runners.worker.worker_pool_main"
         path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-        pool = [sys.executable, "-m", module, f"--service_port={workers}"]
+        pool = [sys.executable, str(ROOT / "tests/engines/pool.py"), str(workers)]
         self.start("workers", pool, PATH=path, PYTHONPATH=str(ROOT), TF_CPP_MIN_LOG_LEVEL="3")
         self.java(
             "jobs",
@@ -84,13 +83,14 @@ class Engine:
             "--expansion-port=0",
             f"--artifacts-dir={self.folder / 'artifacts'}",
             heap="512m",
+            **environment,
         )
         self.await_port("workers", workers)
         self.await_port("jobs", jobs)
         told = (ROOT / "pipelines" / engine / "run.toml").read_text()
         self.configuration = self.folder / "run.toml"
         self.configuration.write_text(
-            told.replace("50000", str(workers)).replace("8099", str(jobs))
+            told.replace(":50000", f":{workers}").replace(":8099", f":{jobs}")
         )
 
 
@@ -119,19 +119,27 @@ def running(folder: pathlib.Path) -> Iterator[Engine]:
 def flink(folder: pathlib.Path) -> Iterator[Engine]:
     """Flink with a JobManager, two TaskManagers and Beam's job server."""
     jars = f"{JARS / 'flink'}/*"
-    rest, rpc = free_port(), free_port()
-    runtime = "org.apache.flink.runtime"
+    rest = free_port()
+    told = (ROOT / "pipelines/flink/config.yaml").read_text()
     with running(folder) as engine:
-        shutil.copy(ROOT / "pipelines/flink/config.yaml", folder)
-        told = ["--configDir", str(folder), "-D", f"jobmanager.rpc.port={rpc}"]
-        main = f"{runtime}.entrypoint.StandaloneSessionClusterEntrypoint"
-        engine.java("manager", jars, main, *told, "-D", f"rest.port={rest}")
+        (folder / "config.yaml").write_text(
+            f"{told}rest.port: {rest}\njobmanager.rpc.port: {free_port()}\n"
+        )
+        main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
+        engine.java("manager", jars, main, "--configDir", str(folder))
         engine.await_port("manager", rest)
         for name in ("tasks1", "tasks2"):
-            engine.java(name, jars, f"{runtime}.taskexecutor.TaskManagerRunner", *told, heap="640m")
+            start_taskmanager(engine, name)
         await_taskmanagers(rest, 2)
         engine.serve_jobs("flink", jars, f"--flink-master=http://127.0.0.1:{rest}")
         yield engine
+
+
+def start_taskmanager(engine: Engine, name: str) -> None:
+    """Starts a TaskManager of a Flink that runs."""
+    main = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
+    jars = f"{JARS / 'flink'}/*"
+    engine.java(name, jars, main, "--configDir", str(engine.folder), heap="640m")
 
 
 def await_taskmanagers(rest: int, count: int) -> None:
@@ -148,40 +156,24 @@ def await_taskmanagers(rest: int, count: int) -> None:
 @contextlib.contextmanager
 def spark(folder: pathlib.Path) -> Iterator[Engine]:
     """A standalone Spark with a master, a worker and Beam's job server."""
-    jars = JARS / "spark-jars"
-    port, shown = free_port(), free_port()
+    jars = f"{JARS / 'spark'}/*"
     deploy = "org.apache.spark.deploy"
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
     with running(folder) as engine:
-        known = {"SPARK_HOME": str(folder), "SPARK_SCALA_VERSION": "2.12"}
-        known["SPARK_LOCAL_IP"] = "127.0.0.1"
-        (folder / "jars").symlink_to(jars)
-        at = ["--host", "127.0.0.1"]
-        engine.java(
-            "master",
-            f"{jars}/*",
-            f"{deploy}.master.Master",
-            *at,
-            "--port",
-            str(port),
-            "--webui-port",
-            str(shown),
-            **known,
-        )
+        (folder / "jars").symlink_to(JARS / "spark")
+        known = {
+            "SPARK_HOME": str(folder),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SCALA_VERSION": "2.12",
+        }
+
+        def serve(name: str, main: str, *arguments: str) -> None:
+            told = ["--host", "127.0.0.1", "--webui-port", str(free_port()), *arguments]
+            engine.java(name, jars, f"{deploy}.{name}.{main}", *told, **known)
+
+        serve("master", "Master", "--port", str(port))
         engine.await_port("master", port)
-        engine.java(
-            "worker",
-            f"{jars}/*",
-            f"{deploy}.worker.Worker",
-            *at,
-            "--cores",
-            "2",
-            "--memory",
-            "1g",
-            "--webui-port",
-            str(free_port()),
-            f"spark://127.0.0.1:{port}",
-            **known,
-        )
-        server = f"{JARS / 'spark-job-server'}/*:{jars}/*"  # of Guava, Beam's
-        engine.serve_jobs("spark", server, f"--spark-master-url=spark://127.0.0.1:{port}")
+        serve("worker", "Worker", "--cores", "2", "--memory", "1g", master)
+        engine.serve_jobs("spark", jars, f"--spark-master-url={master}", **known)
         yield engine

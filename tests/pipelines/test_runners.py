@@ -15,6 +15,7 @@ from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
+from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import census, ingest, shards
@@ -41,13 +42,24 @@ def test_options_reach_the_runner_of_their_kind():
     [
         ("Dask", [], "SparkRunner, DataflowRunner, PortableRunner. Received: 'Dask'"),
         ("Flink", ["--flink_mastr=h"], "options that Beam knows. Received: --flink_mastr"),
-        ("Portable", [], "must be HOST:PORT of a job server that listens. Received: None"),
-        ("Flink", ["--job_endpoint=127.0.0.1:1"], "Received: '127.0.0.1:1': .* refused"),
     ],
 )
 def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):
     with pytest.raises(ValueError, match=reason):
         runners.pipeline_options(runner, arguments)
+
+
+@pytest.mark.parametrize(
+    ("runner", "arguments", "reason"),
+    [
+        ("Portable", [], "must be HOST:PORT of a job server that listens. Received: None"),
+        ("Flink", ["--job_endpoint=127.0.0.1:1"], "Received: '127.0.0.1:1': .* refused"),
+    ],
+)
+def test_a_job_server_must_listen_once_a_pipeline_is_made(runner, arguments, reason):
+    options = runners.pipeline_options(runner, arguments)
+    with pytest.raises(ConfigurationError, match=reason):
+        runners.pipeline(options)
 
 
 def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):

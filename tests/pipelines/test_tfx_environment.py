@@ -50,9 +50,10 @@ def test_an_old_glibc_without_apt_is_refused_with_what_to_do(tmp_path):
     assert "apt-get, which is not there. Use a system with glibc 2.39" in said
 
 
-def test_hadolint_finds_nothing_in_the_image():
+@pytest.mark.parametrize("image", ["tfx", "dataflow"])
+def test_hadolint_finds_nothing_in_the_image(image):
     hadolint = deployments.tool("hadolint")
-    assert deployments.run(hadolint, FOLDER / "Dockerfile") == (0, "")
+    assert deployments.run(hadolint, FOLDER.with_name(image) / "Dockerfile") == (0, "")
 
 
 def test_without_tfx_the_import_error_names_extra_and_script():

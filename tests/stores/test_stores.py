@@ -1,6 +1,8 @@
 """Files by path and by URL, alike."""
 
 import contextlib
+import errno
+import os
 import pathlib
 
 import pytest
@@ -34,6 +36,16 @@ def test_a_file_of_a_store_is_as_one_on_disk(folder, tmp_path):
         stores.remove(b)
         stores.remove(b)
         assert stores.find(base) == [a]
+
+
+def test_scratch_that_a_worker_still_writes_to_fails_no_run(tmp_path, monkeypatch):
+    def is_filled(*_, **__):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with stores.scratch(tmp_path) as folder:
+        put(stores.join(folder, "a.txt"), b"one")
+        monkeypatch.setattr(os, "rmdir", is_filled)
+    assert stores.find(folder) == []
 
 
 def test_a_copy_is_read_until_the_file_changes(folder):

@@ -259,7 +259,7 @@ def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
         folder: Path, of a folder that is there, or URL.
     """
     if not is_remote(folder):
-        with tempfile.TemporaryDirectory(dir=folder) as found:
+        with tempfile.TemporaryDirectory(dir=folder, ignore_cleanup_errors=True) as found:
             yield found
         return
     url = join(folder, f".scratch-{uuid.uuid4().hex}")

@@ -5,10 +5,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
-
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, registry
+from tfrank_sel.pipelines import folders, registry, runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -60,7 +58,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             scratch,
             seed=run.settings.seed,
             against=names[0],
-            pipeline=beam.Pipeline(options=run.options),
+            pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split of {names[0]}")
     return Compared(names, settings, dict(zip(names, fits, strict=True)), found)

@@ -3,7 +3,10 @@
 import socket
 from collections.abc import Sequence
 
-from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+
+from tfrank_sel.pipelines.configuration import ConfigurationError
 
 RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
 
@@ -22,8 +25,8 @@ def pipeline_options(
         The options.
 
     Raises:
-        ValueError: If the runner is none of these, Beam does not know an argument, which it would
-            pass over in silence, or nothing listens at the job endpoint.
+        ValueError: If the runner is none of these, or Beam does not know an argument, which it
+            would pass over in silence.
 
     Example:
         >>> options = pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
@@ -39,17 +42,31 @@ def pipeline_options(
     unknown = ", ".join(f"--{option}" for option in told if option not in known)
     if unknown:
         raise ValueError(f"expected options that Beam knows. Received: {unknown}")
-    endpoint = options.view_as(PortableOptions).job_endpoint
-    if endpoint or name == "PortableRunner":
-        _check_listens(endpoint)
     return options
+
+
+def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
+    """Returns an empty Beam pipeline, to compose and run.
+
+    Args:
+        options: As of `pipeline_options`; by default it runs in this process.
+
+    Raises:
+        tfrank_sel.pipelines.configuration.ConfigurationError: If nothing listens at the job
+            endpoint.
+    """
+    if options is not None:
+        endpoint = options.view_as(PortableOptions).job_endpoint
+        if endpoint or options.view_as(StandardOptions).runner == "PortableRunner":
+            _check_listens(endpoint)
+    return beam.Pipeline(options=options)
 
 
 def _check_listens(endpoint: str | None) -> None:
     """Refuses what Beam would wait five minutes for, and then show as a trace of gRPC."""
-    wanted = "--job_endpoint must be HOST:PORT of a job server that listens"
     try:
         host, port = (endpoint or "").rsplit(":", 1)
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError, ValueError) as error:
-        raise ValueError(f"{wanted}. Received: {endpoint!r}: {error}") from error
+        reason = f"must be HOST:PORT of a job server that listens. Received: {endpoint!r}: {error}"
+        raise ConfigurationError("--job_endpoint", reason) from error

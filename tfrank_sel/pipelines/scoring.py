@@ -19,7 +19,7 @@ from tfrank_sel.data import formats, packed, stores
 from tfrank_sel.data.formats import Columns, Layout, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
-from tfrank_sel.pipelines import artefacts, folders, outputs, rankings
+from tfrank_sel.pipelines import artefacts, folders, outputs, rankings, runners
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
@@ -187,7 +187,7 @@ def _finish(folder: str, made: str, output: str) -> None:
         folders.write_text(stores.join(output, outputs.SUCCESS), "")
     else:
         for partial in Path(made).glob(".*"):  # of a worker that was killed
-            partial.unlink()
+            partial.unlink(missing_ok=True)  # it may yet finish
         os.rename(made, output)
     stores.remove(stores.join(folder, outputs.STATE))
 
@@ -201,7 +201,7 @@ def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
 def _rank(
     left: Sequence[tuple[Piece, str]], score: beam.DoFn, options: PipelineOptions | None
 ) -> None:
-    with beam.Pipeline(options=options) as pipeline:
+    with runners.pipeline(options) as pipeline:
         pipeline | beam.Create(left) | beam.Reshuffle() | beam.ParDo(score)
 
 
@@ -266,7 +266,7 @@ def judge(
                 step.tell(line)
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], inputs.spec(layout), layout.context)
-            pipeline = beam.Pipeline(options=options)
+            pipeline = runners.pipeline(options)
             found = evaluation.evaluate(
                 ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
             )

@@ -5,8 +5,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import apache_beam as beam
-
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
@@ -18,6 +16,7 @@ from tfrank_sel.pipelines import (
     preparation,
     publication,
     release,
+    runners,
     training,
     workers,
 )
@@ -181,7 +180,7 @@ def evaluate(run: Run, folder: Path) -> None:
             run.test_lists,
             str(folder),
             seed=run.settings.seed,
-            pipeline=beam.Pipeline(options=run.options),
+            pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
         step.tell(f"{len(found.slices) - 1} slices of them")
@@ -247,7 +246,7 @@ def push(run: Run, folder: Path) -> None:
                 str(folder),
                 seed=run.settings.seed,
                 against="champion",
-                pipeline=beam.Pipeline(options=run.options),
+                pipeline=runners.pipeline(run.options),
             )
         blessed = blessing.bless(
             run.evaluation,

@@ -16,7 +16,7 @@ from tfrank_sel import data
 from tfrank_sel.data import packed, stores
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import preparation, summary
-from tfrank_sel.pipelines import artefacts, folders
+from tfrank_sel.pipelines import artefacts, folders, runners
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.ingestion import stored
@@ -109,7 +109,7 @@ def validate(
     features = features or {spec.features: Vector(size=spec.num_features)}
     rules = _Rules.of(schema, spec, features)
     with stores.scratch(scratch) as folder:
-        with beam.Pipeline(options=options) as pipeline:
+        with runners.pipeline(options) as pipeline:
             for split, files in shards.items():
                 counts = (
                     pipeline

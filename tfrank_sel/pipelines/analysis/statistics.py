@@ -17,7 +17,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
-from tfrank_sel.pipelines import artefacts, folders
+from tfrank_sel.pipelines import artefacts, folders, runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
@@ -121,7 +121,7 @@ def summarise(
     features = features or {spec.features: Vector(size=spec.num_features)}
     folder.mkdir(parents=True, exist_ok=True)
     with stores.scratch(scratch or folder) as notes:
-        with beam.Pipeline(options=options) as pipeline:
+        with runners.pipeline(options) as pipeline:
             for split, files in shards.items():
                 summary = (
                     pipeline

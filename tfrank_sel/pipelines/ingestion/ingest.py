@@ -20,7 +20,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
-from tfrank_sel.pipelines import artefacts, folders
+from tfrank_sel.pipelines import artefacts, folders, runners
 from tfrank_sel.pipelines.ingestion import census, findings, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.settings import SHARD_BYTES
@@ -80,7 +80,7 @@ def ingest(
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
     with stores.scratch(records if stores.is_remote(records) else folder) as scratch:
-        with beam.Pipeline(options=options) as pipeline:
+        with runners.pipeline(options) as pipeline:
             write = shards.Write(records, scratch, shard_bytes)
             _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
         told = _Notes(stores.join(scratch, "notes"))
