@@ -116,7 +116,7 @@ def test_an_interrupted_trial_goes_on_after_its_last_epoch(study):
 
 def test_data_is_read_once_and_trials_only_train(study):
     output, *_ = study
-    shared = output / "data" / "ingest" / "records" / "train-00000-of-00001"
+    shared = output / "data" / "ingest" / "records" / "train-00000-of-00001.tfrecord"
     for number in range(3):
         folder = output / "trials" / str(number)
         steps = {path.name for path in folder.iterdir() if path.is_dir()}

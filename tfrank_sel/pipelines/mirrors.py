@@ -194,8 +194,9 @@ def _leased(url: str) -> Iterator[None]:
 
 def near(run: str | Path) -> Path:
     """Returns the folder of a run on this machine: of one in a store, a copy as it is now."""
+    if not stores.is_remote(run):
+        return Path(run)
     mirror = Mirror.of(run)
-    if mirror.url is not None:
-        with folders.only_here(mirror.path):
-            mirror.pull()
+    with folders.only_here(mirror.path):
+        mirror.pull()
     return mirror.path
