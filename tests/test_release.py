@@ -1,0 +1,53 @@
+"""Files for a release agree with the package and with their schemas."""
+
+import configparser
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import tfrank_sel
+
+ROOT = pathlib.Path(__file__).parent.parent
+RECIPE = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def package() -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser()
+    parsed.read(ROOT / "setup.cfg")
+    return parsed
+
+
+def test_every_file_has_the_version_of_the_package() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == tfrank_sel.__version__
+    assert RECIPE["context"]["version"] == tfrank_sel.__version__
+
+
+def test_the_recipe_has_the_requirements_and_commands_of_the_package(package) -> None:
+    python, *found = [re.sub(" ", "", line) for line in RECIPE["requirements"]["run"]]
+    assert python == "python" + package["options"]["python_requires"]
+    assert found == package["options"]["install_requires"].split()
+    scripts = package["options.entry_points"]["console_scripts"].strip().splitlines()
+    assert RECIPE["build"]["python"]["entry_points"] == scripts
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("citation-file-format", "CITATION.cff"),
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+    ],
+)
+def test_a_file_has_the_form_that_its_reader_takes(schema: str, files: str) -> None:
+    paths = [str(path) for path in ROOT.glob(files)]
+    check = [str(pathlib.Path(sys.executable).parent / "check-jsonschema")]
+    command = [*check, "--builtin-schema", f"vendor.{schema}", *paths]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
