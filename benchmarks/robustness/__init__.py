@@ -1,1 +1,1 @@
-"""Benchmarks of robustness: digits, faults, memory over time."""
+"""Benchmarks of robustness: numerical accuracy, faults, and memory over time."""

@@ -1,4 +1,4 @@
-"""Errors of losses against mpmath, where float32 is in danger.
+"""Errors of losses relative to mpmath, for inputs that are hard for float32.
 
     pip install '.[benchmarks]'
     python -m benchmarks.robustness.adversarial

@@ -1,4 +1,4 @@
-"""Lists that are made to break the digits of a loss: links, and scores by regime."""
+"""Adversarial lists for the accuracy of losses: links, and scores by regime."""
 
 import dataclasses
 import math

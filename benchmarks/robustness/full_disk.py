@@ -1,4 +1,4 @@
-"""What work does when there is no room to write: an error that names the file, and nothing left.
+"""Behaviour on a full disk: an error that names the file, and no leftover files.
 
     python -m benchmarks.robustness.full_disk [--steps "run ingest" export ...] [--limits 100 ...]
 

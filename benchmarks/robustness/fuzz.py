@@ -1,4 +1,4 @@
-"""Feeds a reader what no one would write, guided by the coverage of its code.
+"""Fuzzing of readers, guided by code coverage.
 
     pip install '.[fuzz]'
     python -m benchmarks.robustness.fuzz letor --seconds 1800

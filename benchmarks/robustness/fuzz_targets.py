@@ -1,4 +1,4 @@
-"""What must hold of the readers, whatever bytes they are given.
+"""Fuzz targets: properties of the readers for any bytes.
 
 Each target takes bytes and raises unless the reader does what it says: only the errors that it
 documents, nothing lost without a word, the same by the fast path and the slow one, and what was

@@ -1,4 +1,4 @@
-"""Whether work that is killed at any moment leaves anything that harms, or is ever read.
+"""Kill tests: a process killed at any time must not leave harmful files or files that are read.
 
     python -m benchmarks.robustness.kills [--kills 50] [--minutes 60] [--seed 0]
         [--steps "run ingest" run export publish]

@@ -1,4 +1,4 @@
-"""Whether the endpoint serves good clients while bad ones do their worst and versions change.
+"""Fault tests of the endpoint: good clients during attacks of bad clients and version changes.
 
     python -m benchmarks.robustness.serving_faults --seconds 60
 

@@ -1,4 +1,4 @@
-"""Whether the memory of a training that goes on and on stays flat.
+"""Soak test: memory of a very long training.
 
     python -m benchmarks.robustness.soak [--minutes 30] [--bound 1.0] [--plot soak.png]
 

@@ -15,6 +15,7 @@ METRICS = {
     ":tensorflow:serving:request_count",
     ":tensorflow:serving:request_latency",
     ":tensorflow:serving:runtime_latency",
+    ":tensorflow:cc:saved_model:load_attempt_count",
 }
 
 
@@ -25,15 +26,18 @@ def expressions(deployment):
 
 
 def test_alerts_and_panels_ask_for_metrics_of_tensorflow_serving(deployment):
-    named = set(itertools.chain(*(re.findall(r":[a-z:_]+", e) for e in expressions(deployment))))
+    named = set(
+        itertools.chain(*(re.findall(r"(?<!\w):[a-z:_]+", e) for e in expressions(deployment)))
+    )
 
     assert {re.sub("_(bucket|count)$", "", n) if "latency" in n else n for n in named} == METRICS
 
 
 def test_every_scrape_asks_for_the_path_that_is_served(deployment):
-    [scrape] = read(deployment, "prometheus.yml")["scrape_configs"]
+    scrape, edge = read(deployment, "prometheus.yml")["scrape_configs"]
     [endpoint] = manifests(deployment)["ServiceMonitor"]["spec"]["endpoints"]
 
+    assert edge["metrics_path"] == "/stats/prometheus"
     assert scrape["metrics_path"] == endpoint["path"] == monitoring.PATH
     assert f'path: "{monitoring.PATH}"' in (deployment / "monitoring.config").read_text()
 
@@ -41,7 +45,7 @@ def test_every_scrape_asks_for_the_path_that_is_served(deployment):
 def test_promtool_takes_the_configuration_and_the_alerts(deployment):
     code, said = run(tool("promtool"), "check", "config", deployment / "prometheus.yml")
 
-    assert (code, "4 rules found" in said) == (0, True), said
+    assert (code, "14 rules found" in said) == (0, True), said
 
 
 def count(status):
@@ -49,26 +53,50 @@ def count(status):
 
 
 def at_most(limit):
-    return f':tensorflow:serving:request_latency_bucket{{model_name="ranker", le="{limit}"}}'
+    labels = f'{{model_name="ranker", API="Predict", le="{limit}"}}'
+    return f":tensorflow:serving:request_latency_bucket{labels}"
+
+
+def loads(version, status):
+    labels = f'{{model_path="/models/ranker/{version}", status="{status}"}}'
+    return f":tensorflow:cc:saved_model:load_attempt_count{labels}"
+
+
+def edge(code):
+    labels = f'{{envoy_http_conn_manager_prefix="ranker", envoy_response_code_class="{code}"}}'
+    return f"envoy_http_downstream_rq_xx{labels}"
+
+
+ANSWERED = ':tensorflow:serving:request_latency_count{model_name="ranker", API="Predict"}'
 
 
 @pytest.mark.parametrize(
-    ("alert", "series", "minutes"),
+    ("alerts", "series", "minutes"),
     [
         ("ServerDown", {'up{job="ranker", instance="a"}': "0x60"}, 2),
-        ("ServerErrors", {count("OK"): "0+90x60", count("INTERNAL"): "0+10x60"}, 20),
+        # half of the predictions fail: one that lasts is told by both
+        ("ServerErrors|ServerErrorsSlowly", {count("INTERNAL"): "0+100x60"}, 20),
+        ("ServerErrorsSlowly", {count("INTERNAL"): "0+1x60"}, 50),
         ("BadRequests", {count("NOT_FOUND"): "0+10x60"}, 40),
         (
             "SlowAnswers",
             {at_most("1e5"): "0+9x60", at_most("1e6"): "0+10x60", at_most("+Inf"): "0+10x60"},
             30,
         ),
+        ("NoTraffic", {ANSWERED: "100x60"}, 40),
+        ("VersionDoesNotLoad", {loads(2, "fail"): "_x20 1x40"}, 25),
+        ("StaleModel", {loads(1, "success"): "1x15000"}, 12000),
+        ("Restarts", {count("OK"): "0+9x9 0+9x9 0+9x9 0+9x9"}, 40),
+        ("EdgeErrors", {edge(5): "0+10x60", edge(2): "0+90x60"}, 20),
+        ("none", {loads(1, "success"): "1x15000", count("OK"): "0+100x60"}, 50),
     ],
 )
-def test_an_alert_fires_alone(deployment, tmp_path, alert, series, minutes):
-    seen = {'up{job="ranker", instance="b"}': "1x60", **series}
-    others = f'count(ALERTS{{alertname!="{alert}", alertstate="firing"}}) or vector(0)'
-    fires = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})'
+def test_an_alert_fires_alone(deployment, tmp_path, alerts, series, minutes):
+    long = "x15000" if minutes > 60 else "x60"
+    seen = {'up{job="ranker", instance="b"}': f"1{long}", ANSWERED: f"0+100{long}", **series}
+    others = f'count(ALERTS{{alertname!~"{alerts}", alertstate="firing"}}) or vector(0)'
+    fires = f'count(ALERTS{{alertname=~"{alerts}", alertstate="firing"}}) or vector(0)'
+    wanted = 0 if alerts == "none" else alerts.count("|") + 1
     cases = {
         "rule_files": [str(deployment / "alerts.yml")],
         "tests": [
@@ -81,7 +109,7 @@ def test_an_alert_fires_alone(deployment, tmp_path, alert, series, minutes):
                         "eval_time": f"{minutes}m",
                         "exp_samples": [{"labels": "{}", "value": count}],
                     }
-                    for expression, count in ((fires, 1), (others, 0))
+                    for expression, count in ((fires, wanted), (others, 0))
                 ],
             }
         ],
@@ -91,3 +119,30 @@ def test_an_alert_fires_alone(deployment, tmp_path, alert, series, minutes):
     code, said = run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
 
     assert code == 0, said
+
+
+def test_the_rules_of_kubernetes_are_those_of_prometheus(deployment):
+    rule = manifests(deployment)["PrometheusRule"]
+
+    assert rule["spec"] == read(deployment, "alerts.yml")
+
+
+def test_alerts_reach_alertmanager_and_a_receiver(deployment):
+    services = read(deployment, "compose.yaml")["services"]
+    config = read(deployment, "alertmanager.yml")
+    [manager] = read(deployment, "prometheus.yml")["alerting"]["alertmanagers"]
+    receivers = {receiver["name"] for receiver in config["receivers"]}
+
+    assert manager["static_configs"][0]["targets"] == ["alertmanager:9093"]
+    assert set(services["prometheus"]["networks"]) & set(services["alertmanager"]["networks"])
+    assert {route["receiver"] for route in config["route"]["routes"]} <= receivers
+
+
+def test_every_service_of_compose_is_bounded_and_the_server_has_no_way_out(deployment):
+    compose = read(deployment, "compose.yaml")
+
+    assert all(
+        {"mem_limit", "pids_limit", "networks"} <= x.keys() for x in compose["services"].values()
+    )
+    assert set(compose["services"]["server"]["networks"]) == {"internal"}
+    assert compose["networks"]["internal"] == {"internal": True}

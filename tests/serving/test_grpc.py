@@ -1,13 +1,20 @@
+import re
+import time
+
 import grpc
 import numpy as np
 import pytest
+import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     model_service_pb2_grpc,
+    regression_pb2,
 )
+
+from tfrank_sel.serving import monitoring
 
 X = np.array([2.0, 4.0], np.float32)
 
@@ -109,10 +116,20 @@ def test_bad_tensors_and_labels_are_refused(client):
         client.stub.Predict(request)
 
 
-def test_a_request_ends_at_its_deadline(client):
+def test_a_request_ends_at_its_deadline_and_is_counted_as_late(client, endpoint):
+    def late():
+        url = f"http://127.0.0.1:{endpoint.rest_port}{monitoring.PATH}"
+        text = urllib3.request("GET", url).data.decode()
+        found = re.search(r'model_name="half",status="DEADLINE_EXCEEDED"} (\d+)', text)
+        return int(found[1]) if found else 0
+
+    before = late()
     with pytest.raises(grpc.RpcError) as error:
         client.predict(signature="slow", timeout=0.3, x=np.zeros(1, np.float32))
     assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    end = time.monotonic() + 5
+    while late() == before:  # the client gives up before the server has counted it
+        assert time.monotonic() < end
 
 
 def test_metadata_tells_the_signatures(client):
@@ -149,3 +166,56 @@ def test_health_is_told(client):
     for service in ("", "PredictionService", "ModelService"):
         answer = stub.Check(health_pb2.HealthCheckRequest(service=service))
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "message"),
+    [
+        ((10**8,), types_pb2.DT_FLOAT, "Too many elements .* Received: 100000000"),
+        ((2**62, 2**62), types_pb2.DT_FLOAT, "Too many items on an axis of tensor x"),
+        ((1,) * 70, types_pb2.DT_FLOAT, "Too many axes of tensor x"),
+        ((2, 2**16 + 1), types_pb2.DT_FLOAT, "Too many items on an axis of tensor x"),
+        ((1,), types_pb2.DT_RESOURCE, "tensor parsing error: x"),
+        ((1,), types_pb2.DT_VARIANT, "tensor parsing error: x"),
+        ((-1,), types_pb2.DT_FLOAT, "tensor parsing error: x"),
+    ],
+)
+def test_a_declared_shape_is_checked_before_memory_is_taken(client, sizes, dtype, message):
+    request = client.request()
+    request.inputs["x"].dtype = dtype
+    for size in sizes:
+        request.inputs["x"].tensor_shape.dim.add(size=size)
+
+    with pytest.raises(grpc.RpcError, match=message) as error:
+        client.stub.Predict(request)
+
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_the_tensors_of_a_request_count_together(client):
+    request = client.request()
+    for name in "xyz":
+        request.inputs[name].dtype = types_pb2.DT_FLOAT
+        request.inputs[name].tensor_shape.dim.add(size=2**20)
+
+    with pytest.raises(grpc.RpcError, match=f"Too many elements .* Received: {3 * 2**20}"):
+        client.stub.Predict(request)
+
+
+def test_a_context_counts_for_every_example(client):
+    request = regression_pb2.RegressionRequest()
+    request.model_spec.name = "half"
+    examples = request.input.example_list_with_context
+    examples.context.features.feature["c"].bytes_list.value.append(bytes(2**20))
+    for _ in range(100):
+        examples.examples.add()
+
+    with pytest.raises(grpc.RpcError, match="Too many decoded bytes"):
+        client.stub.Regress(request)
+
+
+def test_bytes_that_are_no_message_are_refused(client):
+    call = client.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    with pytest.raises(grpc.RpcError, match="Received: other bytes") as error:
+        call(b"\xff garbage")
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,9 +1,11 @@
+import asyncio
 import http.client
 import re
 
 import grpc
 import numpy as np
 import pytest
+from google.protobuf.message import DecodeError
 from prometheus_client.parser import text_string_to_metric_families
 
 from tfrank_sel.serving.monitoring import Metrics
@@ -21,22 +23,37 @@ def samples(text):
 def test_requests_are_counted_by_model_and_status():
     metrics = Metrics()
     for _ in range(3):
-        with metrics.request("m", "Predict", "GRPC"):
+        with metrics.request("Predict", "GRPC", "m"):
             pass
-    with pytest.raises(ServingError), metrics.request('a "b\\\n', "Predict", "REST"):
+    with pytest.raises(ServingError), metrics.request("predict", "REST", 'a "b\\\n'):
         raise ServingError(Code.NOT_FOUND, "none")
+    for error, code in (
+        (KeyError(20), Code.INTERNAL),
+        (MemoryError(), Code.RESOURCE_EXHAUSTED),
+        (DecodeError(), Code.INVALID_ARGUMENT),
+    ):
+        with pytest.raises(ServingError) as raised, metrics.request("Predict", "GRPC", "n"):
+            raise error
+        assert raised.value.code is code
+    with pytest.raises(asyncio.CancelledError), metrics.request("Predict", "GRPC", "n"):
+        raise asyncio.CancelledError
 
     found = samples(metrics.text().decode())
 
     count = ":tensorflow:serving:request_count"
     assert found[count, ("model_name", "m"), ("status", "OK")] == 3
+    for code in ("INTERNAL", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "CANCELLED"):
+        assert found[count, ("model_name", "n"), ("status", code)] == 1
+    # as in TensorFlow Serving, a failure has no latency
+    latencies = {key[3] for key in found if key[0].endswith("latency_count")}
+    assert latencies == {("model_name", "m")}
     assert found[count, ("model_name", 'a "b\\\n'), ("status", "NOT_FOUND")] == 1
 
 
 def test_latencies_fall_into_buckets():
     metrics = Metrics()
     for _ in range(5):
-        with metrics.request("m", "Predict", "GRPC"):
+        with metrics.request("Predict", "GRPC", "m"):
             pass
 
     text = metrics.text().decode()
@@ -64,10 +81,16 @@ def test_both_protocols_are_observed(endpoint, client):
     connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
     connection.request("POST", "/v1/models/half:predict", '{"inputs": [1.0]}')
     connection.getresponse().read()
+    connection.request("GET", "/v1/models/half")
+    connection.getresponse().read()
     connection.request("GET", "/monitoring/prometheus/metrics")
     text = connection.getresponse().read().decode()
 
-    assert 'entrypoint="GRPC"' in text
-    assert 'entrypoint="REST"' in text
+    latency = (
+        ':tensorflow:serving:request_latency_count{API="%s",entrypoint="%s",model_name="half"}'
+    )
+    for names in (("Predict", "GRPC"), ("predict", "REST"), ("", "REST")):
+        assert latency % names in text
     assert 'model_name="",status="NOT_FOUND"' in text
     assert "made up" not in text
+    assert re.search(r'load_attempt_count{model_path=".*/half/2",status="success"} 1.0', text)

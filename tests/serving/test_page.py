@@ -7,10 +7,17 @@ import shutil
 import subprocess
 import threading
 
+import keras
+import numpy as np
 import pytest
 
 from tests.serving import named
+from tfrank_sel import export
+from tfrank_sel.data import elwc, requests, typed, writing
+from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.serving.client import Ranker
+from tfrank_sel.serving.deployment.model_config import Latest, ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
 
 of_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
 
@@ -26,11 +33,11 @@ def page(port):
     return response.read().decode()
 
 
-def dom(port):
+def dom(port, *settings):
     """What a browser makes of the page."""
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     url = f"http://127.0.0.1:{port}/"
-    command = ["chromium", *options, "--virtual-time-budget=10000", "--dump-dom", url]
+    command = ["chromium", *options, *settings, "--virtual-time-budget=10000", "--dump-dom", url]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
@@ -131,3 +138,98 @@ def test_the_form_of_packed_features_ranks_lines(named_endpoint):
         text = dom(proxy)
     assert "<td>1 2 3</td>" in text
     assert "<td>0,0,0</td>" in text
+
+
+ITEMS = [named.ITEM, {"stock": 4, "seller": -(2**62) - 1}]
+LINES = np.array([[1.5, 2.0, 3.0], [0.1, -4.0, 0.0]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def warmed_models(tmp_path_factory):
+    """Folder of a named model, and of two versions of a packed one, with warm-up requests."""
+    folder = tmp_path_factory.mktemp("warmed")
+    one = requests.item_list(ITEMS, named.TYPES, query=named.QUERY)
+    values = {**typed.values(one, named.TYPES), "doc_id": one.doc_ids}
+    lists = [writing.serialize_elwc(values, typed.list_features(named.TYPES, "doc_id"))]
+    export.export(named.model(), named.TYPES, folder / "saved", examples=lists)
+    export.publish(folder / "saved", folder / "ranker", 1)
+    spec = FeatureSpec(num_features=3)
+    for version, sign in ((1, 1.0), (2, -1.0)):
+        last = keras.layers.Lambda(lambda x, sign=sign: sign * x[..., 1])
+        packed = keras.Sequential([keras.Input([None, 3]), last])
+        saved, lists = folder / f"packed {version}", [elwc.serialize(LINES, spec)]
+        export.export(packed, spec, saved, examples=lists)
+        export.publish(saved, folder / "packed", version)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def warmed(warmed_models):
+    served = [
+        ModelConfig("ranker", warmed_models / "ranker"),
+        ModelConfig("packed", warmed_models / "packed", Latest(2)),
+    ]
+    with Endpoint(served) as endpoint:
+        yield endpoint
+
+
+CLICK = 'document.querySelector("#examples button").click();'
+PACKED = 'byId("model").value = "packed"; byId("model").dispatchEvent(new Event("change"));'
+
+
+@of_chromium
+def test_a_click_ranks_an_example_of_named_features(warmed, warmed_models):
+    address = f"127.0.0.1:{warmed.grpc_port}"
+    with Ranker(address, manifest=warmed_models / "saved") as ranker:
+        expected = ranker.rank(ITEMS, query=named.QUERY)
+
+    with scripted(warmed.rest_port, CLICK) as proxy:
+        found = re.findall(r'<td>item (\d)</td><td class="number">(\S+)</td>', dom(proxy))
+
+    assert [int(item) - 1 for item, _ in found] == [int(x.doc_id) for x in expected]
+    for (_, shown), one in zip(found, expected, strict=True):
+        assert float(shown) == pytest.approx(one.score, rel=1e-5)
+
+
+@of_chromium
+def test_a_click_ranks_an_example_of_packed_features_by_two_versions(warmed):
+    beside = 'showModels().then(() => { byId("beside").value = "1"; CLICK });'
+    with scripted(warmed.rest_port, PACKED + beside.replace("CLICK", CLICK)) as proxy:
+        text = dom(proxy)
+
+    heads = re.findall(r"<th>(.*?)</th>", text.split('id="heads"')[1].split("</thead>")[0])
+    assert heads == ["rank", "document", "version latest", "", "version 1", "", "rank there"]
+    rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="ranking"')[1].split("</tbody>")[0])
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    told = [[row[0], row[1], row[2], row[4], row[6]] for row in cells]
+    assert told == [
+        ["1", "0.1 -4 0", "4.00000", "-4.00000", "2 ▼1"],
+        ["2", "1.5 2 3", "-2.00000", "2.00000", "1 ▲1"],
+    ]
+    assert [re.search(r"width: (\d+)%", row[3])[1] for row in cells] == ["100", "1"]
+
+
+@of_chromium
+def test_latency_is_drawn_over_time(warmed):
+    later = f"setTimeout(() => {{ {CLICK} }}, 3000);"
+    with scripted(warmed.rest_port, PACKED + later) as proxy:
+        rows = dom(proxy).split('id="requests"')[1].split("</tbody>")[0].split("<tr>")[1:]
+    (row,) = [row for row in rows if "<td>packed</td><td>predict</td><td>REST</td>" in row]
+    assert re.search(r'<path d="M\d+ 20v-19.0h1V20"', row)
+    assert re.search(r"<small>at most [\d.]+ ms</small>", row)
+
+
+@of_chromium
+def test_the_page_fits_a_phone_in_the_dark(warmed):
+    tell = """
+      const [html, frame] = [document.documentElement, document.createElement("iframe")];
+      if (parent === window) {
+        frame.src = "/"; frame.width = 390; document.body.append(frame);
+        addEventListener("message", event => document.body.append(event.data));
+      } else setTimeout(() => parent.postMessage(`width ${html.scrollWidth},
+        ${getComputedStyle(document.body).backgroundColor}`, "*"), 4000);
+    """
+    with scripted(warmed.rest_port, CLICK + tell) as proxy:
+        text = dom(proxy, "--blink-settings=preferredColorScheme=0")
+    width, color = re.search(r"width (\d+),\s+(rgb\(.*?\))", text).groups()
+    assert (int(width) <= 390, color) == (True, "rgb(21, 24, 28)")

@@ -62,7 +62,7 @@ def call(endpoint):
             '{"signature_name": "with_default", "inputs": {"x": [1.5], "k": 3}}',
             {"outputs": [4.5]},
         ),
-        ('{"instances": [2.0], "deep": ' + "[" * 100_000 + "]" * 100_000 + "}", None),
+        ('{"instances": [2.0], "deep": ' + "[" * 900 + "]" * 900 + "}", None),
     ],
 )
 def test_predict_reads_rows_and_columns(call, body, answer):
@@ -95,9 +95,11 @@ def test_bodies_may_be_compressed(call):
         ('{"instances" 1}', "JSON Parse error: Missing a colon"),
         ("{instances: 1}", "JSON Parse error: Missing a name"),
         ('{"a', "JSON Parse error"),
-        ("[1]", "must be a JSON object"),
+        ("[1]", "JSON Value: [1] Is not object"),
+        ('{"instances": [1e400]}', "Number too big"),
+        ('{"instances": ' + "[" * 100_000, "JSON Parse error: Lists or objects are nested"),
         ("{}", "Missing 'inputs' or 'instances' key"),
-        ('{"inputs": 1, "instances": [1]}', "Not both"),
+        ('{"inputs": 1, "instances": [1]}', "expecting only one of"),
         ('{"signature_name": 1}', "'signature_name' key must be a string value"),
         ('{"signature_name": "no"}', 'Serving signature name: "no" not found in signature def'),
         ('{"instances": 1}', "Expecting 'instances' to be an list/array"),
@@ -113,7 +115,7 @@ def test_bodies_may_be_compressed(call):
         ('{"instances": [{"z": 1}]}', "does not have named input: z"),
         ('{"inputs": [[1], 2]}', "found at incorrect level"),
         ('{"inputs": [[1], [2, 3]]}', "Encountered list at unexpected size: 2"),
-        ('{"inputs": ' + "[" * 70 + "]" * 70 + "}", "at most 64 axes"),
+        ('{"inputs": ' + "[" * 70 + "]" * 70 + "}", "at most 32 axes"),
         ('{"signature_name": "multi", "instances": [1]}', "expecting list of objects"),
         ('{"signature_name": "multi", "inputs": 1}', "expecting an object"),
         ('{"signature_name": "multi", "inputs": {"a": [[1, 2]]}}', "Missing named input: b"),
@@ -181,3 +183,20 @@ def test_other_paths_and_preflights(call):
     assert call("GET", "/other")[0] == 404
     assert call("OPTIONS", PREDICT)[0] == 400
     assert call("OPTIONS", PREDICT, headers={"Origin": "https://example.test"})[:2] == (200, b"")
+
+
+@pytest.mark.parametrize("text", ["/wA=", "/wA", "/w\\nA=\\n"])
+def test_padding_and_line_breaks_of_base64_are_optional(call, text):
+    inputs = f'{{"a": [[1, 2]], "b": [{{"b64": "{text}"}}]}}'
+    status, answer, _ = call("POST", PREDICT, f'{{"signature_name": "multi", "inputs": {inputs}}}')
+
+    assert status == 200, answer
+    assert json.loads(answer.decode("utf-8", "surrogateescape"))["outputs"]["echo_bytes"] == [
+        {"b64": "/wA="}
+    ]
+
+
+def test_lists_and_values_are_counted_before_a_body_is_parsed(call):
+    for body in ("[" + "{}," * 2**18 + "0]", "[" + "0," * (2**21 + 1) + "0]"):
+        status, text, _ = call("POST", PREDICT, '{"instances": ' + body + "}")
+        assert (status, b"Too many" in text) == (400, True), text

@@ -41,7 +41,7 @@ def served(versions, version=None):
 
 
 def test_versions_are_folders_named_by_integers(tmp_path):
-    for name in ("3", "00000004", "foo", ".tmp5", "6.tmp", "-7", "٨"):
+    for name in ("3", "00000004", "foo", ".tmp5", "6.tmp", "-7", "٨", "20261121235959123456"):
         (tmp_path / name).mkdir()
     (tmp_path / "9").touch()
 
@@ -174,3 +174,33 @@ def test_bad_configurations_are_refused():
         ModelConfig("", pathlib.Path())
     with pytest.raises(ValueError, match="must differ"):
         Endpoint([ModelConfig("m", pathlib.Path())] * 2)
+
+
+def test_a_poll_does_not_wait_for_a_version_that_is_loading(base):
+    loading, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow:
+        version = 1
+
+        def __init__(self, path, version):
+            self.path = path
+            loading.set()
+            go_on.wait(20)
+
+        def close(self):
+            closed.set()
+
+    versions = ModelVersions(ModelConfig("half", base), load=Slow)
+    thread = threading.Thread(target=versions.poll)
+    thread.start()
+    assert loading.wait(20)
+    start = time.monotonic()
+    versions.poll(patience=0.1)
+    versions.close()
+    waited = time.monotonic() - start
+    go_on.set()
+    thread.join()
+
+    assert waited < 5
+    assert closed.is_set()
+    assert states(versions) == {1: State.END}

@@ -57,11 +57,17 @@ def serve(
         bool, typer.Option(help="Let pages from elsewhere ask by REST.")
     ] = False,
     max_request_bytes: Annotated[
-        int, typer.Option(min=1, help="Size of a request, also when inflated.")
-    ] = 2**28,
+        int, typer.Option(min=1, help="Size of a request, also after inflation.")
+    ] = 2**24,
     max_concurrent_requests: Annotated[
-        int, typer.Option(min=1, help="Requests that a protocol answers at a time.")
+        int, typer.Option(min=1, help="Requests that wait or run at a time.")
     ] = 1024,
+    max_elements: Annotated[
+        int, typer.Option(min=1, help="Numbers and strings in all tensors of a request.")
+    ] = 2**21,
+    max_items: Annotated[
+        int, typer.Option(min=1, help="Items of a list: size of every axis but the first.")
+    ] = 2**16,
     rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
     grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -108,7 +114,12 @@ def serve(
             grpc_port=grpc_port,
             rest_port=rest_port,
             tls=tls.credentials(encryption) if encryption else None,
-            limits=Limits(max_request_bytes, requests=max_concurrent_requests),
+            limits=Limits(
+                max_request_bytes,
+                elements=max_elements,
+                items=max_items,
+                requests=max_concurrent_requests,
+            ),
             cors=rest_api_enable_cors_support,
             session=read(tensorflow_session_config_file, ConfigProto),
             poll_seconds=file_system_poll_wait_seconds,

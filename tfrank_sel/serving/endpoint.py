@@ -1,16 +1,20 @@
-"""The local endpoint: core, gRPC and REST under one roof."""
+"""The local endpoint: the core, gRPC and REST in one process."""
 
+import asyncio
 import contextlib
 import functools
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 
 import grpc
 import uvicorn
+import uvloop
 from tensorflow.core.protobuf import config_pb2
 
+from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import LoadedModel
@@ -58,9 +62,10 @@ class Endpoint:
         self._cors = cors
         load: Load = functools.partial(LoadedModel, session=session)
         self._core = ServerCore(models, load=load, **core)
-        self._grpc: grpc.Server | None = None
-        self._rest: uvicorn.Server | None = None
-        self._rest_thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        self._grace = 0.0
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Loads the models, then opens the ports: who can connect is answered.
@@ -76,14 +81,31 @@ class Endpoint:
             undo.callback(self._core.stop)
             listener = listen(self.host, self.rest_port)
             undo.callback(listener.close)
-            server = create_server(self._core, self._limits)
-            self.grpc_port = _add_port(server, self.host, self.grpc_port, self._tls)
+            opened: futures.Future[int] = futures.Future()
+            self._thread = threading.Thread(
+                target=self._run, args=(listener, opened), name="endpoint", daemon=True
+            )
+            self._thread.start()
+            self.grpc_port = opened.result()
             undo.pop_all()
         self.rest_port = listener.getsockname()[1]
-        self._grpc = server
+
+    def _run(self, listener: socket.socket, opened: futures.Future[int]) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(listener, opened))
+
+    async def _serve(self, listener: socket.socket, opened: futures.Future[int]) -> None:
+        """Serves both protocols from one event loop until `stop`."""
+        self._loop = asyncio.get_running_loop()
+        admission = Admission(self._limits)
+        server = create_server(self._core, admission)
+        try:
+            opened.set_result(_add_port(server, self.host, self.grpc_port, self._tls))
+        except ServingError as error:
+            opened.set_exception(error)
+            return
         config = uvicorn.Config(
-            RestApi(self._core, self._limits, cors=self._cors),
-            loop="uvloop",
+            RestApi(self._core, admission, cors=self._cors),
             http=functools.partial(LimitedHttp, self._limits),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
@@ -92,12 +114,14 @@ class Endpoint:
             log_config=None,
             log_level="warning",
         )
-        self._rest = uvicorn.Server(config)
-        self._rest_thread = threading.Thread(
-            target=self._rest.run, args=([listener],), name="rest", daemon=True
-        )
-        self._rest_thread.start()
-        self._grpc.start()
+        rest = uvicorn.Server(config)
+        serving = asyncio.create_task(rest.serve([listener]))
+        await server.start()
+        await self._stopped.wait()
+        rest.should_exit = True
+        await server.stop(self._grace)
+        await asyncio.wait([serving], timeout=self._grace)
+        await asyncio.to_thread(admission.close)
 
     def stop(self, grace_seconds: float = 10.0) -> None:
         """Closes the ports, lets running requests end, and frees the models.
@@ -105,11 +129,11 @@ class Endpoint:
         Args:
             grace_seconds: How long requests may still run.
         """
-        if self._grpc is None or self._rest is None or self._rest_thread is None:
+        if self._loop is None or self._thread is None:
             return
-        self._rest.should_exit = True
-        self._grpc.stop(grace_seconds).wait()
-        self._rest_thread.join(grace_seconds)
+        self._grace = grace_seconds
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join()
         self._core.stop()
 
     def __enter__(self) -> "Endpoint":
@@ -137,7 +161,9 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _add_port(server: grpc.Server, host: str, port: int, tls: grpc.ServerCredentials | None) -> int:
+def _add_port(
+    server: grpc.aio.Server, host: str, port: int, tls: grpc.ServerCredentials | None
+) -> int:
     address = f"{host}:{port}"
     try:
         if tls is not None:

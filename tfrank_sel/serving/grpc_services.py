@@ -1,13 +1,17 @@
 """TensorFlow Serving's gRPC services, on the shared core."""
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
-from concurrent import futures
+import dataclasses
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import grpc
-from google.protobuf import any_pb2
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+import grpc.aio
+from google.protobuf import any_pb2, message as protobuf
+from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -15,183 +19,231 @@ from tensorflow_serving.apis import (
     inference_pb2,
     model_management_pb2,
     model_pb2,
-    model_service_pb2_grpc,
     predict_pb2,
-    prediction_service_pb2_grpc,
     regression_pb2,
 )
 
+from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.engine import inference, tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
-from tfrank_sel.serving.limits import Limits
-from tfrank_sel.serving.status import ServingError, invalid
+from tfrank_sel.serving.monitoring import Observation
+from tfrank_sel.serving.status import Code, ServingError, invalid, mapped
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
 _YEAR = 365 * 24 * 3600.0
+_EARLY = 0.02  # seconds by which a client may give up before its deadline as seen here
+_STREAMS = 128  # calls of one connection at a time
 
 
-def create_server(core: ServerCore, limits: Limits, *, threads: int = 32) -> grpc.Server:
+@dataclasses.dataclass(frozen=True)
+class _Method:
+    """A method: its request, what answers it in how many seconds, and whether it is counted."""
+
+    request: type[protobuf.Message]
+    answer: Callable[[Any, float], protobuf.Message]
+    is_counted: bool = False
+
+
+def create_server(core: ServerCore, admission: Admission) -> grpc.aio.Server:
     """Returns a gRPC server of the services, without a port and not started.
 
     Args:
-        core: What it serves.
-        limits: What it takes from clients.
-        threads: How many requests run at a time. One that a client is slow to send occupies a
-            thread, too.
+        core: Models that it serves.
+        admission: Limits on requests, and threads that run them.
     """
+    limits = admission.limits
     options = [
         ("grpc.max_receive_message_length", limits.request_bytes),
         ("grpc.max_metadata_size", limits.header_bytes),
         ("grpc.absolute_max_metadata_size", limits.header_bytes),
         ("grpc.max_send_message_length", _ANY_SIZE),
+        ("grpc.max_concurrent_streams", _STREAMS),
         # Otherwise a second server could take the same port, and half of its requests.
         ("grpc.so_reuseport", 0),
     ]
-    server = grpc.server(
-        futures.ThreadPoolExecutor(threads, "grpc"),
-        options=options,
-        maximum_concurrent_rpcs=limits.requests,
-    )
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(core), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Models(core), server)
-    servicer = health.HealthServicer()
-    for service in ("", "PredictionService", "ModelService"):
-        servicer.set(service, health_pb2.HealthCheckResponse.SERVING)
-    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    # A traceback for every client that goes away would fill the log, and block the loop if nobody
+    # reads it. Such calls are counted instead.
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)
+    server = grpc.aio.server(options=options)
+    server.add_generic_rpc_handlers([Services(core, admission)])
     return server
 
 
-class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """`tensorflow.serving.PredictionService`.
+class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+    """`PredictionService` and `ModelService` of TensorFlow Serving, and gRPC's health check.
+
+    Requests arrive as streams of one message, because a handler of a stream receives the message
+    itself: it can set a deadline, and parse the message in a thread.
 
     Args:
-        core: What it serves.
+        core: Models that it serves.
+        admission: Limits on requests, and threads that run them.
     """
 
-    def __init__(self, core: ServerCore) -> None:
+    def __init__(self, core: ServerCore, admission: Admission) -> None:
         self._core = core
+        self._admission = admission
+        prediction = {
+            "Predict": _Method(predict_pb2.PredictRequest, self._predict, True),
+            "Classify": _Method(classification_pb2.ClassificationRequest, self._classify, True),
+            "Regress": _Method(regression_pb2.RegressionRequest, self._regress, True),
+            "MultiInference": _Method(inference_pb2.MultiInferenceRequest, self._multi, True),
+            "GetModelMetadata": _Method(
+                get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
+            ),
+        }
+        models = {
+            "GetModelStatus": _Method(get_model_status_pb2.GetModelStatusRequest, self._status),
+            "HandleReloadConfigRequest": _Method(
+                model_management_pb2.ReloadConfigRequest, self._reload
+            ),
+        }
+        health = {"Check": _Method(health_pb2.HealthCheckRequest, _health)}
+        self._methods = {
+            f"/{service}/{name}": method
+            for service, methods in (
+                ("tensorflow.serving.PredictionService", prediction),
+                ("tensorflow.serving.ModelService", models),
+                ("grpc.health.v1.Health", health),
+            )
+            for name, method in methods.items()
+        }
 
-    def Predict(  # noqa: N802
-        self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
+    def service(
+        self, details: grpc.HandlerCallDetails
+    ) -> "grpc.RpcMethodHandler[bytes, bytes] | None":
+        """Returns the handler of a method, or None for an unknown one."""
+        method = self._methods.get(details.method)
+        if method is None:
+            return None
+        api = details.method.rpartition("/")[2]
+
+        async def handle(
+            messages: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]"
+        ) -> bytes:
+            try:
+                return await self._answer(api, method, messages, _seconds(context))
+            except ServingError as error:
+                code, message = error.code, str(error)
+            await context.abort(_STATUS_CODES[int(code)], message)
+            raise AssertionError  # `abort` raises
+
+        return grpc.stream_unary_rpc_method_handler(handle)
+
+    async def _answer(
+        self, api: str, method: _Method, messages: AsyncIterator[bytes], seconds: float | None
+    ) -> bytes:
+        limits = self._admission.limits
+        if seconds is None:
+            seconds = limits.run_seconds if method.is_counted else _YEAR  # a reload may take long
+        due = time.monotonic() + seconds
+
+        def work(body: bytes) -> bytes:
+            request = method.request.FromString(body)
+            seen.model_name = self._core.known(_model_name(request))
+            response = method.answer(request, max(0.001, due - time.monotonic()))
+            return response.SerializeToString()
+
+        observed = self._core.observed if method.is_counted else _uncounted
+        with observed(api, "GRPC") as seen:
+            async with self._admission.receiving():
+                body = await anext(messages, None)
+            if body is None:
+                raise invalid("A call must send a message. Received: none")
+            try:
+                return await self._admission.run(work, body, due - time.monotonic())
+            except asyncio.CancelledError as error:
+                if due - time.monotonic() > _EARLY:
+                    raise
+                # The client's clock was first. That the server was late is what is counted.
+                message = f"The request must be answered in {seconds:.3g} seconds"
+                raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
+
+    def _predict(
+        self, request: predict_pb2.PredictRequest, seconds: float
     ) -> predict_pb2.PredictResponse:
-        """Runs a signature."""
-        with (
-            _observed(self._core, context, request.model_spec.name, "Predict"),
-            _acquired(self._core, request) as model,
-        ):
+        with self._acquired(request) as model:
             signature = signature_of(model, request.model_spec.signature_name)
-            sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
-            outputs = predict(model, signature, sent, request.output_filter, _timeout(context))
+            sent = tensor_protos.to_arrays(request.inputs, self._admission.limits)
+            outputs = predict(model, signature, sent, request.output_filter, seconds)
             spec = _spec(request, model, signature.name)
             response = predict_pb2.PredictResponse(model_spec=spec)
             for alias, array in outputs.items():
                 tensor_protos.to_proto(array, response.outputs[alias])
             return response
 
-    def Classify(  # noqa: N802
-        self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
+    def _classify(
+        self, request: classification_pb2.ClassificationRequest, seconds: float
     ) -> classification_pb2.ClassificationResponse:
-        """Runs a classification on examples."""
-        answer = classification_pb2.ClassificationResponse
-        return self._infer(request, context, "Classify", inference.classify, answer)
+        spec, result = self._infer(request, inference.classify, seconds)
+        return classification_pb2.ClassificationResponse(model_spec=spec, result=result)
 
-    def Regress(  # noqa: N802
-        self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
+    def _regress(
+        self, request: regression_pb2.RegressionRequest, seconds: float
     ) -> regression_pb2.RegressionResponse:
-        """Runs a regression on examples."""
-        answer = regression_pb2.RegressionResponse
-        return self._infer(request, context, "Regress", inference.regress, answer)
-
-    def MultiInference(  # noqa: N802
-        self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
-    ) -> inference_pb2.MultiInferenceResponse:
-        """Runs several regressions and classifications on the same examples."""
-        name = request.tasks[0].model_spec.name if request.tasks else ""
-        with _observed(self._core, context, name, "MultiInference"):
-            inference.check_models(request)
-            with _acquired(self._core, request.tasks[0]) as model:
-                results = inference.multi_inference(model, request, _timeout(context))
-                for task, result in zip(request.tasks, results, strict=True):
-                    name = task.model_spec.signature_name or DEFAULT_SIGNATURE
-                    result.model_spec.CopyFrom(_spec(task, model, name))
-                return inference_pb2.MultiInferenceResponse(results=results)
+        spec, result = self._infer(request, inference.regress, seconds)
+        return regression_pb2.RegressionResponse(model_spec=spec, result=result)
 
     def _infer(
-        self,
-        request: Any,
-        context: grpc.ServicerContext,
-        api: str,
-        run: Callable[..., Any],
-        answer: type,
-    ) -> Any:
-        with (
-            _observed(self._core, context, request.model_spec.name, api),
-            _acquired(self._core, request) as model,
-        ):
+        self, request: Any, run: Callable[..., Any], seconds: float
+    ) -> tuple[model_pb2.ModelSpec, Any]:
+        rows = inference.serialized(request.input, self._admission.limits)
+        with self._acquired(request) as model:
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            result = run(model, name, request.input, _timeout(context))
-            return answer(model_spec=_spec(request, model, name), result=result)
+            return _spec(request, model, name), run(model, name, rows, seconds)
 
-    def GetModelMetadata(  # noqa: N802
-        self,
-        request: get_model_metadata_pb2.GetModelMetadataRequest,
-        context: grpc.ServicerContext,
+    def _multi(
+        self, request: inference_pb2.MultiInferenceRequest, seconds: float
+    ) -> inference_pb2.MultiInferenceResponse:
+        inference.check_models(request)
+        rows = inference.serialized(request.input, self._admission.limits)
+        with self._acquired(request.tasks[0]) as model:
+            results = inference.multi_inference(model, request.tasks, rows, seconds)
+            for task, result in zip(request.tasks, results, strict=True):
+                name = task.model_spec.signature_name or DEFAULT_SIGNATURE
+                result.model_spec.CopyFrom(_spec(task, model, name))
+            return inference_pb2.MultiInferenceResponse(results=results)
+
+    def _metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, _: float
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """Tells a model's signatures."""
-        with _errors(context):
-            if not request.HasField("model_spec"):
-                raise invalid("Missing ModelSpec")
-            if not request.metadata_field:
-                raise invalid(
-                    "GetModelMetadataRequest must specify at least one metadata_field",
-                )
-            for field in request.metadata_field:
-                if field != "signature_def":
-                    raise invalid(f"Metadata field {field} is not supported")
-            with _acquired(self._core, request) as model:
-                response = get_model_metadata_pb2.GetModelMetadataResponse(
-                    model_spec=_spec(request, model, "")
-                )
-                packed = any_pb2.Any()
-                packed.Pack(signature_map(model))
-                response.metadata["signature_def"].CopyFrom(packed)
-                return response
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
+        if not request.metadata_field:
+            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
+        for field in request.metadata_field:
+            if field != "signature_def":
+                raise invalid(f"Metadata field {field} is not supported")
+        with self._acquired(request) as model:
+            packed = any_pb2.Any()
+            packed.Pack(signature_map(model))
+            return get_model_metadata_pb2.GetModelMetadataResponse(
+                model_spec=_spec(request, model, ""), metadata={"signature_def": packed}
+            )
 
-
-class Models(model_service_pb2_grpc.ModelServiceServicer):
-    """`tensorflow.serving.ModelService`.
-
-    Args:
-        core: What it serves.
-    """
-
-    def __init__(self, core: ServerCore) -> None:
-        self._core = core
-
-    def GetModelStatus(  # noqa: N802
-        self,
-        request: get_model_status_pb2.GetModelStatusRequest,
-        context: grpc.ServicerContext,
+    def _status(
+        self, request: get_model_status_pb2.GetModelStatusRequest, _: float
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """Tells the states of a model's versions."""
-        with _errors(context):
-            if not request.HasField("model_spec"):
-                raise invalid("Missing ModelSpec")
-            return status_response(self._core, request.model_spec.name, _version(request))
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
+        return status_response(self._core, request.model_spec.name, _version(request))
 
-    def HandleReloadConfigRequest(  # noqa: N802
-        self,
-        request: model_management_pb2.ReloadConfigRequest,
-        context: grpc.ServicerContext,
+    def _reload(
+        self, request: model_management_pb2.ReloadConfigRequest, _: float
     ) -> model_management_pb2.ReloadConfigResponse:
-        """Serves other models, or other versions and labels of them."""
-        with _errors(context):
-            self._core.reload(model_config.of_proto(request.config))
-            return model_management_pb2.ReloadConfigResponse()
+        self._core.reload(model_config.of_proto(request.config))
+        return model_management_pb2.ReloadConfigResponse()
+
+    def _acquired(self, request: Any) -> contextlib.AbstractContextManager[Model]:
+        if not request.HasField("model_spec"):
+            raise invalid("Missing ModelSpec")
+        spec = request.model_spec
+        label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
+        return self._core.acquire(spec.name, _version(request), label)
 
 
 def signature_map(model: Model) -> get_model_metadata_pb2.SignatureDefMap:
@@ -215,35 +267,25 @@ def status_response(
     return response
 
 
-@contextlib.contextmanager
-def _errors(context: grpc.ServicerContext) -> Iterator[None]:
-    """Ends the call with the code and text of an error."""
-    try:
-        yield
-    except ServingError as error:
-        context.abort(_STATUS_CODES[int(error.code)], str(error))
+def _health(_: health_pb2.HealthCheckRequest, seconds: float) -> health_pb2.HealthCheckResponse:
+    return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+def _model_name(request: Any) -> str:
+    asked = request.tasks[0] if getattr(request, "tasks", None) else request
+    return asked.model_spec.name if hasattr(asked, "model_spec") else ""
 
 
 @contextlib.contextmanager
-def _observed(
-    core: ServerCore, context: grpc.ServicerContext, name: str, api: str
-) -> Iterator[None]:
-    """Counts and measures the call, too."""
-    with _errors(context), core.observed(name, api, "GRPC"):
-        yield
+def _uncounted(api: str, entrypoint: str) -> Iterator[Observation]:
+    """Maps errors as `ServerCore.observed`, for calls that TensorFlow Serving does not count."""
+    with mapped():
+        yield Observation("")
 
 
-def _acquired(core: ServerCore, request: Any) -> contextlib.AbstractContextManager[Model]:
-    if not request.HasField("model_spec"):
-        raise invalid("Missing ModelSpec")
-    spec = request.model_spec
-    label = spec.version_label if spec.WhichOneof("version_choice") == "version_label" else None
-    return core.acquire(spec.name, _version(request), label)
-
-
-def _timeout(context: grpc.ServicerContext) -> float | None:
+def _seconds(context: "grpc.aio.ServicerContext[bytes, bytes]") -> float | None:
     """Returns the seconds left, or None if the client set no deadline: gRPC says centuries then."""
-    remaining = context.time_remaining()
+    remaining: float | None = context.time_remaining()
     return remaining if remaining is not None and remaining < _YEAR else None
 
 

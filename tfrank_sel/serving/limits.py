@@ -1,12 +1,15 @@
-"""What a server takes from its clients: sizes, numbers, and the time to send them."""
+"""Limits on what clients send: sizes, numbers, and the time to send them."""
 
 import asyncio
 import dataclasses
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tfrank_sel.arguments import Checked
+from tfrank_sel.serving.status import invalid
 
 _LONG_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
@@ -16,27 +19,80 @@ _LONG_HEAD = (
 
 @dataclasses.dataclass(frozen=True)
 class Limits(Checked):
-    """The limits of both protocols.
+    """The limits of both protocols, checked before memory is taken.
 
     Args:
-        request_bytes: Size of a request's message or body, also after it is inflated.
-        header_bytes: Size of its headers.
-        requests: How many requests of a protocol are answered at a time.
-        send_seconds: How long a REST client may take to send a request.
+        request_bytes: Size of a message or body, also after it is inflated.
+        header_bytes: Size of the headers.
+        elements: Numbers and strings in all tensors of a request.
+        decoded_bytes: Size of all tensors of a request, or of its examples.
+        items: Size of every axis of a tensor but the first, so that of a list of items.
+        axes: Axes of a tensor.
+        lists: Lists and objects in a JSON body.
+        requests: Requests that wait or run at a time.
+        waiting_bytes: Size of these requests together.
+        receiving: Requests that are received at a time; the oldest gives way to a new one.
+        send_seconds: Time for a client to send a request.
+        run_seconds: Time to answer a request, if the client sets no earlier deadline.
 
     Raises:
         ValueError: If one is not positive.
     """
 
-    request_bytes: int = 2**28
+    request_bytes: int = 2**24
     header_bytes: int = 2**16
+    elements: int = 2**21
+    decoded_bytes: int = 2**26
+    items: int = 2**16
+    axes: int = 32
+    lists: int = 2**18
     requests: int = 1024
+    waiting_bytes: int = 2**27
+    receiving: int = 64
     send_seconds: float = 30.0
+    run_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for field, value in dataclasses.asdict(self).items():
             if value <= 0:
                 raise ValueError(f"`{field}` must be positive. Received: {value}")
+
+    def check_shape(self, name: str, shape: Sequence[int]) -> None:
+        """Checks the shape of one tensor.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if it has too many axes, items or elements.
+        """
+        if len(shape) > self.axes:
+            raise _exceeded(f"axes of tensor {name}", self.axes, len(shape))
+        if (most := max(shape[1:], default=0)) > self.items:
+            raise _exceeded(f"items on an axis of tensor {name}", self.items, most)
+        self.check_elements(math.prod(shape))
+
+    def check_elements(self, elements: int, decoded_bytes: int = 0) -> None:
+        """Checks all tensors of a request together.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if they are too large.
+        """
+        if elements > self.elements:
+            raise _exceeded("elements of a request", self.elements, elements)
+        if decoded_bytes > self.decoded_bytes:
+            raise _exceeded("decoded bytes of a request", self.decoded_bytes, decoded_bytes)
+
+    def check_json(self, body: bytes) -> None:
+        """Counts commas and brackets, before a body is parsed.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT if there are too many; those in strings count, too.
+        """
+        self.check_elements(body.count(b","))
+        if (lists := body.count(b"[") + body.count(b"{")) > self.lists:
+            raise _exceeded("lists and objects of a JSON body", self.lists, lists)
+
+
+def _exceeded(what: str, limit: int, received: int) -> Exception:
+    return invalid(f"Too many {what}. Received: {received}. Accepted: at most {limit}")
 
 
 class LimitedHttp(HttpToolsProtocol):

@@ -1,6 +1,7 @@
-"""How many requests a server answers and how long they take, under TensorFlow Serving's names."""
+"""Counts and latencies of requests, under TensorFlow Serving's metric names."""
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ from prometheus_client import CollectorRegistry, Histogram, disable_created_metr
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from tfrank_sel.serving.status import ServingError
+from tfrank_sel.serving.status import Code, ServingError, mapped
 
 PATH = "/monitoring/prometheus/metrics"
 
@@ -24,8 +25,12 @@ class Metrics:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._counts = _Counts()
+        self._counts = _Counts(":tensorflow:serving:request_count", "model_name", "status")
+        self._loads = _Counts(
+            ":tensorflow:cc:saved_model:load_attempt_count", "model_path", "status"
+        )
         self._registry.register(self._counts)
+        self._registry.register(self._loads)
         self._latency = Histogram(
             ":tensorflow:serving:request_latency",
             "Time from a request to its answer, in microseconds",
@@ -35,49 +40,73 @@ class Metrics:
         )
 
     @contextlib.contextmanager
-    def request(self, model_name: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Observes one request.
+    def request(self, api: str, entrypoint: str, model_name: str = "") -> Iterator["Observation"]:
+        """Observes one request: counts it, and measures its latency if it succeeds.
 
         Args:
-            model_name: Name of a model that is served; empty for any other, so that what clients
-                make up does not fill the memory.
-            api: What is asked, such as "Predict".
+            api: Method, such as "Predict"; empty for a status.
             entrypoint: "GRPC" or "REST".
+            model_name: Name of a served model; empty for any other, so that invented names do not
+                fill the memory.
+
+        Yields:
+            The observation, whose name may be set when it is known.
+
+        Raises:
+            ServingError: For any exception, with the code that was counted.
         """
-        start, status = time.perf_counter(), "OK"
+        start, seen, code = time.perf_counter(), Observation(model_name), Code.OK
         try:
-            yield
+            with mapped():
+                yield seen
+            microseconds = 1e6 * (time.perf_counter() - start)
+            self._latency.labels(seen.model_name, api, entrypoint).observe(microseconds)
         except ServingError as error:
-            status = error.code.name
+            code = error.code
+            raise
+        except BaseException:  # the client went away
+            code = Code.CANCELLED
             raise
         finally:
-            self._counts.add(model_name, status)
-            microseconds = 1e6 * (time.perf_counter() - start)
-            self._latency.labels(model_name, api, entrypoint).observe(microseconds)
+            self._counts.add(seen.model_name, code.name)
+
+    def loaded(self, path: str, *, failed: bool) -> None:
+        """Counts an attempt to load a version."""
+        self._loads.add(path, "fail" if failed else "success")
 
     def text(self) -> bytes:
         """Returns all numbers in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
+@dataclasses.dataclass
+class Observation:
+    """A request that is being observed."""
+
+    model_name: str
+
+
 class _Counts(Collector):
-    """Requests by model and status; the library's own counter would name them `..._total`."""
+    """Counts by two labels; the library's own counter would name them `..._total`.
 
-    _NAME = ":tensorflow:serving:request_count"
+    Args:
+        name: Name of the metric.
+        labels: Its two labels.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, *labels: str) -> None:
+        self._name, self._labels = name, labels
         self._lock = threading.Lock()
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._counts: Counter[tuple[str, ...]] = Counter()
 
-    def add(self, model_name: str, status: str) -> None:
+    def add(self, *values: str) -> None:
         with self._lock:
-            self._counts[model_name, status] += 1
+            self._counts[values] += 1
 
     def collect(self) -> Iterator[Metric]:
-        metric = Metric(self._NAME, "Requests by model and status", "untyped")
+        metric = Metric(self._name, f"Counts by {' and '.join(self._labels)}", "untyped")
         with self._lock:
             counts = dict(self._counts)
-        for (model_name, status), count in counts.items():
-            labels = {"model_name": model_name, "status": status}
-            metric.add_sample(self._NAME, labels, count)
+        for values, count in counts.items():
+            metric.add_sample(self._name, dict(zip(self._labels, values, strict=True)), count)
         yield metric

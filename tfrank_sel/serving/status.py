@@ -1,6 +1,13 @@
-"""What a request can end with: the codes that gRPC, REST and TensorFlow share."""
+"""Status codes that gRPC, REST and TensorFlow share, and the error that carries one."""
 
+import contextlib
 import enum
+import logging
+from collections.abc import Iterator
+
+from google.protobuf import message as protobuf
+
+_log = logging.getLogger(__name__)
 
 # A server cuts what it says of an error at this many characters.
 _MESSAGE_LIMIT = 1024
@@ -67,6 +74,7 @@ class ServingError(Exception):
     Args:
         code: The kind of error.
         message: What is required and what was received; cut after 1024 characters.
+        http_status: HTTP status, if it is not that of the code.
 
     Example:
         >>> error = ServingError(Code.NOT_FOUND, "Could not find any versions of model m")
@@ -74,13 +82,37 @@ class ServingError(Exception):
         (404, 'Could not find any versions of model m')
     """
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, http_status: int | None = None) -> None:
         if len(message) > _MESSAGE_LIMIT:
             message = message[:_MESSAGE_LIMIT] + "...TRUNCATED"
         super().__init__(message)
         self.code = code
+        self.http_status = http_status or code.http_status
 
 
 def invalid(message: str) -> ServingError:
     """Returns the error of a request, or of a file, that breaks a rule."""
     return ServingError(Code.INVALID_ARGUMENT, message)
+
+
+@contextlib.contextmanager
+def mapped() -> Iterator[None]:
+    """Turns every exception into a `ServingError`, and logs those that are unforeseen.
+
+    No frame keeps an exception in a variable: the cycle would keep a refused request in memory
+    until Python collects it.
+    """
+    try:
+        yield
+    except ServingError:
+        raise
+    except protobuf.DecodeError as error:
+        raise invalid(
+            "The request must be a message of its method. Received: other bytes"
+        ) from error
+    except MemoryError as error:
+        message = "The request needs more memory than there is"
+        raise ServingError(Code.RESOURCE_EXHAUSTED, message) from error
+    except Exception as error:
+        _log.exception("a request failed")
+        raise ServingError(Code.INTERNAL, f"The server failed: {type(error).__name__}") from error

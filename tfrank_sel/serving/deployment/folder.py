@@ -6,6 +6,7 @@ import re
 import shutil
 import string
 import tempfile
+import textwrap
 
 from tfrank_sel.data import stores
 from tfrank_sel.serving.deployment.check import check
@@ -76,6 +77,8 @@ def render(folder: pathlib.Path, model_name: str, version: int) -> None:
     """
     values = {"model_name": model_name, "version": str(version)}
     with importlib.resources.as_file(_TEMPLATES) as templates:
+        alerts = _Template((templates / "alerts.yml").read_text()).substitute(values)
+        values["alerts"] = textwrap.indent(alerts, "  ").strip()
         for path in templates.rglob("*"):
             if path.is_file():
                 target = folder / path.relative_to(templates)

@@ -1,8 +1,9 @@
-"""What both protocols share: the models served, and how a request finds one."""
+"""Core of both protocols: the served models, and access to them by name, version and label."""
 
 import contextlib
 import logging
 import os
+import pathlib
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +12,13 @@ from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
 from tfrank_sel.serving.engine.versions import Load, ModelVersions, VersionStatus, unknown_servable
-from tfrank_sel.serving.monitoring import Metrics
+from tfrank_sel.serving.monitoring import Metrics, Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _log = logging.getLogger(__name__)
 
 _PLATFORM = "tensorflow"
+_PATIENCE = 1.0  # seconds that a change of the configuration waits for a version that is loading
 
 
 class ServerCore:
@@ -55,9 +57,9 @@ class ServerCore:
         self._config_file = config_file
         self._config_poll_seconds = config_poll_seconds
         self._allow_labels_for_unavailable = allow_labels_for_unavailable
-        self._load = load
+        self._load_model = load
         self._metrics = Metrics()
-        self._changing = threading.Lock()  # held by who loads or unloads
+        self._changing = threading.Lock()  # held by who replaces the configuration
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
 
@@ -101,7 +103,7 @@ class ServerCore:
                     model = ModelVersions(config, self._load)
                     new.append(model)
                 model.config = config
-                model.poll()
+                model.poll(_PATIENCE)
                 models[config.name] = model
             gone = [x for x in self._models.values() if x not in models.values()]
             self._models = models
@@ -116,16 +118,20 @@ class ServerCore:
                 )
 
     def observed(
-        self, name: str, api: str, entrypoint: str
-    ) -> contextlib.AbstractContextManager[None]:
-        """Counts a request and measures how long it takes.
+        self, api: str, entrypoint: str, name: str = ""
+    ) -> contextlib.AbstractContextManager[Observation]:
+        """Counts a request and measures its latency, as `Metrics.request`.
 
         Args:
-            name: Name of the model it asks for.
-            api: What it asks, such as "Predict".
+            api: Method, such as "Predict".
             entrypoint: "GRPC" or "REST".
+            name: Name of the model that it asks for, if that is known already.
         """
-        return self._metrics.request(name if name in self._models else "", api, entrypoint)
+        return self._metrics.request(api, entrypoint, self.known(name))
+
+    def known(self, name: str) -> str:
+        """Returns the name of a served model, or an empty string for any other."""
+        return name if name in self._models else ""
 
     def metrics(self) -> bytes:
         """Returns what was counted and measured, in Prometheus' text format."""
@@ -179,6 +185,15 @@ class ServerCore:
             raise ServingError(Code.NOT_FOUND, f"Could not find {what} of model {name}")
         return statuses
 
+    def _load(self, path: pathlib.Path, version: int) -> Model:
+        failed = True
+        try:
+            model = self._load_model(path, version)
+            failed = False
+            return model
+        finally:
+            self._metrics.loaded(str(path), failed=failed)
+
     def _check(self, config: ModelConfig) -> None:
         model = self._models.get(config.name)
         if model and model.config.platform != config.platform:
@@ -206,9 +221,8 @@ class ServerCore:
     def _poll(self) -> None:
         next_read = time.monotonic() + self._config_poll_seconds
         while not self._stopped.wait(self._poll_seconds):
-            with self._changing:
-                for model in self._models.values():
-                    model.poll()
+            for model in self._models.values():
+                model.poll()
             if self._config_file and self._config_poll_seconds and time.monotonic() >= next_read:
                 self._read_again(self._config_file)
                 next_read = time.monotonic() + self._config_poll_seconds

@@ -1,8 +1,7 @@
-"""Classify, Regress and MultiInference: signatures that read `tf.Example`s, as TensorFlow Serving
-runs them.
+"""Classify, Regress and MultiInference: signatures of `tf.Example`s, run as by TensorFlow Serving.
 
 Their input is called `inputs`; a regression answers with `outputs`, a classification with
-`classes`, `scores` or both. The declared method of a signature is not looked at.
+`classes`, `scores` or both. The declared method of a signature is ignored.
 """
 
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from tensorflow_serving.apis import (
 )
 
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, Signature
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 CLASSIFY = "tensorflow/serving/classify"
@@ -26,14 +26,14 @@ _CLASSES, _SCORES, _OUTPUT = "classes", "scores", "outputs"
 
 
 def regress(
-    model: Model, name: str, examples: input_pb2.Input, timeout: float | None = None
+    model: Model, name: str, rows: np.ndarray, timeout: float | None = None
 ) -> regression_pb2.RegressionResult:
     """Runs a regression on the examples of a request.
 
     Args:
         model: The model.
         name: Name of the signature; empty for the default one.
-        examples: The examples, with or without a context.
+        rows: The examples, from `serialized`.
         timeout: Seconds the run may take, or None for no limit.
 
     Returns:
@@ -43,12 +43,6 @@ def regress(
         ServingError: INVALID_ARGUMENT if signature or examples do not make a regression, or what
             the run raises.
     """
-    return _regress(model, name, _serialized(examples), timeout)
-
-
-def _regress(
-    model: Model, name: str, rows: np.ndarray, timeout: float | None
-) -> regression_pb2.RegressionResult:
     signature = _signature(model, name, "regression")
     if _OUTPUT not in signature.fetches:
         raise invalid(f"No regression outputs found in SignatureDef: {signature.definition}")
@@ -66,14 +60,14 @@ def _regress(
 
 
 def classify(
-    model: Model, name: str, examples: input_pb2.Input, timeout: float | None = None
+    model: Model, name: str, rows: np.ndarray, timeout: float | None = None
 ) -> classification_pb2.ClassificationResult:
     """Runs a classification on the examples of a request.
 
     Args:
         model: The model.
         name: Name of the signature; empty for the default one.
-        examples: The examples, with or without a context.
+        rows: The examples, from `serialized`.
         timeout: Seconds the run may take, or None for no limit.
 
     Returns:
@@ -83,12 +77,6 @@ def classify(
         ServingError: INVALID_ARGUMENT if signature or examples do not make a classification, or
             what the run raises.
     """
-    return _classify(model, name, _serialized(examples), timeout)
-
-
-def _classify(
-    model: Model, name: str, rows: np.ndarray, timeout: float | None
-) -> classification_pb2.ClassificationResult:
     signature = _signature(model, name, "classification")
     outputs = [alias for alias in (_CLASSES, _SCORES) if alias in signature.fetches]
     if not outputs:
@@ -121,13 +109,17 @@ def _classify(
 
 
 def multi_inference(
-    model: Model, request: inference_pb2.MultiInferenceRequest, timeout: float | None = None
+    model: Model,
+    tasks: Sequence[inference_pb2.InferenceTask],
+    rows: np.ndarray,
+    timeout: float | None = None,
 ) -> list[inference_pb2.InferenceResult]:
     """Runs several regressions and classifications on the same examples.
 
     Args:
         model: The model of all tasks.
-        request: The tasks, whose signatures must differ, and the examples.
+        tasks: The tasks, whose signatures must differ.
+        rows: The examples, from `serialized`.
         timeout: Seconds each run may take, or None for no limit.
 
     Returns:
@@ -137,18 +129,17 @@ def multi_inference(
         ServingError: INVALID_ARGUMENT if two tasks name one signature, UNIMPLEMENTED if a method
             is neither, or what a task raises.
     """
-    rows = _serialized(request.input)
     results, seen = [], set()
-    for task in request.tasks:
+    for task in tasks:
         name = task.model_spec.signature_name or DEFAULT_SIGNATURE
         if name in seen:
             raise invalid(f"Duplicate evaluation of signature: {name}")
         seen.add(name)
         result = inference_pb2.InferenceResult()
         if task.method_name == REGRESS:
-            result.regression_result.CopyFrom(_regress(model, name, rows, timeout))
+            result.regression_result.CopyFrom(regress(model, name, rows, timeout))
         elif task.method_name == CLASSIFY:
-            result.classification_result.CopyFrom(_classify(model, name, rows, timeout))
+            result.classification_result.CopyFrom(classify(model, name, rows, timeout))
         else:
             raise ServingError(
                 Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
@@ -179,18 +170,25 @@ def _signature(model: Model, name: str, kind: str) -> Signature:
     return signature
 
 
-def _serialized(examples: input_pb2.Input) -> np.ndarray:
-    """Returns the bytes of each example, behind those of the context: parsers merge the two."""
-    context = b""
-    rows: Sequence[bytes] = [x.SerializeToString() for x in examples.example_list.examples]
+def serialized(examples: input_pb2.Input, limits: Limits) -> np.ndarray:
+    """Returns the bytes of each example, behind those of the context: parsers merge the two.
+
+    Args:
+        examples: The examples of a request, with or without a context.
+        limits: The limits on their number and size.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if there is none, or if they exceed a limit.
+    """
+    context, listed = b"", examples.example_list.examples
     if examples.HasField("example_list_with_context"):
         context = examples.example_list_with_context.context.SerializeToString()
-        joined = examples.example_list_with_context.examples
-        rows = [context + x.SerializeToString() for x in joined]
-    if not rows:
+        listed = examples.example_list_with_context.examples
+    if not listed:
         raise invalid("Input is empty.")
-    array = np.empty(len(rows), np.object_)
-    array[:] = rows
+    limits.check_elements(len(listed), len(listed) * len(context))
+    array = np.empty(len(listed), np.object_)
+    array[:] = [context + x.SerializeToString() for x in listed]
     return array
 
 

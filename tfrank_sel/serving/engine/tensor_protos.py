@@ -1,11 +1,13 @@
-"""TensorProto and arrays, at the speed of a request."""
+"""Conversion between `TensorProto` and NumPy arrays, fast enough for every request."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
 
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import ServingError, invalid
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
@@ -24,6 +26,44 @@ _FIELDS: dict[int, tuple[str, type]] = {
     types_pb2.DT_BOOL: ("bool_val", np.bool_),
     types_pb2.DT_STRING: ("string_val", np.object_),
 }
+
+
+# Field numbers of the types that stand there as in memory: copied, without an object for each.
+_PACKED = {types_pb2.DT_FLOAT: 5, types_pb2.DT_DOUBLE: 6}
+_STRING_BYTES = 32  # of a string in memory, beside its octets
+_OTHER_BYTES = 16  # at most, of a number of the types that are not named here
+
+
+def to_arrays(
+    protos: Mapping[str, tensor_pb2.TensorProto], limits: Limits
+) -> dict[str, np.ndarray]:
+    """Reads the tensors of a request, after checking their declared shapes and sizes.
+
+    Args:
+        protos: The tensors by name.
+        limits: The limits on each of them, and on all together.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if they exceed a limit, or as `to_array`.
+    """
+    elements = decoded = 0
+    for name, proto in protos.items():
+        shape = [dimension.size for dimension in proto.tensor_shape.dim[: limits.axes + 1]]
+        if any(size < 0 for size in shape):
+            raise _unreadable(name)
+        limits.check_shape(name, shape)
+        size = math.prod(shape)
+        elements += size
+        if proto.dtype == types_pb2.DT_STRING:
+            lengths = [len(value) for value in proto.string_val]
+            repeated = max(0, size - len(lengths)) * (lengths[-1] if lengths else 0)
+            decoded += sum(lengths) + repeated + size * _STRING_BYTES
+        elif proto.dtype in _FIELDS:
+            decoded += size * np.dtype(_FIELDS[proto.dtype][1]).itemsize
+        else:
+            decoded += size * _OTHER_BYTES
+        limits.check_elements(elements, decoded)
+    return {name: to_array(name, proto) for name, proto in protos.items()}
 
 
 def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
@@ -45,7 +85,7 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
     if proto.dtype not in _FIELDS:
         try:
             other: np.ndarray = tf.make_ndarray(proto)
-        except (TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:  # resources and variants, too
             raise _unreadable(name) from error
         return other
     field, dtype = _FIELDS[proto.dtype]
@@ -79,7 +119,19 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
     proto.tensor_shape.SetInParent()  # a scalar has a shape too: an empty one
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
-    getattr(proto, _FIELDS[dtype][0]).extend(array.ravel().tolist())
+    if dtype in _PACKED:
+        proto.MergeFromString(_packed(_PACKED[dtype], array.tobytes()))
+    else:
+        getattr(proto, _FIELDS[dtype][0]).extend(array.ravel().tolist())
+
+
+def _packed(field: int, octets: bytes) -> bytes:
+    """Returns a packed field of a message: its number, the length as varint, the values."""
+    head, length = bytearray([field << 3 | 2]), len(octets)
+    while length > 127:
+        head.append(length & 127 | 128)
+        length >>= 7
+    return bytes([*head, length]) + octets
 
 
 def _unreadable(name: str) -> ServingError:

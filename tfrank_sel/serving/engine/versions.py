@@ -1,9 +1,10 @@
-"""The versions of one model: found on disk, loaded, served, and let go without a lost request."""
+"""Versions of one model: found, loaded, served, and unloaded without a lost request."""
 
 import contextlib
 import dataclasses
 import enum
 import logging
+import os
 import pathlib
 import shutil
 import threading
@@ -46,7 +47,7 @@ class VersionStatus:
 
 
 def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
-    """Returns the versions in a folder: the children whose names are integers, `007` too.
+    """Returns the versions in a folder: the children whose names are integers below 2**63.
 
     Args:
         base_path: The folder, or its URL in a store, where a version holds `saved_model.pb`.
@@ -55,13 +56,9 @@ def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
         OSError: If the folder cannot be read.
         tfrank_sel.data.InputError: If the store cannot be reached or refuses.
     """
-    if isinstance(base_path, str):
-        return export.versions(base_path)
-    return {
-        int(child.name): child
-        for child in base_path.iterdir()
-        if child.name.isascii() and child.name.isdecimal() and child.is_dir()
-    }
+    if isinstance(base_path, pathlib.Path):
+        os.scandir(base_path).close()  # one that cannot be read is an error, unlike an empty one
+    return export.versions(base_path)
 
 
 class ModelVersions:
@@ -79,17 +76,30 @@ class ModelVersions:
         self.config = config
         self._load_model = load
         self._lock = threading.Lock()
+        self._polling = threading.Lock()
+        self._is_closed = False
         self._loaded: dict[int, _Handle] = {}
         self._failures: dict[int, _Failure] = {}
         self._statuses: dict[int, VersionStatus] = {}
         self._unreadable = ""
 
-    def poll(self) -> None:
+    def poll(self, patience: float = 0.0) -> None:
         """Looks at the folder once and makes what is loaded agree with it.
 
         A folder that cannot be read changes nothing; one without versions unloads them all. A new
         version of a store is copied to this machine first.
+
+        Args:
+            patience: Seconds to wait for another thread that is polling and may be loading for
+                long. After that, the other thread does the work at its next look.
         """
+        if self._polling.acquire(timeout=patience):
+            try:
+                self._poll()
+            finally:
+                self._polling.release()
+
+    def _poll(self) -> None:
         try:
             found = find(self.config.base_path)
             aspired = self.config.policy.aspired(found)
@@ -111,6 +121,9 @@ class ModelVersions:
         if not aspired or any(version in self._loaded for version in aspired):
             for version in sorted(set(self._loaded) - set(aspired)):
                 self._unload(version)
+        for version in new:
+            if version in self._loaded:
+                _log.info("serving version %d of %s", version, self.config.name)
 
     @contextlib.contextmanager
     def acquire(self, version: int | None) -> Iterator[Model | None]:
@@ -153,6 +166,8 @@ class ModelVersions:
 
     def close(self) -> None:
         """Lets every version go."""
+        with self._lock:
+            self._is_closed = True
         for version in list(self._loaded):
             self._unload(version)
 
@@ -179,9 +194,14 @@ class ModelVersions:
             return
         del self._failures[version]
         with self._lock:
-            self._loaded[version] = handle
-            self._statuses[version] = VersionStatus(version, State.AVAILABLE)
-        _log.info("serving version %d of %s", version, self.config.name)
+            is_wanted = not self._is_closed
+            if is_wanted:
+                self._loaded[version] = handle
+            state = State.AVAILABLE if is_wanted else State.END
+            self._statuses[version] = VersionStatus(version, state)
+        if not is_wanted:  # the model was let go while this version was loading
+            handle.model.close()
+            return
 
     def _warm(self, path: pathlib.Path, version: int) -> Model:
         model = self._load_model(path, version)

@@ -1,6 +1,6 @@
-"""Warm-up: the requests that a version answers before it is served, from beside the model.
+"""Warm-up requests: a version answers them before it is served.
 
-They stand in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `PredictionLog`.
+They are in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `PredictionLog`.
 """
 
 import pathlib
@@ -13,11 +13,13 @@ from tensorflow_serving.apis import prediction_log_pb2
 from tfrank_sel.serving.engine import inference, tensor_protos
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 PATH = pathlib.Path("assets.extra", "tf_serving_warmup_requests")
 
 _MAX_RECORDS = 1000
+_LIMITS = Limits()
 
 
 def warm_up(model: Model, folder: pathlib.Path) -> int:
@@ -69,16 +71,17 @@ def _run(model: Model, log: prediction_log_pb2.PredictionLog) -> None:
     kind = log.WhichOneof("log_type")
     if kind == "predict_log":
         request = log.predict_log.request
-        sent = {k: tensor_protos.to_array(k, v) for k, v in request.inputs.items()}
+        sent = tensor_protos.to_arrays(request.inputs, _LIMITS)
         signature = signature_of(model, request.model_spec.signature_name)
         predict(model, signature, sent, request.output_filter)
-    elif kind == "regress_log":
-        request = log.regress_log.request
-        inference.regress(model, request.model_spec.signature_name, request.input)
-    elif kind == "classify_log":
-        request = log.classify_log.request
-        inference.classify(model, request.model_spec.signature_name, request.input)
+    elif kind in ("regress_log", "classify_log"):
+        request = getattr(log, kind).request
+        run = inference.regress if kind == "regress_log" else inference.classify
+        rows = inference.serialized(request.input, _LIMITS)
+        run(model, request.model_spec.signature_name, rows)
     elif kind == "multi_inference_log":
-        inference.multi_inference(model, log.multi_inference_log.request)
+        request = log.multi_inference_log.request
+        rows = inference.serialized(request.input, _LIMITS)
+        inference.multi_inference(model, request.tasks, rows)
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

@@ -1,9 +1,10 @@
-"""The tensors in the JSON of a `:predict` request."""
+"""Reader of the tensors in the JSON of a `:predict` request."""
 
 import base64
 import binascii
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ _INTEGERS: dict[int, type[np.integer[Any]]] = {
     types_pb2.DT_UINT32: np.uint32,
     types_pb2.DT_UINT64: np.uint64,
 }
-_MAX_RANK = 64  # of NumPy's arrays
+_MAX_RANK = 32  # of arrays of NumPy 1
 _JSON_TYPES = {type(None): "Null", str: "String", int: "Number", float: "Number"}
 _JSON_TYPES |= {list: "Array", dict: "Object"}
 
@@ -43,7 +44,9 @@ def to_inputs(document: dict[str, Any], types: Mapping[str, int]) -> dict[str, n
             a type that JSON cannot carry.
     """
     if "instances" in document and "inputs" in document:
-        raise invalid("Not both of 'inputs' and 'instances' keys may be present.")
+        raise invalid(
+            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
+        )
     if "instances" in document:
         return _rows(document["instances"], types)
     if "inputs" in document:
@@ -190,7 +193,8 @@ def to_bytes(value: Any) -> bytes:
     if not isinstance(value["b64"], str):
         raise _mismatch(value["b64"], types_pb2.DT_STRING)
     try:
-        return base64.b64decode(value["b64"], validate=True)
+        text = re.sub(r"\s+", "", value["b64"])  # padding and line breaks are optional
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
         raise invalid(f"Unable to base64 decode: {shown(value['b64'])}") from error
 

@@ -1,31 +1,27 @@
-"""JSON as TensorFlow Serving reads it, which is not quite JSON.
+"""Reader of JSON as TensorFlow Serving reads it, which is not quite JSON.
 
-Its parser takes `NaN` and `Infinity`, stops after the first value, keeps the first of equal keys,
-nests without bound, and leaves bytes that are no UTF-8 as they are.
+Its parser takes `NaN`, `Infinity` and `Inf`, stops after the first value, keeps the first of equal
+keys, and leaves bytes that are no UTF-8 as they are.
 """
 
 import json
+import math
 import re
 from typing import Any
 
 import orjson
 
-from tfrank_sel.serving.status import ServingError, invalid
+from tfrank_sel.serving.rest.json_inputs import shown
+from tfrank_sel.serving.status import invalid
 
-_STRINGS = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
-_WORDS: dict[str, Any] = {
-    "null": None,
-    "true": True,
-    "false": False,
-    "NaN": float("nan"),
-    "Infinity": float("inf"),
-    "-Infinity": float("-inf"),
-    "Inf": float("inf"),
-    "-Inf": float("-inf"),
+_INF = re.compile(r'"(?:[^"\\]|\\.)*"|Inf(?!inity)', re.DOTALL)
+_REASONS = {
+    "Expecting value": "Invalid value.",
+    "Expecting ',' delimiter": "Missing a comma or a closing bracket.",
+    "Expecting ':' delimiter": "Missing a colon after a name of object member.",
+    "Expecting property name enclosed in double quotes": "Missing a name for object member.",
 }
-_WORD = re.compile("|".join(sorted(_WORDS, key=len, reverse=True)))
 
 
 def read(body: bytes) -> Any:
@@ -47,11 +43,9 @@ def read(body: bytes) -> Any:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
-        return _Reader(body.decode("utf-8", "surrogateescape")).read()
+        return _read_slowly(body)
     # orjson keeps the last of equal keys. As many colons as keys: no key came twice.
-    if _count_keys(value) == body.count(b":"):
-        return value
-    return _Reader(body.decode("utf-8", "surrogateescape")).read()
+    return value if _count_keys(value) == body.count(b":") else _read_slowly(body)
 
 
 def read_object(body: bytes) -> dict[str, Any]:
@@ -62,7 +56,7 @@ def read_object(body: bytes) -> dict[str, Any]:
     """
     document = read(body)
     if not isinstance(document, dict):
-        raise invalid("Request body must be a JSON object")
+        raise invalid(f"JSON Value: {shown(document)} Is not object")
     return document
 
 
@@ -79,98 +73,39 @@ def _count_keys(value: Any) -> int:
     return count
 
 
-class _Reader:
-    """Reads one value without recursion, so that no nesting is too deep.
+def _read_slowly(body: bytes) -> Any:
+    text = body.decode("utf-8", "surrogateescape")
+    if "Inf" in text:
+        text = _INF.sub(lambda found: "Infinity" if found[0] == "Inf" else found[0], text)
+    start = _SPACE.match(text).end()  # type: ignore[union-attr]
+    if start == len(text):
+        raise invalid("JSON Parse error: The document is empty. at offset: 0")
+    try:
+        return _DECODER.raw_decode(text, start)[0]
+    except json.JSONDecodeError as error:
+        reason = _REASONS.get(error.msg, "Missing a closing quotation mark or invalid string.")
+        raise invalid(f"JSON Parse error: {reason} at offset: {error.pos}") from error
+    except RecursionError as error:
+        raise invalid("JSON Parse error: Lists or objects are nested too deeply.") from error
 
-    Args:
-        text: What to read.
-    """
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
+def _float(text: str) -> float:
+    if math.isinf(value := float(text)):
+        raise invalid(f"JSON Parse error: Number too big to be stored in double: {text[:32]}")
+    return value
 
-    def read(self) -> Any:
-        """Returns the first value of the text."""
-        if self._peek() == "":
-            raise self._error("The document is empty.")
-        root: list[Any] = []
-        # The containers that are still open; a list takes values, an object pairs of key and value.
-        open_ones: list[tuple[list[Any] | dict[str, Any], str]] = [(root, "")]
-        while True:
-            container, key = open_ones[-1]
-            value = self._value()
-            if isinstance(container, list):
-                container.append(value)
-            else:
-                container.setdefault(key, value)
-            if isinstance(value, (list, dict)) and not self._closes(value):
-                open_ones.append((value, self._key() if isinstance(value, dict) else ""))
-                continue
-            while len(open_ones) > 1 and not self._more(open_ones):
-                open_ones.pop()
-            if len(open_ones) == 1:
-                return root[0]
 
-    def _value(self) -> Any:
-        """Reads a scalar, or the bracket that opens a container."""
-        char = self._peek()
-        if char == '"':
-            return self._string()
-        if char in ("[", "{"):
-            self._at += 1
-            return [] if char == "[" else {}
-        if word := _WORD.match(self._text, self._at):
-            self._at = word.end()
-            return _WORDS[word[0]]
-        number = _NUMBER.match(self._text, self._at)
-        if number is None:
-            raise self._error("Invalid value.")
-        self._at = number.end()
-        if number[1] or number[2] or len(number[0]) > 20:
-            return float(number[0])
-        integer = int(number[0])
-        return integer if -(2**63) <= integer < 2**64 else float(integer)
+def _integer(text: str) -> int | float:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**64:
+        return _float(text)
+    return value
 
-    def _string(self) -> str:
-        try:
-            text, self._at = _STRINGS.raw_decode(self._text, self._at)
-        except json.JSONDecodeError as error:
-            raise self._error("Missing a closing quotation mark or invalid string.") from error
-        return text
 
-    def _key(self) -> str:
-        if self._peek() != '"':
-            raise self._error("Missing a name for object member.")
-        key = self._string()
-        if self._peek() != ":":
-            raise self._error("Missing a colon after a name of object member.")
-        self._at += 1
-        return key
+def _first_of_equal(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else dict(reversed(pairs))
 
-    def _closes(self, container: list[Any] | dict[str, Any]) -> bool:
-        """Passes the closing bracket, if it comes next."""
-        closing = self._peek() == ("]" if isinstance(container, list) else "}")
-        self._at += closing
-        return closing
 
-    def _more(self, open_ones: list[tuple[list[Any] | dict[str, Any], str]]) -> bool:
-        """Passes what follows a value of the innermost container; False if that is its end."""
-        container, _ = open_ones[-1]
-        if self._closes(container):
-            return False
-        if self._peek() != ",":
-            what = "] after an array element" if isinstance(container, list) else "} after a member"
-            raise self._error(f"Missing a comma or {what}.")
-        self._at += 1
-        if isinstance(container, dict):
-            open_ones[-1] = (container, self._key())
-        return True
-
-    def _peek(self) -> str:
-        space = _SPACE.match(self._text, self._at)
-        self._at = space.end() if space else self._at
-        return self._text[self._at : self._at + 1]
-
-    def _error(self, reason: str) -> ServingError:
-        return invalid(f"JSON Parse error: {reason} at offset: {self._at}")
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_first_of_equal, parse_float=_float, parse_int=_integer
+)

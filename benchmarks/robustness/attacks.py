@@ -1,0 +1,185 @@
+"""Attacks on a model server: requests that cost the sender little and a careless server much.
+
+Each attack is a function of the server's two ports that sends one burst. The module imports neither
+TensorFlow nor the package, so that a process of attackers starts at once.
+"""
+
+import contextlib
+import gzip
+import http.client
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing import synchronize
+
+import grpc
+
+Burst = Callable[[int, int], None]
+
+PREDICT = "/v1/models/half:predict"
+METHOD = "/tensorflow.serving.PredictionService/Predict"
+_FLOAT, _STRING, _RESOURCE, _VARIANT = 1, 7, 20, 21
+_SILENT = 40  # streams of one connection
+
+
+def _varint(value: int) -> bytes:
+    octets = bytearray()
+    while value > 127:
+        octets.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*octets, value])
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def predict_request(
+    *sizes: int, dtype: int = _FLOAT, values: bytes = b"", signature: bytes = b""
+) -> bytes:
+    """Returns a serialized `PredictRequest` for a tensor that declares a shape."""
+    dims = b"".join(_field(2, b"\x08" + _varint(size)) for size in sizes)
+    tensor = b"\x08" + bytes([dtype]) + _field(2, dims) + values
+    spec = _field(1, b"half") + (_field(3, signature) if signature else b"")
+    return _field(1, spec) + _field(2, _field(1, b"x") + _field(2, tensor))
+
+
+def _ask(port: int, *requests: bytes) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for call in [channel.unary_unary(METHOD).future(x, timeout=20) for x in requests]:
+            with contextlib.suppress(grpc.RpcError):
+                call.result()
+
+
+def _post(port: int, body: bytes, **headers: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("POST", PREDICT, body, headers)
+        connection.getresponse().read()
+
+
+def large_shape(grpc_port: int, _: int) -> None:
+    """35 bytes that declare 100 million numbers."""
+    _ask(grpc_port, predict_request(100_000_000))
+
+
+def shape_within_bounds(grpc_port: int, _: int) -> None:
+    """Eight requests at a time for the two million numbers that the defaults allow."""
+    _ask(grpc_port, *[predict_request(2_000_000)] * 8)
+
+
+def repeated_string(grpc_port: int, _: int) -> None:
+    """One string of 1 MiB, declared 100 thousand times."""
+    values = _field(8, bytes(2**20))
+    _ask(grpc_port, predict_request(100_000, dtype=_STRING, values=values))
+
+
+def unreadable(grpc_port: int, _: int) -> None:
+    """Tensors that no server can read, and bytes that are no message."""
+    _ask(
+        grpc_port,
+        predict_request(2**40, 2**40),
+        predict_request(2**62, 2**62, 2**62),
+        predict_request(100_000_000_000),
+        predict_request(1, dtype=_RESOURCE),
+        predict_request(1, dtype=_VARIANT),
+        predict_request(*[1] * 70),
+        b"\xff garbage",
+    )
+
+
+def many_axes(grpc_port: int, _: int) -> None:
+    """8 MB of empty axes: four million messages."""
+    _ask(grpc_port, _field(2, _field(1, b"x") + _field(2, _field(2, b"\x12\x00" * 4_000_000))))
+
+
+def silent_streams(grpc_port: int, _: int) -> None:
+    """40 calls of one connection, opened and never sent."""
+    ended = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        ended.wait(20)
+        yield from ()
+
+    with grpc.insecure_channel(f"127.0.0.1:{grpc_port}") as channel:
+        calls = [channel.stream_unary(METHOD).future(nothing()) for _ in range(_SILENT)]
+        time.sleep(2.0)
+        ended.set()
+        for call in calls:
+            call.cancel()
+
+
+def brackets(_: int, rest_port: int) -> None:
+    """20 MB of opening brackets."""
+    _post(rest_port, b'{"instances": ' + b"[" * 20_000_000)
+
+
+def brackets_in_gzip(_: int, rest_port: int) -> None:
+    """The same in 20 KB."""
+    body = gzip.compress(b'{"instances": ' + b"[" * 15_000_000)
+    _post(rest_port, body, **{"content-encoding": "gzip"})
+
+
+def deep(_: int, rest_port: int) -> None:
+    """Brackets that are few enough to be counted and too deep to be a tensor."""
+    _post(rest_port, b'{"instances": ' + b"[" * 100_000)
+
+
+def empty_objects(_: int, rest_port: int) -> None:
+    """12 MB of objects, each of which takes ten times its text."""
+    _post(rest_port, b'{"instances": [' + b'{"":0},' * 1_700_000 + b"0]}")
+
+
+def irregular_numbers(_: int, rest_port: int) -> None:
+    """Eight MB of NaN, which only the slower reader takes."""
+    _post(rest_port, b'{"instances": [' + b"NaN," * 2_000_000 + b"0]}")
+
+
+def slow_bodies(_: int, rest_port: int) -> None:
+    """40 bodies that never end."""
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: h\r\ncontent-length: 10000\r\n\r\n".encode()
+    with contextlib.ExitStack() as stack:
+        for _ in range(_SILENT):
+            with contextlib.suppress(OSError):
+                address = ("127.0.0.1", rest_port)
+                stack.enter_context(socket.create_connection(address, timeout=5)).sendall(head)
+        time.sleep(2.0)
+
+
+ATTACKS: dict[str, Burst] = {
+    burst.__name__: burst
+    for burst in (
+        large_shape,
+        shape_within_bounds,
+        repeated_string,
+        unreadable,
+        many_axes,
+        silent_streams,
+        brackets,
+        brackets_in_gzip,
+        deep,
+        empty_objects,
+        irregular_numbers,
+        slow_bodies,
+    )
+}
+
+
+def repeat(
+    name: str,
+    grpc_port: int,
+    rest_port: int,
+    seconds: float,
+    pause: float,
+    ready: synchronize.Event,
+) -> None:
+    """Sends an attack's bursts for so long, or those of all attacks in turn if `name` is empty."""
+    ready.set()
+    end = time.monotonic() + seconds
+    for burst in itertools.cycle([ATTACKS[name]] if name else ATTACKS.values()):
+        if time.monotonic() >= end:
+            return
+        burst(grpc_port, rest_port)
+        time.sleep(pause)

@@ -1,0 +1,70 @@
+"""The page of the endpoint: what each model takes, with examples from its warm-up requests."""
+
+import importlib.resources
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import orjson
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from tfrank_sel.serving import manifest
+from tfrank_sel.serving.engine import warmup
+from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.model import Model
+from tfrank_sel.serving.status import ServingError
+
+EXAMPLES = 3
+ITEMS = 20  # items of an example
+_PAGE = importlib.resources.files(__package__) / "page.html"
+_SIGNATURE = "predict"
+
+
+def written(core: ServerCore) -> bytes:
+    """Returns the page of the models that are served now."""
+    models = {name: _told(core, name) for name in core.names()}
+    text = json.dumps(models).replace("<", r"\u003c")  # it stands in a script
+    return _PAGE.read_text().replace("MODELS", text, 1).encode()
+
+
+def _told(core: ServerCore, name: str) -> dict[str, Any]:
+    """What the latest version of a model takes, as far as it is known, and examples."""
+    try:
+        with core.acquire(name, None, None) as model:
+            signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
+            told = manifest.read(model.path) if (model.path / manifest.PATH).exists() else {}
+            takes = manifest.takes(signature, told)
+            found = itertools.islice(_examples(model, takes), EXAMPLES)
+            return {**takes.config(), "examples": list(found)}
+    except (ServingError, OSError, ValueError):
+        return {**manifest.Takes(None, {}).config(), "examples": []}
+
+
+def _examples(model: Model, takes: manifest.Takes) -> Iterator[dict[str, Any]]:
+    """The first lists that warm the model up: values of each input, by its name.
+
+    An integer is a text, since numbers of JavaScript have 53 bits; null is NaN.
+    """
+    kinds = takes.config()["features"].values()
+    of_query = {kind["input"] for kind in kinds if kind["of"] == "query"}
+    for log in warmup.read(model.path / warmup.PATH):
+        request = log.predict_log.request
+        if request.model_spec.signature_name != _SIGNATURE:
+            continue
+        found = {name: tf.make_ndarray(proto)[:1] for name, proto in request.inputs.items()}
+        found.pop(takes.mask, None)
+        yield {
+            name: _values(x if name in of_query else x[:, :ITEMS])[0] for name, x in found.items()
+        }
+
+
+def _values(array: np.ndarray) -> list[Any]:
+    if array.dtype == object:
+        return np.vectorize(lambda x: x.decode(errors="replace"), otypes=[object])(array).tolist()
+    if array.dtype.kind in "iu":
+        return array.astype(str).tolist()
+    text = orjson.dumps(np.ascontiguousarray(array), option=orjson.OPT_SERIALIZE_NUMPY)
+    return list(orjson.loads(text))
