@@ -1,0 +1,220 @@
+"""The estimator trains, ranks and keeps scikit-learn's conventions."""
+
+import copy
+import pickle
+import random
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+import tensorflow as tf
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, GroupKFold
+
+from tests.references.metrics import ndcg
+from tfrank_sel import Ranker, losses, models
+from tfrank_sel.pipelines.settings import Settings
+
+QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
+
+
+def lists(count: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lists of 3 to 8 items whose relevance rises with the first column."""
+    rng = np.random.default_rng(seed)
+    qid = np.repeat(rng.permutation(count), rng.integers(3, 9, count))
+    X = rng.normal(size=(len(qid), 3)).astype("float32")
+    y = np.clip(np.round(X[:, 0] + 0.1 * rng.normal(size=len(qid))) + 1, 0, 3)
+    return X, y, qid
+
+
+X, Y, QID = lists(60, seed=0)
+X_TEST, Y_TEST, QID_TEST = lists(40, seed=1)
+
+
+@pytest.fixture(scope="module")
+def ranker() -> Ranker:
+    loss = losses.LambdaLoss()
+    return Ranker(loss, epochs=30, patience=2, **QUICK).fit(X, Y, qid=QID)
+
+
+def test_scores_rank_the_items_and_the_score_is_the_mean_ndcg(ranker: Ranker) -> None:
+    scores = ranker.predict(X_TEST, qid=QID_TEST)
+    values = []
+    for query in set(QID_TEST):
+        rows = query == QID_TEST
+        values.append(ndcg(Y_TEST[rows], scores[rows], np.ones(rows.sum()), k=10))
+    found = ranker.score(X_TEST, Y_TEST, qid=QID_TEST)
+    assert found == pytest.approx(np.mean(values), abs=1e-6)
+    assert found > 0.95
+
+
+def test_scores_come_in_the_order_of_the_rows(ranker: Ranker) -> None:
+    scores = ranker.predict(X_TEST, qid=QID_TEST)
+    order = np.random.default_rng(0).permutation(len(X_TEST))
+    np.testing.assert_array_equal(ranker.predict(X_TEST[order], qid=QID_TEST[order]), scores[order])
+    names = np.array([f"query {query}" for query in QID_TEST], object)
+    np.testing.assert_array_equal(ranker.predict(X_TEST, qid=names), scores)
+    sizes = np.diff(np.flatnonzero(np.diff(QID_TEST, prepend=-1, append=-1)))
+    np.testing.assert_array_equal(ranker.predict(X_TEST, group=sizes), scores)
+    np.testing.assert_array_equal(ranker.predict(sparse.csr_matrix(X_TEST), qid=QID_TEST), scores)
+
+
+def test_a_model_is_traced_once_for_all_shapes(ranker: Ranker) -> None:
+    loaded = pickle.loads(pickle.dumps(ranker))
+    for count in (1, 3, 20):
+        rows = np.isin(QID_TEST, np.unique(QID_TEST)[:count])
+        loaded.predict(X_TEST[rows], qid=QID_TEST[rows])
+    assert loaded._scorer.graph.experimental_get_tracing_count() == 1
+
+
+def test_training_stops_and_keeps_the_best_epoch() -> None:
+    wrong = Y_TEST.max() - Y_TEST  # which every epoch ranks worse than the one before
+    ranker = Ranker(epochs=40, patience=3, **QUICK)
+    ranker.fit(X, Y, qid=QID, eval_set=[(X_TEST, wrong)], eval_qid=[QID_TEST])
+    [(name, history)] = ranker.history_.items()
+    assert name == "rg_cross_loss"
+    best = max(history["val_ndcg"])
+    assert ranker.n_iter_ == history["val_ndcg"].index(best) + 4 == len(history["loss"])
+    assert best > history["val_ndcg"][-1]
+    assert ranker.score(X_TEST, wrong, qid=QID_TEST) == pytest.approx(best, abs=1e-6)
+
+
+def test_equal_seeds_train_equal_rankers_and_leave_random_numbers_alone() -> None:
+    found = []
+    for _ in range(2):
+        random.seed(1)
+        np.random.seed(1)
+        ranker = Ranker([losses.SoftmaxLoss(), losses.RGCrossLoss()], epochs=2, **QUICK)
+        ranker.fit(X, Y, qid=QID)
+        assert random.random() == random.Random(1).random()
+        assert np.random.random() == np.random.RandomState(1).random()
+        found.append(ranker.predict(X_TEST, qid=QID_TEST))
+    np.testing.assert_array_equal(*found)
+    assert list(ranker.history_) == ["softmax_loss", "rg_cross_loss"]
+    assert isinstance(ranker.model_.network, models.Ensemble)
+
+
+def test_lists_of_weight_zero_teach_nothing() -> None:
+    wrong = Y.max() - Y  # the same lists, with the labels turned round
+    twice = np.concatenate([X, X]), np.concatenate([Y, wrong])
+    qid = np.concatenate([QID, QID + 1000])
+    of_lists = np.repeat([1.0, 0.0], 60)
+    of_rows = np.repeat([1.0, 0.0], len(X))
+    found = []
+    for weights in (of_lists, of_rows):
+        ranker = Ranker(epochs=8, validation_fraction=None, **QUICK)
+        ranker.fit(*twice, qid=qid, sample_weight=weights)
+        found.append(ranker.predict(X_TEST, qid=QID_TEST))
+    np.testing.assert_array_equal(*found)
+    assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
+    assert "val_ndcg" not in ranker.history_["rg_cross_loss"]
+
+
+def test_copies_score_the_same_and_hold_no_data(ranker: Ranker) -> None:
+    expected = ranker.predict(X_TEST, qid=QID_TEST)
+    ranker.feature_importances_  # noqa: B018
+    pickled = pickle.dumps(ranker)
+    for found in (pickle.loads(pickled), copy.deepcopy(ranker)):
+        np.testing.assert_array_equal(found.predict(X_TEST, qid=QID_TEST), expected)
+        np.testing.assert_array_equal(found.feature_importances_, ranker.feature_importances_)
+    rows = X[QID[0] == QID]
+    assert not any(row.tobytes() in pickled for row in rows)
+    fresh = clone(ranker)
+    assert fresh.get_params()["patience"] == 2
+    with pytest.raises(NotFittedError):
+        fresh.predict(X_TEST, qid=QID_TEST)
+
+
+def test_a_pickled_ranker_says_that_it_lacks_the_lists_of_importances(ranker: Ranker) -> None:
+    loaded = pickle.loads(pickle.dumps(ranker))
+    loaded._importances = None
+    with pytest.raises(AttributeError, match="Read it before you pickle the ranker"):
+        loaded.feature_importances_  # noqa: B018
+
+
+def test_importances_tell_which_column_matters(ranker: Ranker) -> None:
+    first, *others = ranker.feature_importances_
+    assert first > 0.1
+    assert np.abs(others).max() < 0.05
+    again = copy.deepcopy(ranker)
+    again._importances, again._measured = None, ranker._measured
+    np.testing.assert_array_equal(again.feature_importances_, ranker.feature_importances_)
+
+
+def test_a_search_divides_queries_and_passes_them_on() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            Ranker(epochs=6, **QUICK), {"dropout": [0.0, 0.9999]}, cv=GroupKFold(2)
+        )
+        search.fit(X, Y, qid=QID, groups=QID)
+    assert search.best_params_ == {"dropout": 0.0}
+    assert search.best_estimator_.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
+
+
+def test_an_exported_ranker_scores_as_it_does(ranker: Ranker, tmp_path: Any) -> None:
+    ranker.export(tmp_path / "ranker", top_k=3)
+    predict = tf.saved_model.load(str(tmp_path / "ranker")).signatures["predict"]
+    rows = QID_TEST[0] == QID_TEST
+    found = predict(features=tf.constant(X_TEST[rows][np.newaxis]), mask=tf.constant([[True]]))
+    expected = ranker.predict(X_TEST[rows], qid=QID_TEST[rows])
+    np.testing.assert_allclose(found["scores"].numpy()[0], expected, atol=1e-6)
+
+
+def test_defaults_are_those_of_the_pipelines() -> None:
+    ours = Ranker().get_params()
+    theirs = vars(Settings())
+    names = set(ours) & set(theirs)
+    assert len(names) == 8
+    assert {x: ours[x] for x in names} == {x: theirs[x] for x in names}
+
+
+def test_rows_without_queries_are_one_list_with_a_warning() -> None:
+    with pytest.warns(UserWarning, match=f"all {len(X)} rows are ranked as one list"):
+        ranker = Ranker(epochs=1, **QUICK).fit(X, Y)
+    whole = ranker.predict(X)  # no longer than the list of training
+    np.testing.assert_array_equal(whole, ranker.predict(X, qid=np.zeros(len(X), int)))
+    with pytest.warns(UserWarning, match="rows are ranked as one list"):
+        ranker.predict(np.concatenate([X, X]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments", "message"),
+    [
+        ({"epochs": 0}, {}, "`epochs` must be positive. Received: 0"),
+        ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: 1.0"),
+        ({"validation_fraction": 1.5}, {}, r"in \(0, 1\). Received: 1.5"),
+        ({"dropout": 2.0}, {}, r"`dropout` in \[0, 1\)"),
+        ({"loss": []}, {}, "a sequence of losses. Received: "),
+        ({"loss": "lambda"}, {}, "a sequence of losses. Received: 'lambda'"),
+        ({"loss": [losses.LambdaLoss(), losses.LambdaLoss()]}, {}, "of different names"),
+        ({"features": {}}, {}, "needs a frame with named columns"),
+        ({}, {"group": [len(X)]}, "pass `qid` or `group`. Received: both"),
+        ({}, {"qid": None, "group": [3, 4]}, "whose sum is the number of rows"),
+        ({}, {"qid": None, "group": [1.0 * len(X)]}, "positive integers"),
+        ({}, {"qid": QID[:-1]}, f"`qid` must have a value for each of {len(X)} rows"),
+        ({}, {"qid": np.where(QID == 3, np.nan, QID)}, "Received: a missing value"),
+        ({}, {"qid": np.where(QID == 3, None, QID)}, "Received: a missing value"),
+        ({}, {"y": -Y}, "`y` must not be negative. Received: -"),
+        ({}, {"y": np.ones(len(X))}, "a list must have two different labels. Received: "),
+        ({}, {"sample_weight": -np.ones(len(X))}, "must not be negative"),
+        ({}, {"sample_weight": np.ones(7)}, "of 60 lists. Received: 7 values"),
+        ({}, {"eval_qid": [QID_TEST]}, r"`eval_set` must be \[\(X, y\)\]"),
+        ({}, {"eval_set": [(X, Y), (X, Y)]}, r"Received lengths: \[2, None, None\]"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(
+    parameters: dict[str, Any], arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        Ranker(**parameters).fit(**{"X": X, "y": Y, "qid": QID, **arguments})
+
+
+def test_the_extra_is_named_where_it_is_missing() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import tfrank_sel; tfrank_sel.Ranker"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "needs sklearn: pip install 'tfrank_sel[sklearn]'" in told.stderr

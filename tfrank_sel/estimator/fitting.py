@@ -1,0 +1,159 @@
+"""Training of the model of an estimator, in memory and on a scratch folder."""
+
+import contextlib
+import dataclasses
+import pathlib
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import models, training
+from tfrank_sel.arguments import Checked
+from tfrank_sel.data.cache import Cache
+from tfrank_sel.estimator.lists import Lists, padded
+from tfrank_sel.features import Feature
+
+History = dict[str, list[float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings(Checked):
+    """Settings of training and of the network: see `Ranker`.
+
+    Raises:
+        TypeError: If an argument is of another type.
+        ValueError: If a number is out of range.
+    """
+
+    hidden_units: Sequence[int]
+    dropout: float
+    num_heads: int
+    epochs: int
+    patience: int
+    batch_size: int
+    learning_rate: float
+    averaging: float
+    validation_fraction: float | None
+    verbose: int
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
+        if not 0.0 <= self.averaging < 1.0:
+            raise ValueError(f"`averaging` must be in [0, 1). Received: {self.averaging}")
+        share = self.validation_fraction
+        if share is not None and not 0.0 < share < 1.0:
+            raise ValueError(f"`validation_fraction` must be None or in (0, 1). Received: {share}")
+
+
+PARAMETERS = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def train(
+    learned: Lists,
+    held_out: Lists | None,
+    features: Mapping[str, Feature] | None,
+    losses: Sequence[keras.losses.Loss],
+    settings: Settings,
+    seed: int,
+) -> tuple[models.Prepared, dict[str, History]]:
+    """Trains a network with each loss, and returns the model of all and how training went.
+
+    Args:
+        learned: Lists to learn from, with labels.
+        held_out: Lists that decide when to stop; None to train for all epochs.
+        features: Type of each feature; None if all are numbers that are never missing.
+        losses: The losses, one or several of different names.
+        settings: How to train.
+        seed: Seed of weights, order and dropout; the seed of the next loss is one more.
+    """
+    if features is None:
+        mean, variance = models.moments(learned.matrices.numbers)
+        preparation = models.Preparation(mean, variance, within_list=True)
+    else:
+        batches = ((inputs,) for _, inputs, _ in learned.batches())
+        preparation = models.Preparation.of(batches, features)
+    networks, histories = [], {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        cache = Cache.write(_prepared(learned, preparation), folder / "learned")
+        measured = None
+        if held_out is not None:
+            measured = Cache.write(_prepared(held_out, preparation), folder / "held_out")
+        for number, loss in enumerate(losses):
+            with _seeded(seed + number):
+                network = models.Perceptron(
+                    settings.hidden_units,
+                    settings.dropout,
+                    settings.num_heads,
+                    preparation.embeddings,
+                )
+                histories[loss.name] = _fit(network, loss, cache, measured, settings, seed)
+            networks.append(network)
+    network = networks[0] if len(networks) == 1 else models.Ensemble(networks)
+    model = models.Prepared(preparation, network, name="list_scorer")
+    _, inputs, _ = next(learned.batches())
+    model.build({name: (None, None, *x.shape[2:]) for name, x in inputs.items()})
+    return model, histories
+
+
+def _prepared(lists: Lists, preparation: models.Preparation) -> Iterator[tuple[Any, ...]]:
+    """Yields batches as a cache takes them."""
+    prepare = tf.function(preparation, reduce_retracing=True)
+    for rows, inputs, mask in lists.batches():
+        others = [x for x in (lists.labels, lists.weights) if x is not None]
+        yield prepare(inputs), *(padded(x[rows], mask, 0.0) for x in others)
+
+
+def _fit(
+    network: keras.Model,
+    loss: keras.losses.Loss,
+    learned: Cache,
+    held_out: Cache | None,
+    settings: Settings,
+    seed: int,
+) -> History:
+    """Trains a network, and keeps the weights of its best epoch."""
+    dataset, measured, steps = training.batches(
+        network, learned, held_out, settings.batch_size, seed
+    )
+    training.build(network, dataset)
+    optimizer = keras.optimizers.Adam(
+        settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
+    )
+    history = keras.callbacks.History()
+    callbacks: list[keras.callbacks.Callback] = [history]
+    if measured is not None:
+        stopping = keras.callbacks.EarlyStopping(
+            "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
+        )
+        callbacks = [training.Validation(measured, loss), stopping, history]
+    training.fit(
+        network,
+        loss,
+        optimizer,
+        dataset,
+        steps=steps,
+        epochs=settings.epochs,
+        callbacks=callbacks,
+        verbose=settings.verbose,
+    )
+    return {name: [float(x) for x in values] for name, values in history.history.items()}
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seeds Keras, and leaves the random numbers of Python and NumPy as they were."""
+    states = random.getstate(), np.random.get_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])

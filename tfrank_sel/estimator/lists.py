@@ -1,0 +1,213 @@
+"""Rows of a table grouped by query, and padded batches of them."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import tensorflow as tf
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
+
+BLOCK = 2**16  # items of a padded batch
+
+
+class Groups(NamedTuple):
+    """The lists that rows belong to.
+
+    Args:
+        sizes: Number of rows of each list, by the first row of each list.
+        order: Indices of the rows, list by list.
+    """
+
+    sizes: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(cls, rows: int, qid: Any, group: Any) -> Self:
+        """Groups rows by query.
+
+        Args:
+            rows: Number of rows.
+            qid: Identifier of the query of each row, `[rows]`; None if there is none.
+            group: Number of rows of each list, for rows that stand together; None if there is none.
+                Without both, all rows are one list.
+
+        Raises:
+            ValueError: If both are given, an identifier is missing, or the sizes are not positive
+                integers whose sum is `rows`.
+        """
+        if qid is not None and group is not None:
+            raise ValueError("pass `qid` or `group`. Received: both")
+        if qid is not None:
+            return cls._by_query(rows, qid)
+        sizes = np.array([rows]) if group is None else column_or_1d(np.asarray(group))
+        if sizes.dtype.kind not in "iu" or (sizes < 1).any() or sizes.sum() != rows:
+            raise ValueError(
+                f"`group` must hold positive integers whose sum is the number of rows, {rows}. "
+                f"Received: {len(sizes)} values of type {sizes.dtype}, with the sum {sizes.sum()}"
+            )
+        return cls(sizes, np.arange(rows))
+
+    @classmethod
+    def _by_query(cls, rows: int, qid: Any) -> Self:
+        names = column_or_1d(np.asarray(qid))
+        if len(names) != rows:
+            raise ValueError(f"`qid` must have a value for each of {rows} rows. Got {len(names)}")
+        is_missing = np.array([x is None for x in names]) if names.dtype == object else False
+        if np.any(is_missing | (names != names)):
+            raise ValueError("`qid` must name the query of each row. Received: a missing value")
+        _, first, code = np.unique(names, return_index=True, return_inverse=True)
+        place = np.empty_like(first)
+        place[np.argsort(first)] = np.arange(len(first))
+        codes = place[code]
+        return cls(np.bincount(codes), np.argsort(codes, kind="stable"))
+
+
+class Matrices(NamedTuple):
+    """The features of rows.
+
+    Args:
+        numbers: `[rows, num_features]`, float32; NaN for a missing one.
+        texts: `[rows, num_texts]`, strings, empty for a missing one; None without such features.
+    """
+
+    numbers: np.ndarray
+    texts: np.ndarray | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lists:
+    """Lists of items, one after the other, without padding.
+
+    Args:
+        matrices: The features of the items.
+        sizes: Number of items of each list.
+        labels: Relevance of each item, float32; None if unknown.
+        weights: Weight of each item, float32; None for 1.
+    """
+
+    matrices: Matrices
+    sizes: np.ndarray
+    labels: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+    def take(self, lists: np.ndarray) -> "Lists":
+        """Returns some of the lists, in the order they have here.
+
+        Args:
+            lists: True for a list to take, `[num_lists]`.
+        """
+        rows = np.repeat(lists, self.sizes)
+        numbers, texts = self.matrices
+        return Lists(
+            Matrices(numbers[rows], None if texts is None else texts[rows]),
+            self.sizes[lists],
+            None if self.labels is None else self.labels[rows],
+            None if self.weights is None else self.weights[rows],
+        )
+
+    def batches(self) -> Iterator[tuple[np.ndarray, dict[str, tf.Tensor], np.ndarray]]:
+        """Yields batches of lists of about the same size.
+
+        Yields:
+            The indices of the items, `[items]`; the inputs of a model, of which `mask` is True for
+            an item; and the same mask as an array.
+        """
+        by_size = np.argsort(self.sizes, kind="stable")
+        sizes, starts = self.sizes[by_size], (np.cumsum(self.sizes) - self.sizes)[by_size]
+        begin = 0
+        while begin < len(sizes):
+            end = begin + 1
+            while end < len(sizes) and (end - begin + 1) * sizes[end] <= BLOCK:
+                end += 1
+            # of one item, formulas that compare items would warn
+            places = np.arange(max(sizes[end - 1], 2))
+            mask = places < sizes[begin:end, np.newaxis]
+            rows = (starts[begin:end, np.newaxis] + places)[mask]
+            inputs = {"features": padded(self.matrices.numbers[rows], mask, 0.0)}
+            if self.matrices.texts is not None:
+                inputs["texts"] = padded(self.matrices.texts[rows], mask, "")
+            found = {name: tf.constant(x) for name, x in inputs.items()}
+            yield rows, {**found, "mask": tf.constant(mask)}, mask
+            begin = end
+
+
+def padded(values: np.ndarray, mask: np.ndarray, fill: Any) -> np.ndarray:
+    """Returns values of items as `[batch_size, list_size, ...]`, with `fill` at padding."""
+    found = np.full([*mask.shape, *values.shape[1:]], fill, values.dtype)
+    found[mask] = values
+    return found
+
+
+def labels_of(y: Any, rows: int) -> np.ndarray:
+    """Returns the labels of rows as float32.
+
+    Raises:
+        ValueError: If they are not one finite number a row, or one is negative.
+    """
+    found: np.ndarray = column_or_1d(
+        check_array(y, ensure_2d=False, dtype=np.float32, input_name="y"), warn=True
+    )
+    check_consistent_length(np.empty(rows), found)
+    if (found < 0.0).any():
+        raise ValueError(f"`y` must not be negative. Received: {found.min():g}")
+    return found
+
+
+def weights_of(sample_weight: Any, groups: Groups) -> np.ndarray | None:
+    """Returns the weights of items, list by list, as float32; None for none.
+
+    Args:
+        sample_weight: A weight for each row or, if there are as many as lists, for each list, by
+            its first row.
+        groups: The lists.
+
+    Raises:
+        ValueError: If their number is neither, one is negative or not finite, or all are 0.
+    """
+    if sample_weight is None:
+        return None
+    found: np.ndarray = column_or_1d(
+        check_array(sample_weight, ensure_2d=False, dtype=np.float32, input_name="sample_weight")
+    )
+    sizes, order = groups
+    if len(found) not in (len(order), len(sizes)):
+        raise ValueError(
+            f"`sample_weight` must have a value for each of {len(order)} rows, or for each of "
+            f"{len(sizes)} lists. Received: {len(found)} values"
+        )
+    if (found < 0.0).any() or not found.any():
+        raise ValueError(
+            "`sample_weight` must not be negative, and one weight must not be zero. "
+            f"Received: values from {found.min():g} to {found.max():g}"
+        )
+    return found[order] if len(found) == len(order) else np.repeat(found, sizes)
+
+
+def split(lists: Lists, share: float | None, seed: int) -> tuple[Lists, Lists | None]:
+    """Divides lists at random into those to learn from and those held out.
+
+    Args:
+        lists: The lists.
+        share: Share of the lists to hold out, at least one list; None to hold out none, as of a
+            single list.
+        seed: Seed of the choice.
+    """
+    count = len(lists.sizes)
+    if share is None or count == 1:
+        return lists, None
+    chosen = np.random.default_rng(seed).permutation(count)[: max(1, round(share * count))]
+    is_held_out = np.isin(np.arange(count), chosen)
+    return lists.take(~is_held_out), lists.take(is_held_out)
+
+
+def check_comparable(lists: Lists) -> None:
+    """Raises a `ValueError` if no list has two different labels."""
+    assert lists.labels is not None
+    starts = np.cumsum(lists.sizes) - lists.sizes
+    lowest, highest = (at.reduceat(lists.labels, starts) for at in (np.minimum, np.maximum))
+    if (lowest == highest).all():
+        raise ValueError(
+            "a list must have two different labels. "
+            f"Received: {len(lists.labels)} samples in {len(starts)} lists, each with one label"
+        )

@@ -1,0 +1,338 @@
+"""The estimator: a ranker with the conventions of scikit-learn."""
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from tfrank_sel import losses
+from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.estimator import fitting, frames, importance
+from tfrank_sel.estimator.lists import (
+    Groups,
+    Lists,
+    Matrices,
+    check_comparable,
+    labels_of,
+    split,
+    weights_of,
+)
+from tfrank_sel.estimator.scoring import Scorer
+from tfrank_sel.export import export
+from tfrank_sel.features import Feature
+
+
+class Ranker(BaseEstimator):
+    """A neural ranker with the conventions of scikit-learn.
+
+    It trains a `models.ListScorer`: a multilayer perceptron over the features of an item and where
+    each feature stands within its list. Lists are prepared once. Training stops when the mean
+    NDCG@10 of held-out lists no longer rises, and keeps the averaged weights of the best epoch.
+
+    The items of a list are compared with each other: pass the same whole lists to `predict` that a
+    user is shown, with their `qid`. Without `qid` and `group`, all rows are one list; `fit` warns
+    of that, and so do `predict` and `score` for more rows than the longest list of training has.
+
+    Args:
+        loss: A loss such as `losses.LambdaLoss()`; None for `losses.RGCrossLoss()`. A sequence of
+            losses of different names trains a network with each, and averages their scores as
+            `models.Ensemble` does.
+        features: Type of each feature by name, of `tfrank_sel.features`, for frames. None to
+            choose a type for each column of a frame: `Number`, `Bool`, `Category`, `Set`, `Vector`
+            or `Timestamp`. Columns that are not named are not used.
+        hidden_units: Widths of the hidden layers.
+        dropout: Share of the hidden units dropped in training, in [0, 1).
+        num_heads: Heads of the attention between the items of a list; 0 for no attention.
+        epochs: Maximum number of epochs.
+        patience: Epochs without a better validation NDCG@10 before training stops.
+        batch_size: Number of lists in a batch.
+        learning_rate: Step size of Adam; positive.
+        averaging: Decay of the averaged weights, in [0, 1).
+        validation_fraction: Share of the lists that `fit` holds out for early stopping, at least
+            one, if it gets no `eval_set`; None to train on all lists for all `epochs`. A single
+            list is not held out.
+        random_state: Seed of the split, the weights, the order of lists, and dropout: an integer, a
+            `numpy.random.RandomState`, or None.
+        verbose: As in `keras.Model.fit`: 0 is silent, 2 prints a line for each epoch.
+
+    Attributes:
+        model_: The Keras model, which takes raw features.
+        features_: Type of each feature by name; None if `X` was an array.
+        history_: Values of each epoch, by name, by the name of the loss.
+        n_iter_: Number of epochs run; the most of several losses.
+        n_features_in_: Number of columns of `X`.
+        feature_names_in_: Names of the columns, if `X` was a frame.
+        feature_importances_: See the property.
+
+    Inputs: `X` is an array of finite numbers `[rows, num_features]`, a SciPy sparse matrix, which
+    is made dense, or a pandas or polars frame, of which numbers, texts and times may be missing. A
+    row is an item.
+
+    Example:
+        >>> random = np.random.default_rng(0)
+        >>> X = random.normal(size=(600, 3))
+        >>> y, qid = (X[:, 0] > 0.5).astype(int), np.repeat(np.arange(100), 6)
+        >>> ranker = Ranker(epochs=5, random_state=0).fit(X, y, qid=qid)
+        >>> scores = ranker.predict(X[:6], qid=qid[:6])
+        >>> scores.shape, ranker.score(X, y, qid=qid) > 0.7
+        ((6,), True)
+
+    Reference:
+        The default loss: see `losses.RGCrossLoss`. The place within the list: see
+        `models.WithinList`.
+    """
+
+    # with metadata routing, `qid` is passed on unless a user says otherwise
+    __metadata_request__fit: ClassVar = {"qid": True}
+    __metadata_request__predict: ClassVar = {"qid": True}
+    __metadata_request__score: ClassVar = {"qid": True}
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None,
+        *,
+        features: Mapping[str, Feature] | None = None,
+        hidden_units: Sequence[int] = (64, 32),
+        dropout: float = 0.3,
+        num_heads: int = 0,
+        epochs: int = 60,
+        patience: int = 10,
+        batch_size: int = 16,
+        learning_rate: float = 1e-3,
+        averaging: float = 0.98,
+        validation_fraction: float | None = 0.1,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.features = features
+        self.hidden_units = hidden_units
+        self.dropout = dropout
+        self.num_heads = num_heads
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.averaging = averaging
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any = None,
+        group: Any = None,
+        sample_weight: Any = None,
+        eval_set: Sequence[tuple[Any, Any]] | None = None,
+        eval_qid: Sequence[Any] | None = None,
+        eval_group: Sequence[Any] | None = None,
+    ) -> Self:
+        """Trains the ranker.
+
+        Args:
+            X: Features of the items.
+            y: Relevance of each item, `[rows]`; not negative.
+            qid: Identifier of the query of each row, `[rows]`. The rows of a query need not stand
+                together.
+            group: In place of `qid`, the number of rows of each list, for rows that stand together.
+            sample_weight: Weight of each row, `[rows]`, or of each list, `[num_lists]`, in the
+                order of the first rows; a list's weight is that of all its items.
+            eval_set: `[(X, y)]`: lists that decide when to stop, in place of those held out.
+            eval_qid: `[qid]` of `eval_set`.
+            eval_group: `[group]` of `eval_set`.
+
+        Raises:
+            ValueError: If a parameter is out of range, an argument has another shape, or no list
+                has two different labels.
+            TypeError: If a parameter is of another type.
+            tfrank_sel.data.InputError: If a value of a frame is not of its type.
+        """
+        settings = fitting.Settings(**{x: getattr(self, x) for x in fitting.PARAMETERS})
+        chosen, seed = self._losses(), self._drawn_seed()
+        validate_data(self, X, y, skip_check_array=True)
+        is_frame = hasattr(self, "feature_names_in_")
+        if self.features is not None and not is_frame:
+            raise ValueError(f"`features` needs a frame with named columns. Received: {type(X)}")
+        self.features_ = dict(self.features or frames.types_of(X)) if is_frame else None
+        self._longest = 0
+        learned = self._lists(X, y, qid, group, sample_weight)
+        self._longest = int(learned.sizes.max())
+        held_out = self._evaluated(eval_set, eval_qid, eval_group)
+        if held_out is None:
+            learned, held_out = split(learned, settings.validation_fraction, seed)
+        check_comparable(learned)
+        self.model_, self.history_ = fitting.train(
+            learned, held_out, self.features_, chosen, settings, seed
+        )
+        self.n_iter_ = max(len(found["loss"]) for found in self.history_.values())
+        texts = learned.matrices.texts
+        self._scorer = Scorer(
+            self.model_, learned.matrices.numbers.shape[1], 0 if texts is None else texts.shape[1]
+        )
+        self._seed = seed
+        self._measured: Lists | None = held_out or learned
+        self._importances: np.ndarray | None = None
+        return self
+
+    def predict(self, X: Any, *, qid: Any = None, group: Any = None) -> np.ndarray:
+        """Returns the score of each row, `[rows]`, float32, in the order of the rows.
+
+        The best item of a list has the highest score. Do not compare scores of different lists.
+
+        Args:
+            X: Features of the items.
+            qid: As in `fit`.
+            group: As in `fit`.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: If the ranker is not trained.
+            ValueError: If an argument has another shape.
+        """
+        check_is_fitted(self)
+        matrices, groups = self._read(X, qid, group)
+        found = np.empty(len(groups.order), np.float32)
+        found[groups.order] = self._scorer.scores(Lists(matrices, groups.sizes))
+        return found
+
+    def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
+        """Returns the mean NDCG@10 of the lists, with the gain `2^y - 1`, in [0, 1].
+
+        A list without a relevant item is 0, as in TREC evaluation.
+
+        Args:
+            X: Features of the items.
+            y: Relevance of each item, `[rows]`.
+            qid: As in `fit`.
+            group: As in `fit`.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: If the ranker is not trained.
+            ValueError: If an argument has another shape.
+        """
+        check_is_fitted(self)
+        return self._scorer.ndcg(self._lists(X, y, qid, group))
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Mean drop of NDCG@10 when a column is shuffled within each list, `[n_features_in_]`.
+
+        It is computed at first use, from five shuffles of the lists that decided when to stop or,
+        without such lists, of the training lists. `random_state` seeds the shuffles. A feature of
+        the query and a column that is not used have 0. A pickle holds no lists: read the
+        importances before you pickle the ranker, and the pickle holds them.
+        """
+        check_is_fitted(self)
+        if self._importances is None:
+            if self._measured is None:
+                raise AttributeError(
+                    "`feature_importances_` needs the lists of `fit`, which a pickle does not "
+                    "hold. Read it before you pickle the ranker."
+                )
+            columns = self._columns()
+            self._importances = importance.drops(
+                self._scorer.ndcg, self._measured, columns, self._seed
+            )
+        return self._importances
+
+    def export(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Writes the ranker as a SavedModel for TensorFlow Serving: see `tfrank_sel.export.export`.
+
+        A server takes the columns of a ranker that was trained on a frame by name, and packed
+        features for a ranker that was trained on an array.
+
+        Args:
+            path: Folder to write; it must not exist.
+            **options: As in `tfrank_sel.export.export`: `top_k`, `doc_id`, `examples`, `metadata`.
+
+        Raises:
+            sklearn.exceptions.NotFittedError: If the ranker is not trained.
+            FileExistsError: If `path` exists.
+        """
+        check_is_fitted(self)
+        spec = self.features_ or FeatureSpec(num_features=self.n_features_in_)
+        export(self.model_, spec, path, **options)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = tags.target_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        # the lists of users stay out of a pickle
+        return {**state, "_measured": None} if "_measured" in state else state
+
+    def _losses(self) -> list[keras.losses.Loss]:
+        """Copies of the losses, so that training changes no parameter."""
+        chosen = losses.RGCrossLoss() if self.loss is None else self.loss
+        found = list(chosen) if isinstance(chosen, Sequence) else [chosen]
+        if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
+            wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
+            raise TypeError(f"{wanted}. Received: {self.loss!r}")
+        names = [loss.name for loss in found]
+        if len(set(names)) < len(names):
+            raise ValueError(f"`loss` must have losses of different names. Received: {names}")
+        return [type(loss).from_config(loss.get_config()) for loss in found]
+
+    def _drawn_seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _read(self, X: Any, qid: Any, group: Any) -> tuple[Matrices, Groups]:
+        """The features of rows, list by list, and the lists that they belong to."""
+        if self.features_ is None:
+            X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float32)
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            if not hasattr(X, "columns"):
+                raise ValueError(f"`X` must be a frame, as in `fit`. Received: {type(X)}")
+        rows = X.shape[0]
+        if qid is None and group is None and rows > self._longest:
+            told = f"`qid` and `group` are missing: all {rows} rows are ranked as one list"
+            warnings.warn(told, stacklevel=4)
+        groups = Groups.of(rows, qid, group)
+        if self.features_ is not None:
+            return frames.matrices(X, self.features_, groups), groups
+        X = X[groups.order]
+        return Matrices(X.toarray() if sparse.issparse(X) else X), groups
+
+    def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> Lists:
+        matrices, groups = self._read(X, qid, group)
+        labels = labels_of(y, len(groups.order))[groups.order]
+        return Lists(matrices, groups.sizes, labels, weights_of(sample_weight, groups))
+
+    def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
+        """The lists that a user holds out."""
+        lengths = [None if x is None else len(x) for x in (eval_set, eval_qid, eval_group)]
+        if lengths == [None, None, None]:
+            return None
+        if lengths[0] is None or {*lengths} - {None, 1}:
+            wanted = "`eval_set` must be [(X, y)], with `eval_qid` [qid] or `eval_group` [group]"
+            raise ValueError(f"{wanted}. Received lengths: {lengths}")
+        [[X, y]], [qid], [group] = eval_set, eval_qid or [None], eval_group or [None]
+        return self._lists(X, y, qid, group)
+
+    def _columns(self) -> list[importance.Column]:
+        """The numbers and the texts of each column of `X`, as indices."""
+        if self.features_ is None:
+            return [importance.Column([column], []) for column in range(self.n_features_in_)]
+        found, number, text = {}, 0, 0
+        for name, kind in self.features_.items():
+            numbers, texts = len(kind.numbers(name)), len(kind.texts(name))
+            found[name] = importance.Column(
+                [*range(number, number + numbers)], [*range(text, text + texts)]
+            )
+            number, text = number + numbers, text + texts
+        return [found.get(name, importance.Column([], [])) for name in self.feature_names_in_]

@@ -1,0 +1,1 @@
+"""Rewriting of code that uses tensorflow-ranking: `tfrank-sel-migrate`."""

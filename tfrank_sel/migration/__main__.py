@@ -1,0 +1,49 @@
+"""The command line: `tfrank-sel-migrate`, or `python -m tfrank_sel.migration`."""
+
+import argparse
+import difflib
+import pathlib
+import sys
+
+try:
+    from tfrank_sel.migration.rewriting import MARK, rewrite
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"tfrank-sel-migrate needs {error.name}: pip install 'tfrank_sel[migrate]'"
+    ) from error
+
+
+def main() -> None:
+    """Runs the command line; a file that cannot be rewritten ends with a line and status 2."""
+    parser = argparse.ArgumentParser(
+        "tfrank-sel-migrate",
+        description="Rewrite code that uses tensorflow-ranking so that it uses tfrank_sel. "
+        f"A comment `{MARK}...` stands above each statement that you must change by hand.",
+    )
+    parser.add_argument("files", nargs="+", type=pathlib.Path, help="Python files to rewrite.")
+    parser.add_argument("--write", action="store_true", help="Write the files, not a diff.")
+    given = parser.parse_args()
+    marks = 0
+    for file in given.files:
+        try:
+            marks += _migrate(file, given.write)
+        except (OSError, SyntaxError, UnicodeDecodeError) as error:
+            parser.exit(2, f"Cannot rewrite {file}: {error}\n")
+    if marks:
+        print(f"Places to change by hand: {marks}. Search for: {MARK.strip()}", file=sys.stderr)
+
+
+def _migrate(file: pathlib.Path, is_written: bool) -> int:
+    """Rewrites a file, or prints the diff, and returns the number of marks that this adds."""
+    old = file.read_text()
+    new = rewrite(old)
+    if is_written:
+        file.write_text(new)
+    else:
+        before, after = (text.splitlines(keepends=True) for text in (old, new))
+        print("".join(difflib.unified_diff(before, after, str(file), str(file))), end="")
+    return new.count(MARK) - old.count(MARK)
+
+
+if __name__ == "__main__":
+    main()

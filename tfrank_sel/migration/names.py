@@ -1,0 +1,117 @@
+"""Names of tensorflow-ranking, and what stands for each in this package."""
+
+# classes of `tfr.keras.losses`, and functions of `presets.tfr.losses`
+LOSSES = {
+    "ApproxMRRLoss": "approx_mrr_loss",
+    "ApproxNDCGLoss": "approx_ndcg_loss",
+    "CalibratedSoftmaxLoss": "calibrated_softmax_loss",
+    "ClickEMLoss": "click_em_loss",
+    "CoupledRankDistilLoss": "coupled_rankdistil_loss",
+    "GumbelApproxNDCGLoss": "gumbel_approx_ndcg_loss",
+    "ListMLELoss": "list_mle_loss",
+    "MeanSquaredLoss": "mean_squared_loss",
+    "MixtureEMLoss": "mixture_em_loss",
+    "OrdinalLoss": "ordinal_loss",
+    "PairwiseHingeLoss": "pairwise_hinge_loss",
+    "PairwiseLogisticLoss": "pairwise_logistic_loss",
+    "PairwiseMSELoss": "pairwise_mse_loss",
+    "PairwiseSoftZeroOneLoss": "pairwise_soft_zero_one_loss",
+    "SigmoidCrossEntropyLoss": "sigmoid_cross_entropy_loss",
+    "SoftmaxLoss": "softmax_loss",
+    "UniqueSoftmaxLoss": "unique_softmax_loss",
+    "YetiLogisticLoss": "yeti_logistic_loss",
+    "get": "get",
+}
+
+# classes of `tfr.keras.metrics`, and functions of `presets.tfr.metrics`
+METRICS = {
+    "AlphaDCGMetric": "alpha_dcg",
+    "ARPMetric": "arp",
+    "DCGMetric": "dcg",
+    "HitsMetric": "hits",
+    "MeanAveragePrecisionMetric": "mean_average_precision",
+    "MRRMetric": "mrr",
+    "NDCGMetric": "ndcg",
+    "OPAMetric": "ordered_pair_accuracy",
+    "PrecisionIAMetric": "precision_ia",
+    "PrecisionMetric": "precision",
+    "RecallMetric": "recall",
+    "default_keras_metrics": "default_keras_metrics",
+    "get": "get",
+}
+
+# classes of `tfr.keras.losses` and `losses.lambdas`, under one name
+LAMBDA_WEIGHTS = (
+    "DCGLambdaWeight",
+    "LabelDiffLambdaWeight",
+    "NDCGLambdaWeight",
+    "NDCGLambdaWeightV2",
+    "PrecisionLambdaWeight",
+    "YetiDCGLambdaWeight",
+)
+
+# functions of `tfr.utils` and `tfr.keras.utils`, and of `ops.ranking`
+FUNCTIONS = {
+    "identity": "linear_gain",
+    "inverse": "inverse_discount",
+    "log2_inverse": "log2_discount",
+    "pow_minus_1": "exponential_gain",
+}
+
+# argument of a lambda weight of `tfr.keras.losses`, and of one of `losses.lambdas`
+ARGUMENTS = {"topn": "k", "gain_fn": "gain", "rank_discount_fn": "discount"}
+
+# arguments that ours do not have, as they would change nothing
+NEEDLESS = {"ragged", "shuffle_ties"}
+
+# `tf.keras.losses.Reduction`, and the strings that both versions of Keras take
+REDUCTIONS = {
+    "AUTO": "sum_over_batch_size",
+    "SUM_OVER_BATCH_SIZE": "sum_over_batch_size",
+    "SUM": "sum",
+    "NONE": "none",
+}
+
+# what a person must change, and by what
+BY_HAND = {
+    "data.parse_from_example_list": "Call `data.parsing.parse_elwc(serialized, "
+    "data.ListFeatures(example_feature_spec, context_feature_spec))`.",
+    "data.parse_from_example_in_example": "Call `data.parsing.parse_example_in_example`, "
+    "which takes a `data.ListFeatures`.",
+    "data.parse_from_sequence_example": "Call `data.parsing.parse_sequence_example`, "
+    "which takes a `data.ListFeatures`.",
+    "data.parse_from_tf_example": "Call `data.parsing.parse_example`, "
+    "which takes a `data.ListFeatures`.",
+    "data.build_ranking_dataset": "Call `data.batches(files, features, batch_size=..., "
+    "parse=data.parsing.parse_elwc)`, where `features` is a `data.ListFeatures` with a `label`.",
+    "keras.model.ModelBuilder": "Build a functional Keras model: inputs, preprocessing, scorer.",
+    "keras.model.FeatureSpecInputCreator": "Make a `keras.Input` for each feature; its shape is "
+    "`[None, size]` for features of items.",
+    "keras.model.DNNScorer": "Use `keras.layers.Dense`, which scores lists of any length, or "
+    "`models.Scorer` for numeric features.",
+    "keras.model.GAMScorer": "No counterpart: add one small network per feature in Keras.",
+    "keras.layers.create_tower": "Use a `keras.Sequential` of `keras.layers.Dense`.",
+    "keras.layers.DocumentInteractionAttention": "Use `models.ListScorer(num_heads=2)`, whose "
+    "items attend to one another.",
+    "keras.layers.FlattenList": "Remove it: Keras layers apply to the last axis of "
+    "`[batch_size, list_size, size]`.",
+    "keras.layers.RestoreList": "Remove it together with `FlattenList`.",
+    "keras.layers.ConcatFeatures": "Multiply the context feature by `keras.ops.ones_like` of a "
+    "feature of the items, then concatenate.",
+    "keras.layers.GAMLayer": "As `GAMScorer`: add one small network per feature in Keras.",
+    "keras.pipeline.SimpleDatasetBuilder": "Call `data.batches` as for `build_ranking_dataset`.",
+    "keras.saved_model.Signatures": "Call `export.export`: the names of the signatures are kept.",
+    "keras.network": "Subclass `keras.Model`, or build a functional one.",
+    "keras.estimator": "Build a Keras model: TensorFlow 2.16 has no estimators.",
+    "estimator": "Build a Keras model: TensorFlow 2.16 has no estimators.",
+    "model": "Build a Keras model: TensorFlow 2.16 has no estimators.",
+    "losses": "Use `presets.tfr.losses`, or the losses of this package.",
+    "metrics": "Use `presets.tfr.metrics`, or the metrics of this package.",
+    "keras.losses": "Use `presets.tfr.losses`, or the losses of this package.",
+    "keras.metrics": "Use `presets.tfr.metrics`, or the metrics of this package.",
+    "keras.pipeline": "Call `model.compile` and `model.fit`, or run `tfrank-sel-pipelines`.",
+    "feature": "Use Keras' preprocessing layers, such as `keras.layers.StringLookup`.",
+    "keras.feature": "Use Keras' preprocessing layers, such as `keras.layers.StringLookup`.",
+    "extension.tfrbert": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
+}
+OTHERWISE = "No counterpart is known: see docs/migration.md."

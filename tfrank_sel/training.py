@@ -1,0 +1,158 @@
+"""Training of a network on lists that are prepared and cached."""
+
+import collections
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfrank_sel import metrics
+from tfrank_sel.data import batching
+from tfrank_sel.data.cache import Cache
+from tfrank_sel.distribution import Workers
+
+MANY_ITEMS = 200_000  # above which less padding is worth compiling for one more shape
+STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
+
+
+class Validation(keras.callbacks.Callback):
+    """Computes metrics of a model after each epoch, instead of in each training step.
+
+    Args:
+        batches: Validation batches of one pass; with several workers, the share of this worker.
+        loss: The loss, computed in addition to the metrics.
+        workers: The workers whose results are combined.
+    """
+
+    def __init__(
+        self, batches: tf.data.Dataset, loss: keras.losses.Loss, workers: Workers | None = None
+    ) -> None:
+        super().__init__()
+        self._batches, self._steps = iter(batches.repeat()), int(batches.cardinality())
+        self._loss, self._workers = loss, workers or Workers()
+        self._mean_loss = keras.metrics.Mean()
+        self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
+
+    @tf.function
+    def _measure(self) -> None:
+        for _ in tf.range(self._steps):
+            self._measure_batch(*next(self._batches))
+
+    @tf.autograph.experimental.do_not_convert
+    def _measure_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> None:
+        scores = self.model(inputs, training=False)
+        # an empty list, which fills up a batch, adds 0 to the mean loss
+        is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
+        loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
+        self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
+        for metric in self._metrics.values():
+            metric.update_state(labels, scores)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        measured = {"val_loss": self._mean_loss, **self._metrics}
+        for metric in measured.values():
+            metric.reset_state()
+        self._measure()
+        variables = [v for metric in measured.values() for v in metric.variables]
+        for variable in variables if self._workers.count > 1 else ():
+            variable.assign(self._workers.sum(variable.numpy()))
+        assert logs is not None
+        # for the subsequent callbacks
+        logs.update({name: float(metric.result()) for name, metric in measured.items()})
+
+
+def batches(
+    network: keras.Model,
+    learned: Cache,
+    held_out: Cache | None,
+    batch_size: int,
+    seed: int,
+    *,
+    epochs: int = 0,
+    workers: Workers | None = None,
+) -> tuple[tf.data.Dataset, tf.data.Dataset | None, int]:
+    """Returns batches to learn from, without an end, batches to measure on, and steps per epoch.
+
+    Args:
+        network: The model that is trained. It is given the mask only if it has `takes_mask`.
+        learned: Lists to learn from.
+        held_out: Lists to measure on; None if there are none.
+        batch_size: Number of lists in a batch.
+        seed: Seed of the order of the lists.
+        epochs: Number of epochs that were trained before.
+        workers: The workers that train together, each on a share of every batch.
+    """
+    workers = workers or Workers()
+    sizes = collections.Counter(learned.sizes.tolist())
+    sizes.update([] if held_out is None else held_out.sizes.tolist())
+    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
+    edges = batching.bucket_edges(sizes, buckets, min_lists=batch_size)
+    shard = (workers.index, workers.count)
+    shuffled = functools.partial(learned.batches, batch_size, edges, seed=seed, shard=shard)
+    steps = int(shuffled().cardinality())
+    # Keras does not shorten the last execution of an epoch
+    seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
+    found = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
+    measured = None if held_out is None else held_out.batches(batch_size, edges, shard=shard)
+    if not getattr(network, "takes_mask", False):
+        found = found.map(_without_mask)
+        measured = None if measured is None else measured.map(_without_mask)
+    return found, measured, steps
+
+
+def build(network: keras.Model, dataset: tf.data.Dataset) -> None:
+    """Makes the weights of a network for the inputs of a dataset, if it has none."""
+    if not network.built:
+        inputs, *_ = dataset.element_spec
+        network(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
+
+
+def fit(
+    network: keras.Model,
+    loss: keras.losses.Loss,
+    optimizer: keras.optimizers.Optimizer,
+    dataset: tf.data.Dataset,
+    *,
+    steps: int,
+    epochs: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    initial_epoch: int = 0,
+    verbose: int = 0,
+) -> None:
+    """Trains a network, with the averages of its weights in place after each epoch.
+
+    Args:
+        network: The model.
+        loss: The loss.
+        optimizer: The optimizer, with `use_ema`.
+        dataset: Batches without an end, as `batches` returns them.
+        steps: Number of steps of an epoch.
+        epochs: Maximum number of epochs.
+        callbacks: Callbacks of Keras, in order.
+        initial_epoch: Number of epochs that were trained before.
+        verbose: As in `fit` of Keras.
+    """
+    network.compile(
+        optimizer=optimizer,
+        loss=loss,
+        steps_per_execution=STEPS_AT_A_TIME,
+        # the loss compiles itself; on a CPU, compiling the whole step for each shape would take
+        # longer than it saves in tens of thousands of steps
+        jit_compile=False,
+    )
+    network.fit(
+        dataset,  # infinite, because starting a dataset takes as long as some steps
+        epochs=epochs,
+        initial_epoch=initial_epoch,
+        steps_per_epoch=steps,
+        callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), *callbacks],
+        shuffle=False,  # the lists are shuffled
+        verbose=verbose,
+    )
+
+
+def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
+    return inputs["features"], *others
