@@ -16,6 +16,7 @@ TESTS = -m not(long)
 BENCHMARK =
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
+	tests/migration tfrank_sel/migration tfrank_sel/presets \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-wheel \
@@ -102,7 +103,7 @@ benchmark: .venv/installed
 	.venv/bin/python -m benchmarks.speed --output build/benchmark $(BENCHMARK)
 
 docs: .venv/installed
-	.venv/bin/python docs/site.py
+	PYTHONPATH=. .venv/bin/python docs/site.py
 	.venv/bin/zensical build --strict
 	@echo "The site is in build/site."
 
@@ -122,7 +123,7 @@ lint: .venv/installed
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet uv
 	.venv/bin/uv pip install --quiet --python .venv/bin/python \
-		--editable '.[pipelines,tune,mlflow,serving,plots,als,test,stores,lint,docs]'
+		--editable '.[pipelines,tune,mlflow,serving,plots,als,migrate,sklearn,test,stores,lint,docs]'
 	touch $@
 
 .venv/benchmarks: .venv/installed
@@ -134,7 +135,7 @@ lint: .venv/installed
 	.venv-tfr/bin/pip install --quiet uv
 	# the last pyarrow that runs with the NumPy of TensorFlow 2.15
 	.venv-tfr/bin/uv pip install --quiet --python .venv-tfr/bin/python \
-		--editable '.[tfr,test]' 'pyarrow<24'
+		--editable '.[tfr,migrate,test]' 'pyarrow<24'
 	touch $@
 
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh

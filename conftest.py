@@ -32,4 +32,5 @@ def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
         links=tfrank_sel.links,
         losses=tfrank_sel.losses,
         metrics=tfrank_sel.metrics,
+        presets=tfrank_sel.presets,
     )

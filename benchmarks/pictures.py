@@ -1,4 +1,4 @@
-"""The pictures of the guides that are of formulas, not of measurements.
+"""Pictures of formulas for the guides.
 
 python -m benchmarks.pictures --output docs [--only metrics]
 """

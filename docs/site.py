@@ -1,9 +1,11 @@
 """Lays out the pages of the site in build/docs: README, the guides, the gallery, and the reference.
 
-    python docs/site.py && zensical build
+    PYTHONPATH=. python docs/site.py && zensical build
 
-The gallery gets the figures of `tfrank_sel.plots`. The reference has a page for each public module,
-with what its docstrings say of each public name.
+README becomes the overview, and its first code a part of the landing page, `docs/index.md`. The
+gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture of
+`benchmarks.pictures`, which leads to a page with the code that draws it. The reference has a page
+for each public module, with what its docstrings say of each public name.
 """
 
 import importlib
@@ -11,14 +13,19 @@ import inspect
 import pathlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
+from matplotlib.figure import Figure
+
+from benchmarks.pictures import PICTURES
 from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
+CODE = "<!-- the first code of README -->\n"
 MODULES = (
+    "tfrank_sel.estimator",
     "tfrank_sel.losses",
     "tfrank_sel.losses.lambdas",
     "tfrank_sel.metrics",
@@ -38,6 +45,9 @@ MODULES = (
     "tfrank_sel.export",
     "tfrank_sel.callbacks",
     "tfrank_sel.plots",
+    "tfrank_sel.presets.tfr",
+    "tfrank_sel.presets.tfr.losses",
+    "tfrank_sel.presets.tfr.metrics",
     "tfrank_sel.bounds",
     "tfrank_sel.serving.client",
 )
@@ -47,13 +57,19 @@ def main() -> None:
     """Writes all pages anew."""
     shutil.rmtree(PAGES, ignore_errors=True)
     shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    readme = (ROOT / "README.md").read_text()
+    for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        text = (ROOT / name).read_text().replace("](docs/", "](")
+        (PAGES / name.replace("README", "overview")).write_text(text)
     for guide in PAGES.glob("*.md"):
-        guide.write_text(guide.read_text().replace("](../README.md", "](index.md"))
-    for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
-        shutil.copy(ROOT / name, PAGES)
-    (PAGES / "index.md").write_text(re.sub(r"\]\(docs/", "](", (ROOT / "README.md").read_text()))
+        guide.write_text(guide.read_text().replace("](../README.md", "](overview.md"))
+    (code,) = re.findall(r"```python\n.*?```\n", readme, re.DOTALL)[:1]
+    landing = PAGES / "index.md"
+    landing.write_text(landing.read_text().replace(CODE, code))
     with open(PAGES / "gallery.md", "a") as gallery:
-        gallery.writelines(figures())
+        gallery.writelines(
+            ['\n<div class="gallery" markdown>\n', *figures(), *pictures(), "</div>\n"]
+        )
     (PAGES / "reference").mkdir()
     for name in MODULES:
         module = importlib.import_module(name)
@@ -61,12 +77,45 @@ def main() -> None:
 
 
 def figures() -> Iterator[str]:
-    """Draws the figures, and tells of each."""
+    """Draws the figures of the paper, writes a page for each, and yields the thumbnails."""
     (PAGES / "figures").mkdir()
     for name, figure in FIGURES.items():
         print(f"Drawing figure {name}", flush=True)
-        figure.draw().savefig(PAGES / "figures" / f"{name}.png", dpi=100)
-        yield f"\n## Figure {name}\n\n{figure.caption}\n\n![{figure.caption}](figures/{name}.png)\n"
+        drawn = figure.draw()
+        drawn.savefig(PAGES / "figures" / f"{name}.png", dpi=100)
+        drawn.savefig(PAGES / "figures" / f"{name}_small.png", dpi=40)
+        of = f"Figure {name} of [Selective Matching Losses](https://arxiv.org/abs/2506.04446)"
+        command = f"tfrank-sel-plots figures --output figures --only {name}"
+        text = f"{figure.caption}\n\n{of}."
+        write_figure(name, figure.title, text, f"{name}.png", command, figure.draw)
+        yield thumbnail(name, figure.title, f"figures/{name}_small.png")
+
+
+def pictures() -> Iterator[str]:
+    """Writes a page for each picture of the guides, and yields the thumbnails."""
+    for name, draw in PICTURES.items():
+        title = (inspect.getdoc(draw) or "").partition("\n")[0].rstrip(".").replace("`", "")
+        command = f"python -m benchmarks.pictures --output docs --only {name}"
+        text = "A picture of the guides."
+        write_figure(name, title, text, f"../{name}.png", command, draw)
+        yield thumbnail(name, title, f"{name}.png")
+
+
+def thumbnail(name: str, title: str, picture: str) -> str:
+    """Returns a small picture that leads to the page of a figure."""
+    return f"\n[![]({picture}){{ loading=lazy }} {title}](figures/{name}.md)\n"
+
+
+def write_figure(
+    name: str, title: str, text: str, picture: str, command: str, draw: Callable[[], Figure]
+) -> None:
+    """Writes the page of a figure: the picture, and the code that draws it."""
+    code = f"```sh\n{command}\n```\n\n```python\n{inspect.getsource(draw)}```"
+    where = f"`{draw.__name__}` of `{draw.__module__}`"
+    (PAGES / "figures" / f"{name}.md").write_text(
+        f"# {title}\n\n![{title}]({picture})\n\n{text}\n\n## Code\n\n"
+        f"This command draws it, by {where}:\n\n{code}\n\n[All figures](../gallery.md)\n"
+    )
 
 
 def page(module: ModuleType) -> str:

@@ -171,6 +171,8 @@ LOSSES = [
          k=2, tau=0.5, margin=0.7),
     loss(losses.SmoothTopKLoss, RT.recall_structured, grades, 2, 0.5, 0.7,
          losses.recall_structured, k=2, tau=0.5, margin=0.7),
+    loss(losses.TopKCrossEntropyLoss, RT.cross_entropy, grades, [1, 3], [0.25, 0.75], 0.5,
+         k=[1, 3], probabilities=[0.25, 0.75], temperature=0.5),
     loss(losses.TopKHingeLoss, RT.mean_over_relevant, grades, 2, k=2, tau=0.0, margin=1.0),
     loss(losses.TopKHingeLoss, RT.hit_at_k, grades, 2, 0.5, losses.hit_at_k,
          k=2, tau=0.0, margin=0.5),

@@ -1,4 +1,4 @@
-"""What tests of any folder may use."""
+"""Fixtures for all tests."""
 
 import os
 import pathlib
@@ -17,6 +17,7 @@ hypothesis.settings.load_profile("busy")
 # what `make test` leaves to `.ci/run`: long trials, and all that documents show
 LONG = (
     "distribution",
+    "estimator/test_checks.py",
     "losses/test_digits.py",
     "models/als/test_group.py",
     "pipelines/test_card.py",
@@ -28,6 +29,7 @@ LONG = (
     "pipelines/test_tracking.py",
     "pipelines/test_tune.py",
     "plots/test_figures.py",
+    "serving/test_attacks.py",
     "serving/test_faults.py",
     "stores/test_leases.py",
     "stores/test_runs.py",

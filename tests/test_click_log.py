@@ -1,4 +1,4 @@
-"""What a click log was made with is learnt from it: columns of all types, and what is missing."""
+"""Learning from a synthetic click log: columns of all types, and missing values."""
 
 import pathlib
 import runpy

@@ -34,6 +34,9 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert f"`{example.name}`" in (example.parent / "README.md").read_text()
+    if example.stem == "search":
+        ranked = [line.split()[1] for line in done.stdout.splitlines()[-3:]]
+        assert ranked == ["cheap", "middle", "dear"], done.stdout
     if example.stem == "week":
         told = iter(done.stdout.splitlines())
         for line in WEEK.splitlines():

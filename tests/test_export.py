@@ -126,7 +126,7 @@ def test_a_version_can_be_taken_back_and_old_ones_removed(path, tmp_path):
     with pytest.raises(ValueError, match=r"`keep` must be positive\. Received: 0"):
         export.remove_old(tmp_path, keep=0)
     export.remove_old(tmp_path, keep=1)
-    with pytest.raises(ValueError, match=r"a version to go back to\. Received: versions \[3\]"):
+    with pytest.raises(ValueError, match=r"two versions to roll back\. Received: versions \[3\]"):
         export.roll_back(tmp_path)
 
 
@@ -199,7 +199,7 @@ def test_a_server_without_xla_runs_every_signature(model, path, signatures):
     ("call", "message"),
     [
         (lambda x: tf.numpy_function(lambda y: y[..., 0], [x], tf.float32), "PyFunc calls Python"),
-        (tf.function(lambda x: x[..., 0] + 1.0, jit_compile=True), "demands XLA"),
+        (tf.function(lambda x: x[..., 0] + 1.0, jit_compile=True), "requires XLA"),
     ],
 )
 def test_what_a_stock_server_cannot_run_is_refused(tmp_path, call, message):
@@ -242,16 +242,16 @@ def test_a_version_is_published_once(tmp_path, path):
     for version in (7, 9):
         with pytest.raises(FileExistsError, match="`version` must be new"):
             export.publish(path, base, version)
-    with pytest.raises(ValueError, match=r"must not be negative\. Received: -1"):
+    with pytest.raises(ValueError, match=r"below 2\*\*63: .* Received: -1"):
         export.publish(path, base, -1)
-    with pytest.raises(FileNotFoundError, match=r"must hold saved_model\.pb"):
+    with pytest.raises(FileNotFoundError, match=r"must contain saved_model\.pb"):
         export.publish(tmp_path, base, 8)
     assert sorted(p.name for p in base.iterdir()) == ["009", "7"]
 
 
 def test_what_a_system_without_locks_lacks_is_named(tmp_path, path, monkeypatch):
     monkeypatch.setattr(claim, "fcntl", None)
-    with pytest.raises(ImportError, match="takes the file locks of Linux or macOS"):
+    with pytest.raises(ImportError, match="requires the file locks of Linux or macOS"):
         export.publish(path, tmp_path / "base", 1)
     assert not (tmp_path / "base").exists()
 
@@ -276,3 +276,23 @@ def test_a_model_that_looks_at_the_whole_list_gets_the_mask(tmp_path):
         for row, scores in enumerate(alone):
             np.testing.assert_allclose(served["scores"][row, : sizes[row]], scores, rtol=1e-4)
             np.testing.assert_array_equal(served["scores"][row, sizes[row] :], LOWEST)
+
+
+def test_servers_ignore_versions_of_more_than_64_bits(tmp_path, path):
+    (tmp_path / "20261121235959123456").mkdir()
+
+    assert export.versions(tmp_path) == {}
+    with pytest.raises(ValueError, match=r"below 2\*\*63"):
+        export.publish(path, tmp_path, 2**63)
+
+
+def test_a_version_that_is_a_link_is_removed_and_its_folder_stays(tmp_path):
+    (tmp_path / "kept").mkdir()
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "1").symlink_to(tmp_path / "kept")
+    (base / "2").mkdir()
+
+    assert export.remove_old(base, keep=1) == [1]
+    assert [child.name for child in base.iterdir()] == ["2"]
+    assert (tmp_path / "kept").is_dir()

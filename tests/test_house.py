@@ -19,19 +19,36 @@ from tfrank_sel import (
     callbacks,
     data,
     distribution,
+    estimator,
     export,
     links,
     losses,
     metrics,
     models,
+    presets,
 )
 from tfrank_sel.serialization import Configurable
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCES = sorted(p for f in ("tfrank_sel", "tests", "benchmarks") for p in (ROOT / f).rglob("*.py"))
+PACKAGES = (
+    bounds,
+    callbacks,
+    data,
+    distribution,
+    estimator,
+    export,
+    links,
+    losses,
+    metrics,
+    models,
+    presets.tfr,
+    presets.tfr.losses,
+    presets.tfr.metrics,
+)
 PUBLIC = [
     pytest.param(x, id=f"{module.__name__}.{n}")
-    for module in (bounds, callbacks, data, distribution, export, links, losses, metrics, models)
+    for module in PACKAGES
     for n, x in inspect.getmembers(module)
     if (inspect.isclass(x) or inspect.isfunction(x))
     and not n.startswith("_")
@@ -49,7 +66,7 @@ def test_arrows_point_down() -> None:
 AT_HAND = {"tfrank_sel", "tensorflow", "keras", "numpy", "google"}
 
 
-@pytest.mark.parametrize("name", ["pipelines", "serving", "models.als"])
+@pytest.mark.parametrize("name", ["pipelines", "serving", "models.als", "estimator"])
 def test_what_comes_with_an_extra_is_asked_for_at_the_door(name: str) -> None:
     package = importlib.import_module(f"tfrank_sel.{name}")
     nodes = [
@@ -115,12 +132,29 @@ def test_every_formula_says_what_it_takes_and_where_it_is_from(formula: type) ->
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda p: p.stem
+    "page",
+    [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))],
+    ids=lambda p: p.stem,
 )
 def test_what_a_page_links_to_is_there(page: pathlib.Path) -> None:
-    links = re.findall(r"\]\((?!https?:)(.*?)\)", page.read_text())
-    files = [link.partition("#")[0] for link in links]
-    assert [file for file in files if not (page.parent / file).exists()] == []
+    for link in re.findall(r"\]\((?!https?:)(.*?)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(page: pathlib.Path) -> list[str]:
+    """Returns the anchors of the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+
+
+def test_the_tests_that_a_guide_names_are_there() -> None:
+    text = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    named = set(re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text))
+    assert named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
 def test_each_guide_and_module_has_its_place_on_the_site() -> None:
@@ -129,7 +163,7 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     namespace = runpy.run_path(str(ROOT / "docs" / "site.py"))
     guides = [page.stem for page in (ROOT / "docs").glob("*.md")]
     reference = [f"reference/{module}" for module in namespace["MODULES"]]
-    assert sorted(listed) == sorted(["index", "CHANGELOG", "CONTRIBUTING", *guides, *reference])
+    assert sorted(listed) == sorted(["overview", "CHANGELOG", "CONTRIBUTING", *guides, *reference])
 
 
 def test_the_package_shows_what_is_public_and_imports_it_at_first_use() -> None:
@@ -149,7 +183,9 @@ else:
     assert "serving" in dir(tfrank_sel)
 
 
-@pytest.mark.parametrize("package", [data, distribution, export, links, losses, metrics, models])
+@pytest.mark.parametrize(
+    "package", [data, distribution, estimator, export, links, losses, metrics, models]
+)
 def test_dir_of_a_package_shows_no_module_that_it_is_made_of(package: ModuleType) -> None:
     shown = dir(package)
     exported = re.findall(r"(\w+) as \1\b", inspect.getsource(package)) + getattr(

@@ -1,4 +1,4 @@
-"""What the page on security says is never done."""
+"""Guarantees of the page on security."""
 
 import configparser
 import pathlib

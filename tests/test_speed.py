@@ -91,6 +91,7 @@ def test_a_report_has_what_ran_once_and_names_the_rest(tmp_path):
     assert "status 3" in failed
     table = (tmp_path / "speed.md").read_text()
     assert str(fast) in table
+    assert rows.from_markdown(table) == {"data": [fast, slow], "als": [late]}
     assert "Left out: there (not found)" in table
     assert "Left out: here" not in table
     assert sorted(x.name for x in tmp_path.iterdir()) == ["speed.json", "speed.md", "speed.png"]

@@ -1,4 +1,4 @@
-"""Checks of constructors' arguments against the annotations of these constructors."""
+"""Type checks of constructor arguments against their annotations."""
 
 import collections.abc
 import functools
@@ -12,24 +12,24 @@ from typing import Annotated, Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
-# a bound of an interval, which may be infinite, where a `float` is finite
+# a bound of an interval, which may be infinite; a `float` must be finite
 Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
 
-MOST_NAMED = 12  # choices that a message names
+MOST_NAMED = 12  # number of choices listed in a message
 
 
 class Checked:
-    """Mixin: the constructor refuses arguments of another type than it is annotated with.
+    """Mixin: the constructor raises an error for arguments of the wrong type.
 
-    An `int` may be of NumPy, but is no `bool`; a `float` is any finite real number, and a `Bound`
-    one that may be infinite; a `Callable` is no class; a `Sequence` may be an array, but is no
-    string. A default is always accepted, and so is anything where the annotation is none of these
-    and no class. Arguments that `**kwargs` pass on are checked by the annotations of the bases.
-    Ranges are left to the constructor.
+    An `int` may be a NumPy integer, but not a `bool`. A `float` is any finite real number; a
+    `Bound` may also be infinite. A `Callable` must not be a class. A `Sequence` may be an array,
+    but not a string. Defaults are always accepted. Arguments with another annotation that is not a
+    class are not checked. Arguments passed on by `**kwargs` are checked by the annotations of the
+    bases. The constructor itself checks ranges.
 
     Raises:
-        TypeError: If an argument is of another type.
-        ValueError: If a number is NaN or, where it is a `float`, infinite.
+        TypeError: If an argument has the wrong type.
+        ValueError: If a number is NaN, or a `float` is infinite.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -43,9 +43,9 @@ class Argument(NamedTuple):
     """An argument of a constructor.
 
     Attributes:
-        hint: The type it is annotated with; `Any` without an annotation.
-        default: Its default; `inspect.Parameter.empty` if it must be given.
-        is_own: Whether it is of the class's own constructor, not passed on to a base.
+        hint: Annotated type; `Any` without an annotation.
+        default: Default value; `inspect.Parameter.empty` for a required argument.
+        is_own: Whether it belongs to the class's own constructor and is not passed on to a base.
     """
 
     hint: Any
@@ -63,7 +63,7 @@ def declared(cls: type) -> Mapping[str, Argument]:
     for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
         own = not found
         if not own and not issubclass(base, Checked):
-            break  # of Keras, which checks its own
+            break  # a class of Keras, which checks its own arguments
         constructor = vars(base)["__init__"]
         hints = _hints(constructor)
         _, *parameters = inspect.signature(constructor).parameters.values()
@@ -76,16 +76,16 @@ def declared(cls: type) -> Mapping[str, Argument]:
 
 
 def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values that a call of a constructor gives, by the names of its arguments."""
+    """Returns the values passed in a call of a constructor, by argument name."""
     return {**dict(zip(declared(cls), args, strict=False)), **kwargs}
 
 
 def accepted(hint: Any, default: Any = inspect.Parameter.empty) -> str:
-    """Says in words what an argument takes, such as "an integer or None".
+    """Describes the accepted values of an argument, such as "an integer or None".
 
     Args:
-        hint: The type that it is annotated with.
-        default: Its default, which serves as an example of a function.
+        hint: Annotated type.
+        default: Default value, which serves as an example of a function.
     """
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -125,7 +125,7 @@ def _check(cls: type, name: str, value: Any) -> None:
 
 
 def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
-    """Whether a value is of a type; with `finite`, its numbers must also be what they should."""
+    """Whether a value is of a type; with `finite`, its numbers must also be finite, if required."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return True
@@ -160,12 +160,12 @@ def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
 def _hints(constructor: Any) -> Mapping[str, Any]:
     try:
         return typing.get_type_hints(constructor, include_extras=True)
-    except NameError:  # of a type that is imported for type checkers alone
+    except NameError:  # a type that is imported only for type checkers
         return {}
 
 
 def _of_kind(kind: type) -> str:
-    """Names a class, or the public classes of a base, if they are few, and where they are."""
+    """Names a class, or the public classes of a base if there are few, and their package."""
     choices = {c.__name__: c.__module__ for c in _concrete(kind)}
     if not choices:
         return f"an object of {kind.__name__}"
@@ -178,7 +178,7 @@ def _of_kind(kind: type) -> str:
 
 
 def _concrete(kind: type) -> Iterator[type]:
-    """Yields the classes of this package that are of a kind and complete."""
+    """Yields the concrete subclasses of a class in this package."""
     if kind.__module__.startswith("tfrank_sel"):
         if not inspect.isabstract(kind) and not kind.__name__.startswith("_"):
             yield kind

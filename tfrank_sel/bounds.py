@@ -1,4 +1,4 @@
-"""What the softmax cross-entropy says about metrics."""
+"""Bounds of ranking metrics by the softmax cross-entropy."""
 
 import functools
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ from tfrank_sel.ops import ranking
 
 
 class SoftmaxBounds(NamedTuple):
-    """Metrics of each list beside the bound of its softmax cross-entropy, all `[batch_size]`.
+    """Metrics of each list and their bound by the softmax cross-entropy, all `[batch_size]`.
 
     Attributes:
-        loss: The softmax cross-entropy, towards the gains `2**y - 1`.
+        loss: The softmax cross-entropy with the gains `2**y - 1` as targets.
         bound: `exp(-loss)`; at most each metric. It is 1 for a list without a relevant item.
         rr: The reciprocal rank.
-        ap: The average precision, which `bound` bounds where relevance is binary.
+        ap: The average precision; `bound` is a bound of it only for binary relevance.
         ndcg: The NDCG.
     """
 
@@ -32,16 +32,16 @@ class SoftmaxBounds(NamedTuple):
 def softmax_bounds(
     y_true: Any, y_pred: Any, temperature: float = 1.0, dtype: str = "float32"
 ) -> SoftmaxBounds:
-    """Puts `exp(-loss)` beside the metrics that it bounds from below.
+    """Computes `exp(-loss)` and the metrics of which it is a lower bound.
 
     ```
     exp(sum_i t_i * log softmax(s / temperature)_i) <= RR, NDCG, and AP of binary relevances
     ```
 
     where `t` are the shares of the gains `2**y - 1`. An item of rank `r`, last among its ties, has
-    at most the probability `1 / r`, for `r` items at least have as large a score. The metrics break
-    ties in favour of the less relevant item. By Jensen's inequality, `exp(-mean loss)` bounds the
-    means.
+    at most the probability `1 / r`, because at least `r` items have a score at least as large. The
+    metrics break ties in favour of the less relevant item. By Jensen's inequality,
+    `exp(-mean loss)` is a lower bound of the means.
 
     Args:
         y_true: Relevances, as in `ListwiseLoss`.
@@ -50,8 +50,8 @@ def softmax_bounds(
         dtype: The dtype of the computation.
 
     Returns:
-        Loss, bound and metrics of each list. A list without a relevant item has metrics 0, which no
-        bound holds for.
+        Loss, bound and metrics of each list. For a list without a relevant item, the metrics are 0
+        and the bound does not hold.
 
     Example:
         >>> y_true = tf.constant([[0.0, 1.0, 0.0]])
@@ -64,7 +64,7 @@ def softmax_bounds(
         Binary Relevance, 2019](https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
     batch = ListBatch.of(y_true, y_pred, None, min_label=0.0, dtype=dtype)
-    # ties keep the order of the list: the least relevant items go first
+    # ties keep the order of the list, so the least relevant items go first
     labels, scores, mask = ranking.sort_by(
         -batch.labels, batch.labels, batch.scores, batch.mask, mask=batch.mask
     )

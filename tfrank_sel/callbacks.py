@@ -1,4 +1,4 @@
-"""What changes, and what is watched, while a model trains."""
+"""Keras callbacks: annealing of a temperature, and charts of bounds."""
 
 import pathlib
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from tfrank_sel.losses.topk import SmoothTopKLoss
 class AnnealTau(Checked, keras.callbacks.Callback):
     """Sets the temperature of a smooth top-k loss before every training step.
 
-    A small temperature is close to what counts in the end, but it leaves most items without a
-    gradient, and so training is better begun with a large one. The step that is compiled reads the
-    temperature from a variable: changing it traces and compiles nothing anew.
+    A small temperature is close to the top-k error, but leaves most items without a gradient, so
+    training should begin with a large one. The compiled step reads the temperature from a variable:
+    changing it does not retrace or recompile.
 
     Args:
-        loss: The loss, as the model was compiled with it.
-        schedule: Maps the number of steps that the model's optimizer has taken to the temperature,
-            e.g. a `keras.optimizers.schedules.ExponentialDecay`.
+        loss: The loss with which the model was compiled.
+        schedule: Maps the number of optimizer steps to the temperature, for example a
+            `keras.optimizers.schedules.ExponentialDecay`.
 
     Example:
         >>> import keras
@@ -45,7 +45,7 @@ class AnnealTau(Checked, keras.callbacks.Callback):
         self.schedule = schedule
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Sets the temperature of the step that is about to be taken."""
+        """Sets the temperature of the next step."""
         tau = float(self.schedule(int(self.model.optimizer.iterations.numpy())))
         if not tau > 0.0:
             raise ValueError(f"`schedule` must return positive temperatures. Received: {tau}")
@@ -58,14 +58,14 @@ class AnnealTau(Checked, keras.callbacks.Callback):
 
 
 class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
-    """Draws loss, bound and metrics of a validation set as one TensorBoard chart.
+    """Plots loss, bound and metrics of a validation set in one TensorBoard chart.
 
-    At the end of each epoch it writes, under the one tag `softmax_bounds`, the mean `loss`, the
-    `bound` `exp(-loss)`, and the means `rr`, `ap` and `ndcg`, each as a run of its own: TensorBoard
-    draws runs of one tag into one chart. Lists without a relevant item do not count.
+    At the end of each epoch it writes, under the tag `softmax_bounds`, the mean `loss`, the `bound`
+    `exp(-loss)`, and the means `rr`, `ap` and `ndcg`, each as a separate run: TensorBoard plots
+    runs of one tag in one chart. Lists without a relevant item do not count.
 
     Args:
-        log_dir: Folder of the logs; the runs are folders in it.
+        log_dir: Folder of the logs; each run is a subfolder.
         validation_data: Batches `(features, labels)`, as a `tf.data.Dataset`.
         temperature: Divides the scores in the loss; positive.
 
@@ -103,14 +103,14 @@ class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
         self._writers: dict[str, Any] = {}
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Opens a run for each line."""
+        """Opens a run for each curve."""
         self._writers = {
             name: tf.summary.create_file_writer(str(self.log_dir / name))
             for name in bounds.SoftmaxBounds._fields
         }
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Evaluates the validation set and writes a point of each line."""
+        """Evaluates the validation set and writes a point of each curve."""
         means = {n: keras.metrics.Mean() for n in bounds.SoftmaxBounds._fields if n != "bound"}
         for features, labels in self.validation_data:
             scores = self.model(features, training=False)

@@ -1,4 +1,4 @@
-"""A folder to write to aside, for one process alone, whoever was killed there before."""
+"""Exclusive scratch folders: locked for one process, cleaned of what a killed process left."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from typing import IO
 
 try:
     import fcntl
-except ModuleNotFoundError:  # not a system with such locks: to import this must not fail
+except ModuleNotFoundError:  # a system without such locks: the import must not fail
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = "lock"
@@ -18,21 +18,21 @@ _LOCK = "lock"
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[Path]:
-    """Gives a folder that no other process writes to; at the end it is removed with what it holds.
+    """Locks a folder for this process; at the end, removes the folder with its contents.
 
-    A process that is killed leaves its folder, but not its claim: the next one that claims the
-    folder removes what is there.
+    A killed process leaves its folder, but not its lock: the next process that claims the folder
+    removes the contents.
 
     Args:
-        folder: The folder; made with its parents, and those are removed too if nothing is in them.
+        folder: The folder; created with its parents. Empty parents are removed, too.
 
     Yields:
-        A place in the folder where there is nothing yet.
+        A path in the folder that does not exist yet.
 
     Raises:
-        FileExistsError: If a process that lives has claimed the folder.
+        FileExistsError: If a running process has claimed the folder.
         ImportError: If the system has no such locks as Linux and macOS have.
-        OSError: If the folder cannot be made.
+        OSError: If the folder cannot be created.
 
     Example:
         >>> import tempfile
@@ -53,19 +53,19 @@ def claimed(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def held(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Holds a folder for this process alone, until the end.
+    """Locks a folder for this process until the context ends.
 
     Args:
-        folder: The folder; made with its parents, and those are removed if nothing is in them.
+        folder: The folder; created with its parents. Empty folders are removed at the end.
         name: Name of the file in it that is locked.
 
     Raises:
-        FileExistsError: If a process that lives holds the folder.
+        FileExistsError: If a running process holds the folder.
         ImportError: If the system has no such locks as Linux and macOS have.
-        OSError: If the folder cannot be made.
+        OSError: If the folder cannot be created.
     """
     if fcntl is None:
-        wanted = "To write a folder whole or not at all takes the file locks of Linux or macOS"
+        wanted = "writing a folder atomically requires the file locks of Linux or macOS"
         raise ImportError(f"{wanted}. Received: {sys.platform}")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -84,7 +84,7 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
 
 
 def _hold(lock: IO[str], folder: Path) -> None:
-    """Locks a file until it is closed; it must still be the one in the folder then."""
+    """Locks a file until it is closed, and checks that it is still the file in the folder."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_held = os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name))

@@ -1,4 +1,4 @@
-"""Compilation of formulas by XLA: for few shapes, and once for equal objects."""
+"""Compilation of formulas by XLA, for few shapes and once for equal objects."""
 
 import functools
 import weakref
@@ -14,8 +14,8 @@ from tfrank_sel import stack
 Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 F = TypeVar("F", bound=Callable[..., object])
 
-# The sizes that the axes of a batch are padded to: powers of two for its lists. For the items of a
-# list, on which the time of a loss may depend by the square, there is one between two powers.
+# Sizes to which the axes of a batch are padded: powers of two for its lists. For the items of a #
+# list, on which the time of a loss may depend quadratically, also one size between two powers.
 BATCH_SIZES = 2 ** np.arange(3, 31, dtype=np.int32)
 LIST_SIZES = np.sort(np.concatenate([BATCH_SIZES, BATCH_SIZES // 2 * 3]))
 
@@ -24,7 +24,7 @@ _in_use = weakref.WeakValueDictionary()
 
 
 def shared(key: Hashable, make: Callable[[], F]) -> F:
-    """Returns what `make` returns: for equal keys the same function, as long as it is in use."""
+    """Returns the result of `make`: the same function for equal keys, as long as it is in use."""
     function = _in_use.get(key)
     if function is None:
         function = _in_use[key] = make()
@@ -32,9 +32,9 @@ def shared(key: Hashable, make: Callable[[], F]) -> F:
 
 
 def jit(function: F) -> F:
-    """Compiles a function by XLA."""
-    # A partial is its own key in TensorFlow's count of retracings: otherwise all formulas would
-    # share one, and a few of them in one model would raise a warning.
+    """Compiles a function with XLA."""
+    # TensorFlow counts the retracings of each partial separately. Otherwise all formulas would
+    # share # one count, and a few of them in one model would raise a warning.
     own = functools.partial(function)
     return tf.function(own, jit_compile=True, reduce_retracing=True, autograph=False)
 
@@ -42,12 +42,12 @@ def jit(function: F) -> F:
 def under_xla(formula: Formula, padding: float | None) -> Formula:
     """Compiles a formula of labels, scores, mask and weights; gradients flow to the scores.
 
-    XLA compiles each shape anew, so that axes are padded to `round_up`.
+    XLA compiles each shape separately, so axes are padded by `round_up`.
 
     Args:
-        formula: The formula, a number for each list.
-        padding: The label and score of padding. `None` for a formula in which padding, or other
-            lists, count: that is compiled for each shape.
+        formula: The formula, which returns a number for each list.
+        padding: The label and score of padding. `None` for a formula whose value depends on padding
+            or on other lists: it is compiled for each shape.
     """
     if padding is None:
         return _in_two_passes(formula)
@@ -62,12 +62,12 @@ def under_xla(formula: Formula, padding: float | None) -> Formula:
 def round_up(fields: Sequence[tf.Tensor], padding: float) -> list[tf.Tensor]:
     """Pads a batch to one of `BATCH_SIZES` lists, of one of `LIST_SIZES` items.
 
-    A graph that knows a size keeps it, since it has been traced for that size alone; so does a
-    graph that XLA compiles, which is compiled for each size anyway.
+    A graph with a static size keeps it, because it was traced for that size only. So does a graph
+    that XLA compiles, because it is compiled for each size anyway.
 
     Args:
-        fields: Labels, scores, mask and weights, `[batch_size, list_size, ...]`. Where the second
-            axes differ, because a label is the index of a class, those are kept.
+        fields: Labels, scores, mask and weights, `[batch_size, list_size, ...]`. If the second axes
+            differ, because a label is a class index, they are kept.
         padding: The label and score of padding.
     """
     if stack.is_compiled_by_xla():
@@ -78,7 +78,7 @@ def round_up(fields: Sequence[tf.Tensor], padding: float) -> list[tf.Tensor]:
 
 
 def _missing(fields: Sequence[tf.Tensor], axis: int, sizes: NDArray[np.int32]) -> int | tf.Tensor:
-    """Computes how many slots the next of `sizes` has more than an axis."""
+    """Computes the number of slots to add to an axis to reach the next of `sizes`."""
     size = fields[1].shape[axis]
     if any(x.shape[axis] != size for x in fields):
         return 0
@@ -97,7 +97,7 @@ def _padded(x: tf.Tensor, more: Sequence[int | tf.Tensor], fill: float) -> tf.Te
 
 
 def _pull_back(formula: Formula) -> Callable[..., tf.Tensor]:
-    """Makes the function that computes the gradient, of the fields and what is upstream of it."""
+    """Makes the function that computes the gradient from the fields and the upstream gradient."""
 
     def gradient(*args: tf.Tensor) -> tf.Tensor:
         *fields, upstream = args
@@ -110,16 +110,16 @@ def _pull_back(formula: Formula) -> Callable[..., tf.Tensor]:
 
 
 def _unwatched(*fields: tf.Tensor) -> Iterator[tf.Tensor]:
-    """Hides tensors from tapes, which would compile all that a gradient of a function may need."""
+    """Hides tensors from tapes, which would compile everything that a gradient may need."""
     return map(tf.stop_gradient, fields)
 
 
 def _in_two_passes(formula: Formula) -> Formula:
-    """Computes the formula again for its gradient.
+    """Computes the formula again for the gradient.
 
-    The gradient is a function of its own, and an XLA-compiled caller folds the two. Left to
-    TensorFlow, the two halves would pass shapes to one another as values, and XLA, which takes such
-    values for constants, would compile at every step.
+    The gradient is a separate function, and an XLA-compiled caller merges the two. TensorFlow's own
+    gradient would pass shapes between the two halves as values. XLA treats such values as constants
+    and would compile at every step.
     """
     value, gradient = jit(formula), jit(_pull_back(formula))
 
@@ -132,10 +132,10 @@ def _in_two_passes(formula: Formula) -> Formula:
 
 
 def _in_one_pass(formula: Formula) -> Formula:
-    """Computes the gradient along with the value, as if it were always wanted.
+    """Computes the gradient together with the value, even if it is not used.
 
     Together they take little longer than the gradient alone, to compile and to run. The value of a
-    list may depend on no other list.
+    list must not depend on other lists.
     """
     gradient = _pull_back(formula)
 
@@ -165,7 +165,7 @@ def _in_one_pass(formula: Formula) -> Formula:
         values, slopes = value_and_slopes(*_unwatched(*fields))
 
         def pull(upstream: tf.Tensor) -> tuple[tf.Tensor | None, ...]:
-            # what `again` is made of must lie in the graph of the gradient
+            # the tensors of `again` must be in the graph of the gradient
             here = map(tf.identity, (*fields, upstream, slopes))
             return None, pulled(*here), None, None
 

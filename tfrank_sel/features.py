@@ -1,9 +1,8 @@
-"""Types of features: what a column of a table means to a ranker.
+"""Feature types: the meaning of a column of a table for a ranker.
 
-A list is two matrices: numbers `[list_size, num_features]`, NaN where one is missing, and texts
-`[list_size, num_texts]`, empty where one is missing. A type says which columns of them are a
-feature's, and `tfrank_sel.models.Preparation` what a network makes of them. Nothing here needs
-TensorFlow.
+A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and texts
+`[list_size, num_texts]`, empty if missing. A type defines which columns belong to a feature;
+`tfrank_sel.models.Preparation` defines the inputs of a network. Nothing here needs TensorFlow.
 """
 
 import dataclasses
@@ -14,8 +13,8 @@ from typing import Any, ClassVar
 from tfrank_sel.arguments import Checked
 
 MEAN, REFUSE = "mean", "refuse"
-LARGEST_ID = 2**24  # up to which float32 holds every integer
-MISSING_INTEGER = -(2**63)  # stands for an integer that is missing
+LARGEST_ID = 2**24  # float32 holds every integer up to this
+MISSING_INTEGER = -(2**63)  # a missing integer
 DAY = 86_400  # seconds
 
 
@@ -24,7 +23,7 @@ class Feature(Checked):
     """Base of all types.
 
     Args:
-        of: `"item"`, or `"query"` if it is the same for all items of a list.
+        of: `"item"`, or `"query"` if the value is the same for all items of a list.
 
     Attributes:
         type: Name of the type in configurations.
@@ -41,7 +40,7 @@ class Feature(Checked):
 
     @property
     def may_be_missing(self) -> bool:
-        """Whether a row or a request may lack it."""
+        """Whether the value may be missing in a row or a request."""
         return True
 
     def numbers(self, name: str) -> list[str]:
@@ -53,7 +52,7 @@ class Feature(Checked):
         return []
 
     def columns(self, name: str) -> list[str]:
-        """Returns a name for each number that a network is given of it; `numbers` by default."""
+        """Returns a name for each number that a network receives for it; `numbers` by default."""
         return self.numbers(name)
 
     def config(self) -> dict[str, Any]:
@@ -63,13 +62,13 @@ class Feature(Checked):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Numeric(Feature):
-    """A feature that is one number or several.
+    """A feature of one or several numbers.
 
     Args:
-        missing: What stands for a missing value. `"mean"` is the mean of the others; if values were
-            missing in training, a column says where. A number is that number. `"refuse"` leaves the
-            row out, and refuses the request.
-        within_list: Whether a network that compares items sees where it stands within its list.
+        missing: Replacement of a missing value. `"mean"` is the mean of the other values; if values
+            were missing in training, an indicator column is added. A number is that number.
+            `"refuse"` drops the row in training and rejects the request in serving.
+        within_list: Whether a network that compares items gets the value relative to its list, too.
     """
 
     missing: str | float = MEAN
@@ -93,8 +92,8 @@ class Number(_Numeric):
     """A number.
 
     Args:
-        missing: `"mean"`, `"refuse"` or a number: what stands for a missing value.
-        within_list: Whether a network that compares items sees where it stands within its list.
+        missing: Replacement of a missing value: `"mean"`, `"refuse"` or a number.
+        within_list: Whether a network that compares items gets the value relative to its list, too.
         of: `"item"` or `"query"`.
 
     Example:
@@ -121,10 +120,10 @@ class Bool(_Numeric):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Vector(_Numeric):
-    """Several numbers, such as an embedding of a text: all are there, or all are missing.
+    """Several numbers, such as a text embedding; either all are present or all are missing.
 
     Args:
-        size: How many; the same for all items.
+        size: Number of numbers, the same for all items.
         missing: As in `Number`.
         within_list: As in `Number`.
         of: As in `Number`.
@@ -152,13 +151,13 @@ class Vector(_Numeric):
 class Timestamp(_Numeric):
     """A point in time, in seconds since 1970-01-01 UTC.
 
-    With neither `since` nor `parts` it is only what the age of others is measured to.
+    Without `since` and `parts`, it is used only as the reference time of other timestamps.
 
     Args:
-        since: Name of the timestamp to which its age is measured, in days, such as the time of the
-            query.
-        parts: Whether a network sees its time of the day and its day of the week, each as a sine
-            and a cosine.
+        since: Name of the reference timestamp, such as the time of the query. The network gets the
+            age in days relative to it.
+        parts: Whether a network gets the time of day and the day of the week, each as a sine and a
+            cosine.
         missing: `"mean"` or `"refuse"`.
         within_list: As in `Number`.
         of: As in `Number`.
@@ -191,10 +190,10 @@ class Timestamp(_Numeric):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Textual(Feature):
-    """A feature of texts, each of which becomes an integer: 0 where there is none.
+    """A feature of texts, each converted to an integer; 0 if missing.
 
     Args:
-        encoding: `"embedding"`, a vector that is learnt, or `"one_hot"`.
+        encoding: `"embedding"`, a learned vector, or `"one_hot"`.
         dimension: Size of the embedding.
         dtype: `"string"`, or `"int64"` if requests hold integers.
     """
@@ -213,22 +212,22 @@ class _Textual(Feature):
         return [name]
 
     def ids(self, vocabulary: int) -> int:
-        """Returns how many integers there are, of a vocabulary of so many values."""
+        """Returns the number of integers for a vocabulary of this size."""
         raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Category(_Textual):
-    """One of many values, text or integer, with a vocabulary that is found in training data.
+    """A categorical value, text or integer, with a vocabulary built from the training data.
 
-    0 stands for a missing value, 1 to `out_of_vocabulary` for the others by a hash, and the
-    vocabulary follows, the most frequent value first.
+    0 is a missing value, 1 to `out_of_vocabulary` are out-of-vocabulary values by their hash, and
+    the vocabulary follows, the most frequent value first.
 
     Args:
-        min_count: How often a value must occur to be in the vocabulary.
-        max_size: Largest size of the vocabulary.
-        out_of_vocabulary: Number of integers for all other values.
-        encoding: `"embedding"`, a vector that is learnt, or `"one_hot"`.
+        min_count: Minimum count of a value in the vocabulary.
+        max_size: Maximum size of the vocabulary.
+        out_of_vocabulary: Number of integers for out-of-vocabulary values.
+        encoding: `"embedding"`, a learned vector, or `"one_hot"`.
         dimension: Size of the embedding.
         dtype: `"string"`, or `"int64"` if requests hold integers.
         of: As in `Number`.
@@ -254,13 +253,13 @@ class Category(_Textual):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Set(Category):
-    """A set of categories, such as tags: the mean of their embeddings, or all of them hot.
+    """A set of categories, such as tags: the mean of their embeddings, or a multi-hot vector.
 
     Args:
-        max_values: Number of values that are kept of an item; the first.
-        min_count: As in `Category`, as all others.
-        max_size: Largest size of the vocabulary.
-        out_of_vocabulary: Number of integers for all other values.
+        max_values: Maximum number of values per item; the first are kept.
+        min_count: As in `Category`.
+        max_size: Maximum size of the vocabulary.
+        out_of_vocabulary: Number of integers for out-of-vocabulary values.
         encoding: `"embedding"` or `"one_hot"`.
         dimension: Size of the embedding.
         dtype: `"string"` or `"int64"`.
@@ -280,10 +279,10 @@ class Set(Category):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hash(_Textual):
-    """One of very many values, text or integer, told apart by a hash.
+    """A categorical value with very many values, text or integer, encoded by a hash.
 
     Args:
-        buckets: Number of integers that the hash gives; 0 is kept for a missing value.
+        buckets: Number of hash buckets; 0 is reserved for a missing value.
         encoding: As in `Category`.
         dimension: As in `Category`.
         dtype: As in `Category`.
@@ -311,11 +310,11 @@ TYPES: dict[str, type[Feature]] = {
 
 
 def of_config(config: Mapping[str, Any] | str) -> Feature:
-    """Makes a feature of what `config` returned, or of the name of its type.
+    """Makes a feature from the result of `config`, or from the name of its type.
 
     Raises:
         ValueError: If there is no such type, it has no such option, or an option is out of range.
-        TypeError: If an option is of another type.
+        TypeError: If an option has the wrong type.
 
     Example:
         >>> of_config("bool") == of_config({"type": "bool"}) == Bool()
@@ -331,14 +330,14 @@ def of_config(config: Mapping[str, Any] | str) -> Feature:
     needed = [x for x, field in known.items() if field.default is dataclasses.MISSING]
     if not set(needed) <= set(options) <= set(known):
         wanted = f"{name!r} takes {', '.join(sorted(known))}" + "".join(
-            f", and needs {x}" for x in needed
+            f", and requires {x}" for x in needed
         )
         raise ValueError(f"{wanted}. Received: {', '.join(options) or 'no option'}")
     return TYPES[name](**options)
 
 
 def check(features: Mapping[str, Feature]) -> None:
-    """Raises a `ValueError` if a feature refers to another that is no timestamp."""
+    """Raises a `ValueError` if a feature refers to another that is not a timestamp."""
     for name, feature in features.items():
         since = feature.since if isinstance(feature, Timestamp) else None
         if since is not None and not isinstance(features.get(since), Timestamp):
@@ -360,4 +359,6 @@ def _positive(name: str, value: int) -> None:
 
 def _few(ids: int) -> None:
     if ids > LARGEST_ID:
-        raise ValueError(f"there may be at most 2**24 integers for values. Received: {ids}")
+        raise ValueError(
+            f"the number of integers for values must be at most 2**24. Received: {ids}"
+        )

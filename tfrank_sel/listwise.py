@@ -1,7 +1,7 @@
-"""What all losses and metrics share: a batch of lists, and one formula over it.
+"""Batch of lists and base of all losses and metrics.
 
-`ListBatch.of` is the door between Keras and the formulas. Behind it there is no `None`, no ragged
-tensor, no padding label and no unknown rank, so that no formula ever asks for one.
+`ListBatch.of` converts the arguments of Keras for the formulas. Its result has no `None`, no ragged
+tensor, no padding label and no unknown rank, so that no formula has to handle them.
 """
 
 import abc
@@ -43,18 +43,17 @@ class ListBatch(NamedTuple):
 
         Args:
             y_true: Labels, `[batch_size, list_size]` or ragged.
-            y_pred: Scores, of the shape of `y_true`. Where it carries a Keras mask of its shape,
-                an item must pass that, too.
+            y_pred: Scores, of the shape of `y_true`. If it has a Keras mask of its shape, an item
+                is valid only if the mask is True.
             sample_weight: Weights per list (a scalar, `[batch_size]` or `[batch_size, 1]`), or per
                 item (`[batch_size, list_size]` or ragged); 1 if `None`.
-            min_label: The least label of a valid item. Items below it, or with label NaN, are
-                padding.
+            min_label: Minimum label of a valid item. Items with a smaller label or NaN are padding.
             dtype: The dtype of the batch.
 
         Raises:
-            ValueError: If the shapes do not fit.
+            ValueError: If the shapes do not match.
             tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths, or a
-                ragged row is longer than the dense rows beside it.
+            ragged row is longer than the dense rows of another argument.
         """
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)
@@ -78,9 +77,9 @@ class ListBatch(NamedTuple):
         return ListBatch(labels, scores, mask, weights, list_weights)
 
     def observed_scores(self, label_map: Link | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the scores that `label_map` makes of the labels, and which items are valid.
+        """Returns the scores of the labels by `label_map`, and a mask of the valid items.
 
-        If it is `None`, labels are scores; otherwise labels below 0 are padding, too.
+        If it is `None`, labels are scores. Otherwise, labels below 0 are also padding.
         """
         if label_map is None:
             return self.labels, self.mask
@@ -91,13 +90,14 @@ class ListBatch(NamedTuple):
 class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
-    min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass says otherwise
-    compares_items: ClassVar[bool] = True  # False for a formula that makes sense for one item
-    takes_classes: ClassVar[bool] = True  # False where 1 and 0 are no labels of a class and others
+    min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass overrides this
+    compares_items: ClassVar[bool] = True  # False for a formula that is meaningful for one item
+    # False if labels 1 and 0 do not mean relevant and irrelevant
+    takes_classes: ClassVar[bool] = True
 
     @property
     def padding(self) -> float | None:
-        """The label and score of padding; `None` if padding, or another list, changes a value."""
+        """The label and score of padding; `None` if padding, or another list, affects a value."""
         return 0.0
 
     @property
@@ -107,7 +107,7 @@ class Listwise(Named, abc.ABC):
         values = (tuple(v) if isinstance(v, list) else v for v in arguments.values())
         key = (type(self), *zip(arguments, values, strict=True))
         if any(isinstance(v, tf.Variable) for v in vars(self).values()):
-            return id(self)  # of its own state, such as a temperature that a callback lowers
+            return id(self)  # with its own state, such as a temperature that a callback lowers
         try:
             hash(key)
         except TypeError:
@@ -121,7 +121,7 @@ class Listwise(Named, abc.ABC):
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras as this formula understands them."""
+        """Reads the arguments of Keras for this formula."""
         y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.compares_items and batch.scores.shape[1] == 1:
@@ -153,7 +153,7 @@ def _dense(
         for x in (y_true, y_pred, weights)
     ]
     _check_shapes(*tensors)
-    # a function that was traced for several ranks knows none of them
+    # a function traced for several ranks has no static rank
     tensors[:2] = (x if x.shape.rank else tf.ensure_shape(x, [None, None]) for x in tensors[:2])
     labels, scores, _ = tensors
     if isinstance(labels, tf.RaggedTensor) and isinstance(scores, tf.RaggedTensor):
@@ -169,21 +169,21 @@ def _padded(x: tf.RaggedTensor, width: tf.Tensor) -> tf.Tensor:
     tf.debugging.assert_less_equal(
         x.row_lengths(),
         tf.cast(width, x.row_splits.dtype),
-        message="A ragged row must not be longer than the rows beside it.",
+        message="A ragged row must not be longer than the dense rows of the other argument.",
     )
     # a list of None and a tensor fails in graphs
     return x.to_tensor(math.nan, shape=tf.stack([-1, tf.cast(width, tf.int32)]))
 
 
 def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Splits weights into those per item, `[batch_size, list_size]`, and those per list."""
+    """Splits weights into per-item weights, `[batch_size, list_size]`, and per-list weights."""
     if weights.shape.rank in (0, 1):
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
-    if weights.shape.rank is None:  # where a function was traced for weights of several ranks
+    if weights.shape.rank is None:  # if a function was traced for weights of several ranks
         weights = class_labels.as_matrix(weights)
     per_list = tf.equal(tf.shape(weights)[1], 1)
     item_weights = tf.where(per_list, tf.ones_like(weights), weights)
-    first = tf.reduce_sum(weights[:, :1], axis=1)  # of lists without items, too
+    first = tf.reduce_sum(weights[:, :1], axis=1)  # also for lists without items
     return item_weights, tf.where(per_list, first, tf.ones_like(first))
 
 

@@ -1,4 +1,4 @@
-"""The one place that knows how this package's objects are named and saved by Keras."""
+"""Registration, names and configs of this package's objects in Keras."""
 
 import inspect
 import numbers
@@ -14,7 +14,7 @@ from tfrank_sel.arguments import Checked, declared, given
 
 T = TypeVar("T")
 
-LONGEST_LIST = 40  # characters of a list of values in a name
+LONGEST_LIST = 40  # maximum characters of a list of values in a name
 
 
 def register(symbol: T) -> T:
@@ -24,21 +24,21 @@ def register(symbol: T) -> T:
 
 
 class Configurable(Checked):
-    """Mixin: the constructor's own arguments, kept as attributes of the same names, are the config.
+    """Mixin: the config is the constructor's own arguments, kept as attributes of the same names.
 
-    It serves value objects, which have no other config, and Keras objects alike, whose base class
-    adds its own (`name`, `reduction`, `dtype`). They are checked as `Checked` says.
+    It serves value objects, which have no other config, and Keras objects, whose base class adds
+    its own (`name`, `reduction`, `dtype`). Arguments are checked as in `Checked`.
     """
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments that make an equal object, as JSON-ready values."""
+        """Returns the arguments of an equal object, as JSON-ready values."""
         base: dict[str, Any] = getattr(super(), "get_config", dict)()
         cls: type = type(self)
         names = [n for n, a in declared(cls).items() if a.is_own or n not in base]
         return {**base, **{n: _serialized(getattr(self, n)) for n in names}}
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor, as they are."""
+        """Returns the arguments of the constructor, unchanged."""
         cls: type = type(self)
         return {name: getattr(self, name) for name in declared(cls)}
 
@@ -49,19 +49,19 @@ class Configurable(Checked):
 
 
 class Named(Configurable):
-    """Mixin of what Keras reports under a name: by default that of the class and its options.
+    """Mixin of objects that Keras reports by name: by default that of the class and its options.
 
     Attributes:
-        default_name: The name of the class and what distinguishes it from another of that class:
-            its cutoff and the options that are not the default, such as `ndcg_at_5` or
-            `rbp_persistence_0_5`. It consists of letters, digits and underscores.
+        default_name: The name of the class, its cutoff and the options that differ from their
+            defaults, such as `ndcg_at_5` or `rbp_persistence_0_5`. It consists of letters, digits
+            and underscores.
     """
 
     default_name: str
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)
-        # as it is: Keras 2 tracks attributes, but not yet
+        # unchanged: Keras 2 wraps attributes, but not at this point
         object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
         return self
 
@@ -71,7 +71,7 @@ def _name(cls: type, options: Mapping[str, Any]) -> str:
     for option, argument in declared(cls).items():
         value = options.get(option, argument.default)
         if option in ("name", "reduction", "dtype") or value is inspect.Parameter.empty:
-            continue  # which do not change what is computed, or are missing
+            continue  # they do not change the computation, or are missing
         text = _in_words(value)
         if option == "k":
             words += [] if value is None else ["at", text]
@@ -95,7 +95,7 @@ def _in_words(value: Any) -> str:
 
 
 def _serialized(value: Any) -> Any:
-    # plain values as they are: where Keras 2 exports a SavedModel, it knows of objects alone
+    # plain values are kept: when Keras 2 exports a SavedModel, it handles only objects
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return keras.saving.serialize_keras_object(value)

@@ -1,4 +1,4 @@
-"""The parts of Keras and TensorFlow that differ between versions, or that have no public name."""
+"""Parts of Keras and TensorFlow that differ between versions, or have no public name."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ if IS_KERAS_3:
 else:
 
     class _Keras2Loss(keras.losses.Loss):
-        """Gives the losses of Keras 2 the `dtype` that those of Keras 3 have."""
+        """Adds to the losses of Keras 2 the `dtype` of Keras 3."""
 
         def __init__(
             self,
@@ -34,7 +34,7 @@ else:
             self.dtype = dtype or keras.backend.floatx()
 
         def call(self, y_true: Any, y_pred: Any) -> Any:
-            """Computes the loss of each list; a subclass writes it."""
+            """Computes the loss of each list; a subclass implements it."""
             raise NotImplementedError
 
     Loss = _Keras2Loss

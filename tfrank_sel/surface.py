@@ -1,4 +1,4 @@
-"""The names that a package shows, and modules that it imports at their first use."""
+"""Public names of a package, and lazy imports of its modules."""
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
-    """Returns what `dir` of a package lists: what it exports, without the modules it is made of.
+    """Returns the result of `dir` for a package: its exports, without its internal modules.
 
     Args:
         namespace: The `globals()` of the package.
@@ -24,7 +24,7 @@ def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str
 def lazily(
     package: str, modules: Iterable[str], names: Mapping[str, str] | None = None
 ) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of a package that imports modules at their first use.
+    """Returns a `__getattr__` for a package that imports modules at their first use.
 
     Args:
         package: The `__name__` of the package.

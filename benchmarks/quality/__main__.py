@@ -1,4 +1,4 @@
-"""How well losses rank LETOR sets, beside boosted trees, tensorflow-ranking and keras-rs.
+"""Ranking quality on LETOR sets, compared with boosted trees, tensorflow-ranking and keras-rs.
 
     python -m benchmarks.quality train --data DIR --scores FOLDER [--rows NAME ...]
     python -m benchmarks.quality judge --data DIR --scores FOLDER --table quality.md --plot q.png
@@ -8,8 +8,9 @@ installed; tensorflow-ranking's under the second stack). Five folds, three seeds
 each; the setting and the stage of training (epochs, trees) are chosen on the validation lists of
 the fold, by the same rule for all. All losses train the same network (64 and 32 hidden units,
 dropout, Adam, averaged weights); the last rows the one of `models.ListScorer`, whose features are
-relative to the list, too, and ensembles of its seeds; ten other seeds of some tell what is luck.
-`tfrank-sel-pipelines run` is what that command trains without any option, one setting.
+relative to the list, too, and ensembles of its seeds; ten other seeds of some rows show the
+variance between training seeds. `tfrank-sel-pipelines run` is what that command trains without any
+option, one setting.
 
 `judge` measures with pytrec_eval: gain 2^relevance - 1, the mean over all queries, where one
 without a relevant document counts 0. Intervals are of the difference to LightGBM, by paired
@@ -30,7 +31,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.quality import networks, trees
+from benchmarks.quality import networks, plot, trees
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import links, losses
@@ -285,22 +286,7 @@ def main() -> None:
     if options.table:
         options.table.write_text("\n".join(lines) + "\n")
     if options.plot:
-        draw(gaps, options.plot)
-
-
-def draw(gaps: Mapping[str, tuple[float, float, float]], path: pathlib.Path) -> None:
-    """Draws the differences to LightGBM with their intervals, down to -0.03."""
-    import matplotlib.pyplot as plt
-
-    names = list(gaps)[::-1]
-    mean, low, high = np.array([gaps[name] for name in names]).T
-    figure, axes = plt.subplots(figsize=(8, 0.32 * len(names) + 1), layout="constrained")
-    axes.errorbar(mean, names, xerr=[mean - low, high - mean], fmt="o", capsize=3)
-    axes.axvline(0.0, color="gray", linewidth=1)
-    axes.set(xlabel="NDCG@10 above LightGBM's, 95 % interval")
-    axes.set_xlim(left=max(-0.03, axes.get_xlim()[0]))
-    axes.grid(axis="x", alpha=0.3)
-    figure.savefig(path, dpi=120)
+        plot.draw(gaps, options.plot)
 
 
 if __name__ == "__main__":

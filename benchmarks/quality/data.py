@@ -1,4 +1,4 @@
-"""The folds of a LETOR set, as a network and as trees learn from them."""
+"""Folds of a LETOR set, in the forms for networks and for trees."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""What `tfrank-sel-pipelines run` trains by default, on the folds of the quality benchmark."""
+"""Quality of the default model of `tfrank-sel-pipelines run`, on the benchmark's folds."""
 
 import contextlib
 import pathlib

@@ -1,4 +1,4 @@
-"""How single losses and their ensembles rank validation lists: what the default was chosen by.
+"""Validation quality of single losses and their ensembles, by which the default was chosen.
 
     python -m benchmarks.quality.ensembles MQ2008/Fold1 MQ2008/Fold2 [--synthetic 0 1] [--seeds 0 1]
 

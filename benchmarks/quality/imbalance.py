@@ -1,4 +1,4 @@
-"""Rare classes: what the n-way losses do for them, beside cross-entropy with and without weights.
+"""Accuracy on rare classes of the n-way losses and of cross-entropy with and without weights.
 
 A linear model on overlapping Gaussians: balanced accuracy and worst recall, over six seeds. The
 class means are those of one seed, chosen for their difficulty alone: the plain cross-entropy is as

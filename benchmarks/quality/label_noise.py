@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy when labels are wrong: the smooth top-5 loss beside cross-entropy.
+"""Top-1 and top-5 accuracy with label noise, of the smooth top-5 loss and cross-entropy.
 
     python -m benchmarks.quality.label_noise --table noise.md --plot docs/label_noise.png
 

@@ -1,4 +1,4 @@
-"""What the logQ correction is worth to a two-tower that learns from its own batches.
+"""Effect of the logQ correction on a two-tower model with in-batch negatives.
 
     python -m benchmarks.quality.log_q --data ml-100k.npz
 

@@ -1,4 +1,4 @@
-"""How good the factors of RG, WRMF, softmax and implicit's models are, and how soon.
+"""Quality and training time of RG, WRMF, softmax and implicit's models.
 
     python -m benchmarks.quality.rg quality --data DIR [--set Gowalla]  # validation, test, time
     python -m benchmarks.quality.rg warm --data DIR [--set Gowalla]     # sweeps after epochs

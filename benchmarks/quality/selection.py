@@ -1,4 +1,4 @@
-"""Which setting is judged: chosen on validation lists alone, by the same rule for every row."""
+"""Selection of settings on validation lists only, by the same rule for every row."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Errors and ranking where scores are high: selective losses beside square loss and re-weighting.
+"""Errors and ranking at high scores, of selective losses, square loss and re-weighting.
 
     python -m benchmarks.quality.selective_region --table region.md
 

@@ -1,4 +1,4 @@
-"""What the members of the softmax family are worth beside their plain counterparts.
+"""Quality of the members of the softmax family, compared with their plain counterparts.
 
 Lists are scored by a linear model that sees a part of what grades depend on, multi-label rows
 by one that sees all; every value is the mean over seeds on fresh data.

@@ -1,4 +1,4 @@
-"""Many copies of one small network, trained side by side: each with a seed and settings of its own.
+"""Many copies of one small network, trained in parallel with different seeds and settings.
 
 One step of all of them takes little longer than one of each, and is compiled once: an experiment of
 sixty trainings takes about a minute a loss. The same training again gives the same networks.

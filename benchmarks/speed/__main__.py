@@ -195,7 +195,7 @@ def main() -> None:
         print(f"{area}: {x}")
     print(f"The table, the numbers and the plot are in {options.output}.")
     if report.failed:
-        sys.exit("\n".join(["Failed, as speed.log tells:", *report.failed]))
+        sys.exit("\n".join(["Failed; see speed.log:", *report.failed]))
 
 
 if __name__ == "__main__":

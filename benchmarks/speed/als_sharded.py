@@ -1,4 +1,4 @@
-"""RG factorisation on several processes: what an exchange costs, and what a large problem takes.
+"""RG factorisation on several processes: cost of an exchange, and resources of a large problem.
 
     python -m benchmarks.speed.als_sharded exchange --data DIR  # collectives beside Beam
     python -m benchmarks.speed.als_sharded scale                # memory and traffic by formula

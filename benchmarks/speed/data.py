@@ -1,4 +1,4 @@
-"""Speed of lists on their way to a model: read, written, parsed from text, and in training.
+"""Speed of the data path: reading, writing, parsing of text, and training input.
 
     python -m benchmarks.speed.data [--only readers writers texts steps]
     python -m benchmarks.speed.data --wall

@@ -1,4 +1,4 @@
-"""Times functions in turn, so that a ratio holds although the machine's speed drifts.
+"""Interleaved timing of functions, for ratios that are robust to drift of the machine's speed.
 
 Times are CPU seconds of the process on one core: another program on that core does not count.
 """
@@ -35,7 +35,7 @@ def timings(
     rounds: int = 30,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[Name, Timing]:
-    """Calls each function once, then all of them in turn, `rounds` times; `clock` tells seconds.
+    """Calls each function once, then all of them in turn, `rounds` times; `clock` returns seconds.
 
     A turn is two calls, the second of which counts: the first finds caches and heap as another
     function left them, which can double its time.

@@ -1,53 +1,75 @@
-"""How many times faster ours is, row by row: beside libraries, and beside plain code."""
+"""Plot of speed-ups over libraries and hand-written code, a dot for each case.
 
+    python -m benchmarks.speed.plot --table docs/speed.md --output docs/speed.png
+
+draws the recorded rows. `benchmarks.speed` draws those that it measured.
+"""
+
+import argparse
 import pathlib
+import statistics
 from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.speed import rows
 from benchmarks.speed.rows import Row, digits
 
-FASTER, SLOWER = "tab:blue", "tab:orange"
+FASTER, SLOWER = "#2470b8", "#d9822b"
 
 
 def draw(found: Mapping[str, Sequence[Row]], path: pathlib.Path) -> None:
-    """Draws the rows of all areas, and writes the picture as PNG."""
-    panels = {
-        "beside libraries": [(a, x) for a in found for x in found[a] if x.peer.version],
-        "beside plain code": [(a, x) for a in found for x in found[a] if not x.peer.version],
-    }
-    height = 1.0 + 0.17 * max(map(len, panels.values()))
-    figure = Figure((14.0, height), layout="constrained")
-    for axes, (title, rows) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-        _panel(axes, rows)
-        axes.set(title=title, xlabel="how many times faster ours is")
-    figure.savefig(path, format="png", dpi=90)
+    """Draws the rows of all areas, and writes the picture as PNG.
+
+    A line is of an area and a peer: a dot for each case, and the median in words.
+    """
+    panels: dict[str, dict[str, list[float]]] = {"libraries": {}, "code written by hand": {}}
+    for area, own in found.items():
+        for row in own:
+            panel = panels["libraries" if row.peer.version else "code written by hand"]
+            panel.setdefault(f"{area}: {row.peer}", []).append(row.ratio)
+    panels = {title: lines for title, lines in panels.items() if lines}
+    heights = [len(lines) + 1.0 for lines in panels.values()]
+    figure = Figure((7.2, 0.9 + 0.3 * sum(heights)), layout="constrained")
+    drawn = figure.subplots(len(panels), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    for axes, (title, lines) in zip(drawn, panels.items(), strict=True):
+        _panel(axes, lines)
+        axes.set_title(f"beside {title}", loc="left", size=11)
+    drawn[-1].set_xlabel("how many times faster ours is (a dot is a case)")
+    figure.savefig(path, format="png", dpi=120)
 
 
-def _panel(axes: Axes, rows: Sequence[tuple[str, Row]]) -> None:
-    """Draws a row a line, with the peer's name at its dot, and a line between areas."""
-    for place, (_, row) in enumerate(rows):
-        color = FASTER if row.ratio >= 1.0 else SLOWER
-        axes.plot([1.0, row.ratio], [place, place], color=color, lw=1.0)
-        axes.plot(row.ratio, place, "o", color=color, ms=3.5)
+def _panel(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:
+    for place, ratios in enumerate(lines.values()):
+        colors = [FASTER if ratio >= 1.0 else SLOWER for ratio in ratios]
+        axes.scatter(ratios, [place] * len(ratios), s=26, c=colors, alpha=0.7, linewidths=0)
+        middle = digits(statistics.median(ratios), 2)
+        text = middle if len(ratios) == 1 else f"median {middle} of {len(ratios)}"
         axes.annotate(
-            f"{row.peer}  {digits(row.ratio, 2)}",
-            (max(row.ratio, 1.0), place),
-            (5, 0),
-            textcoords="offset points",
+            text,
+            (1.01, place),
+            xycoords=("axes fraction", "data"),
             verticalalignment="center",
-            fontsize=6,
+            fontsize=9,
         )
-    for place in range(1, len(rows)):
-        if rows[place][0] != rows[place - 1][0]:
-            axes.axhline(place - 0.5, color="gray", lw=0.5)
     axes.axvline(1.0, color="black", lw=0.8)
-    axes.set(xscale="log", ylim=(len(rows) - 0.3, -0.7))
-    low, high = axes.get_xlim()
-    axes.set_xlim(low, high * (high / low) ** 0.9)  # room for the names
+    axes.set(xscale="log", ylim=(len(lines) - 0.4, -0.6))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter("")
-    labels = [f"{area}: {row.case}".replace("`", "") for area, row in rows]
-    axes.set_yticks(range(len(rows)), labels, fontsize=6.5)
+    axes.set_yticks(range(len(lines)), list(lines), fontsize=9)
     axes.grid(axis="x", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def main() -> None:
+    """Draws the rows of a report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--table", type=pathlib.Path, required=True, help="Markdown with the rows")
+    parser.add_argument("--output", type=pathlib.Path, required=True, help="picture to write")
+    options = parser.parse_args()
+    draw(rows.from_markdown(options.table.read_text()), options.output)
+
+
+if __name__ == "__main__":
+    main()

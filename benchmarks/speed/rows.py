@@ -1,4 +1,4 @@
-"""The one form of what a benchmark of speed finds: rows of ours beside a peer's.
+"""Rows of speed benchmarks: our time and that of a peer.
 
 A benchmark yields rows; `show` prints them as a Markdown table, or as lines of JSON, which
 `benchmarks.speed` reads.
@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import importlib.metadata
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -16,6 +17,10 @@ from benchmarks.speed.interleaved import Call, machine, processor, timings, vers
 
 HEAD = """| case | ours | beside | theirs | theirs / ours | our first call |
 |---|---|---|---|---|---|"""
+_AREA = re.compile(
+    r"^### (\S+)\n\n(?:[^|#].*\n+)*" + re.escape(HEAD) + r"\n((?:\|.*\n)*)", re.MULTILINE
+)
+_VERSION = re.compile(r"(.+) (\d[\d.]*)")
 _IN_A_SECOND = {"s": 1.0, "ms": 1e3, "µs": 1e6}
 
 
@@ -93,8 +98,29 @@ def from_json(line: str) -> Found:
     return Row(**values | {"peer": Peer(**values["peer"])})
 
 
+def from_markdown(text: str) -> dict[str, list[Row]]:
+    """Reads the tables of a report, by area."""
+    return {
+        area: [_from_line(x) for x in lines.splitlines()] for area, lines in _AREA.findall(text)
+    }
+
+
+def _from_line(line: str) -> Row:
+    case, ours, peer, theirs, _, first = (x.strip() for x in line.strip("|").split("|"))
+    ours, _, unit = ours.partition(" ")
+    found = _VERSION.fullmatch(peer)
+    return Row(
+        case,
+        Peer(*found.groups()) if found else Peer(peer),
+        float(ours.replace(",", "")),
+        float(theirs.replace(",", "")),
+        unit,
+        float(first.removesuffix(" s")) if first else None,
+    )
+
+
 def installed(peers: Mapping[str, Callable[[], Any]]) -> tuple[dict[Peer, Any], list[LeftOut]]:
-    """Calls what imports a peer, by the name of its distribution; tells who is not there."""
+    """Imports a peer, by the name of its distribution; reports a missing peer."""
     made, left_out = {}, []
     for name, make in peers.items():
         try:
@@ -120,7 +146,7 @@ def compare(
         rounds: Calls of each.
         unit: "s", "ms" or "µs", and for what.
         per: How many of them a call does.
-        clock: Tells seconds.
+        clock: Returns seconds.
     """
     if not theirs:
         return

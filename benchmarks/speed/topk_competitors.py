@@ -1,4 +1,4 @@
-"""What `benchmarks.speed.topk` measures: each a compiled function of scores and labels."""
+"""Competitors in `benchmarks.speed.topk`, each a compiled function of scores and labels."""
 
 from collections.abc import Callable
 from typing import Any

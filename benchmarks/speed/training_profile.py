@@ -1,4 +1,4 @@
-"""What a training step of the default network spends its time on.
+"""Time profile of a training step of the default network.
 
     python -m benchmarks.speed.training_profile --plot docs/training.png
 
@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.speed.interleaved import Call, machine, timings, use_one_core
 from benchmarks.speed.training_step import ONE_LOSS, SETTINGS, SHAPES, at_hand, network, steps
-from tfrank_sel.pipelines.training import STEPS_AT_A_TIME
+from tfrank_sel.training import STEPS_AT_A_TIME
 
 EXECUTIONS = 8
 PARTS = ("scores", "loss", "gradient", "Adam", "averaging", "Keras", "input")

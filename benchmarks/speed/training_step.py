@@ -57,9 +57,11 @@ def bare(width: int, settings: Settings) -> keras.Model:
     return model
 
 
-def made(list_size: int, num_features: int, lists: int) -> tf.data.Dataset:
+def made(
+    list_size: int, num_features: int, lists: int, batch_size: int = SETTINGS.batch_size
+) -> tf.data.Dataset:
     """Batches of seeded features and grades, made as they are read."""
-    shape = [SETTINGS.batch_size, list_size]
+    shape = [batch_size, list_size]
 
     def batch(number: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         features = tf.random.stateless_normal([*shape, num_features], [0, number])
@@ -67,7 +69,7 @@ def made(list_size: int, num_features: int, lists: int) -> tf.data.Dataset:
         inputs = {"features": features, "mask": tf.ones(shape, tf.bool)}
         return inputs, tf.cast(grades, tf.float32)
 
-    return tf.data.Dataset.range(lists // SETTINGS.batch_size).map(batch)
+    return tf.data.Dataset.range(lists // batch_size).map(batch)
 
 
 def network(

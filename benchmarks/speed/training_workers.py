@@ -21,8 +21,8 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from benchmarks.speed import training_step
 from benchmarks.speed.interleaved import machine
 from tfrank_sel import distribution, losses, models
 from tfrank_sel.pipelines import training
@@ -30,19 +30,6 @@ from tfrank_sel.pipelines.candidates import Candidate, Settings
 
 SETTINGS = Settings(epochs=4, batch_size=64)
 LIST_SIZE, NUM_FEATURES = 120, 136
-
-
-def batches(lists: int) -> tf.data.Dataset:
-    """Batches of seeded features and grades."""
-    shape = [SETTINGS.batch_size, LIST_SIZE]
-
-    def batch(number: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        features = tf.random.stateless_normal([*shape, NUM_FEATURES], [0, number])
-        grades = tf.random.stateless_uniform(shape, [1, number], maxval=5, dtype=tf.int32)
-        inputs = {"features": features, "mask": tf.ones(shape, tf.bool)}
-        return inputs, tf.cast(grades, tf.float32)
-
-    return tf.data.Dataset.range(lists // SETTINGS.batch_size).map(batch)
 
 
 def train(workers: distribution.Workers, lists: int, folder: str) -> list[tuple[float, float]]:
@@ -54,7 +41,11 @@ def train(workers: distribution.Workers, lists: int, folder: str) -> list[tuple[
         times.append((spent.item(), time.perf_counter()))
 
     place = pathlib.Path(folder) / "prepared"
-    made = batches(lists), batches(max(SETTINGS.batch_size, lists // 8))
+    size = SETTINGS.batch_size
+    made = (
+        training_step.made(LIST_SIZE, NUM_FEATURES, count, size)
+        for count in (lists, max(size, lists // 8))
+    )
     preparation = models.Preparation([0.0] * NUM_FEATURES, [1.0] * NUM_FEATURES)
     candidate = Candidate(losses.RGCrossLoss())
     with training.PreparedLists(*made, SETTINGS, place, workers) as prepared:

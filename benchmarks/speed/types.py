@@ -1,4 +1,4 @@
-"""Speed of columns of all types on their way to a network, beside as many packed floats.
+"""Speed of input columns of all types, compared with the same number of packed floats.
 
     python -m benchmarks.speed.types
 

@@ -1,4 +1,4 @@
-"""What every loss and metric makes of any input: a value, or an error that says what was wanted."""
+"""Contracts for any input of losses and metrics: a value, or an error with what is accepted."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""What every formula must do with the index of one relevant item a list."""
+"""Contracts of formulas for labels that are the index of one relevant item per list."""
 
 import re
 from typing import Any

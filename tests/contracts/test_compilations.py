@@ -1,4 +1,4 @@
-"""XLA compiles once a shape, however many steps run: a compiler's dump tells."""
+"""XLA compiles once per shape, for any number of steps, as counted in the compiler's dump."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""What every public constructor must do: refuse what it cannot use, and name it."""
+"""Contracts of public constructors: an invalid argument raises an error that names it."""
 
 import copy
 import dataclasses
@@ -66,6 +66,7 @@ EXAMPLES: dict[type, Arguments] = {
             margin.CosFace,
             margin.NormFace,
             models.WithinList,
+            targets.Gains,
             targets.Shares,
             targets.Softmax,
             ties.Averaged,
@@ -79,6 +80,7 @@ EXAMPLES: dict[type, Arguments] = {
     metrics.Evaluator: {"metrics": [metrics.MRR()]},
     models.CosineClassifier: {"classes": 3},
     models.Dropout: {"rate": 0.5},
+    models.SoftTopK: {"k": 2.0},
     models.Ensemble: {"members": [models.Scorer([0.0], [1.0])]},
     models.ListScorer: {"mean": [0.0], "variance": [1.0]},
     models.LogQCorrection: {"num_buckets": 4},

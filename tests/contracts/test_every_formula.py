@@ -1,4 +1,4 @@
-"""What every loss and metric must do, whatever it computes."""
+"""Contracts of every loss and metric."""
 
 import functools
 import inspect

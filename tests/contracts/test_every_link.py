@@ -1,4 +1,4 @@
-"""What every link must do, whatever its shape."""
+"""Contracts of every link."""
 
 import dataclasses
 import functools
@@ -59,7 +59,7 @@ def test_potential_slope_and_inverse_belong_together(case: LinkCase) -> None:
         low, high = link.image
         assert np.all((low <= link(x)) & (link(x) <= high))
     else:
-        with pytest.raises(NotImplementedError, match="`inverse` needs a link with an inverse"):
+        with pytest.raises(NotImplementedError, match="`inverse` requires a link with an inverse"):
             link.inverse(x)
 
 
@@ -194,7 +194,7 @@ def test_a_shift_that_is_not_finite_is_refused() -> None:
 
 
 def test_pieces_and_stairs_that_do_not_rise_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`knots` must increase.*knots=\(1.0, 1.0\)"):
+    with pytest.raises(ValueError, match=r"`knots` strictly increasing.*knots=\(1.0, 1.0\)"):
         links.PiecewiseLinear(knots=[1.0, 1.0], values=[0.0, 1.0])
     with pytest.raises(ValueError, match=r"`values` must not decrease.*values=\(1.0, 0.0\)"):
         links.PiecewiseLinear(knots=[0.0, 1.0], values=[1.0, 0.0])

@@ -1,4 +1,4 @@
-"""What every default name must do: tell formulas apart, wherever Keras reports them."""
+"""Contracts of default names: unique for different formulas, and valid in all reports of Keras."""
 
 import collections
 import pathlib

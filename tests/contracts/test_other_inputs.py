@@ -154,7 +154,7 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
         case.make()(np.zeros([2, 4, 3]), np.zeros([2, 5, 3]))
     with pytest.raises(ValueError, match=r"y_true.shape=\(2,\), y_pred.shape=\(2, 3\)"):
         case.make()(np.zeros([2]), np.zeros([2, 3]))
-    with pytest.raises(ValueError, match="two classes at least"):
+    with pytest.raises(ValueError, match="at least two classes"):
         case.make()(np.zeros([2, 4, 1]), np.zeros([2, 4, 1]))
     with pytest.raises(ValueError, match=r"sample_weight.shape=\(5,\)"):
         case.make()(np.zeros([2, 4, 3]), np.zeros([2, 4, 3]), np.ones(5))

@@ -150,11 +150,17 @@ def test_files_of_a_store_come_as_those_on_disk(days, tmp_path, monkeypatch):
             assert numbers(urls, **changed) == numbers(days, **changed)
     assert len(list(tmp_path.rglob("??"))) == 12  # a copy of each
     settings = {"bucket_edges": [1], "repeat": True, "shuffle_buffer": 3, "seed": 3}
-    iterator = iter(batches(urls, **settings))
-    next(iterator)
-    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "iterator"))
+    assert_a_restored_iterator_goes_on(urls, tmp_path, 1, settings)
+
+
+def assert_a_restored_iterator_goes_on(files, folder, taken, settings):
+    """After as many batches, saved and restored, an iterator gives the batches that follow."""
+    iterator = iter(batches(files, **settings))
+    for _ in range(taken):
+        next(iterator)
+    path = tf.train.Checkpoint(iterator=iterator).save(str(folder / "iterator"))
     expected = lists_of(itertools.islice(iterator, 12))
-    fresh = iter(batches(urls, **settings))
+    fresh = iter(batches(files, **settings))
     tf.train.Checkpoint(iterator=fresh).restore(path).assert_consumed()
     assert lists_of(itertools.islice(fresh, 12)) == expected
 
@@ -236,15 +242,7 @@ def test_each_list_is_in_one_shard(files, count, bucket_edges):
 def test_a_restored_iterator_goes_on_with_the_same_batches(files, tmp_path, shuffled, bucket_edges):
     settings = {"bucket_edges": bucket_edges, "repeat": True, "seed": 3}
     settings |= {"shuffle_buffer": 4 * shuffled, "shuffle_items": shuffled}
-    iterator = iter(batches(files, **settings))
-    for _ in range(7):
-        next(iterator)
-    path = tf.train.Checkpoint(iterator=iterator).save(str(tmp_path / "iterator"))
-    expected = lists_of(itertools.islice(iterator, 12))
-
-    fresh = iter(batches(files, **settings))
-    tf.train.Checkpoint(iterator=fresh).restore(path).assert_consumed()
-    assert lists_of(itertools.islice(fresh, 12)) == expected
+    assert_a_restored_iterator_goes_on(files, tmp_path, 7, settings)
 
 
 NAMED = data.ListFeatures(
@@ -310,7 +308,7 @@ def test_lists_of_named_features_come_the_same_way(tmp_path, write, parse, chose
         (
             data.ListFeatures({**NAMED.items, "a": tf.io.VarLenFeature(tf.string)}, label="clicks"),
             {"parse": parsing.parse_elwc, "truncation": data.top},
-            r"not of a `VarLenFeature`. Received: \['a'\]",
+            r"not from a `VarLenFeature`. Received: \['a'\]",
         ),
     ],
 )
@@ -378,5 +376,5 @@ def test_many_sizes_give_few_edges_quickly():
 
 
 def test_no_lists_have_no_edges():
-    with pytest.raises(ValueError, match="`list_sizes` must hold a list"):
+    with pytest.raises(ValueError, match="`list_sizes` must not be empty"):
         data.bucket_edges({})

@@ -103,12 +103,12 @@ def test_blocks_of_batches_change_nothing(cache, monkeypatch):
 
 
 def test_what_cannot_be_batched_is_refused(cache, tmp_path):
-    with pytest.raises(ValueError, match="no less than the longest list, 7"):
+    with pytest.raises(ValueError, match="at least the longest list size, 7"):
         cache.batches(2, [3, 6])
     with pytest.raises(ValueError, match="batch_size=0"):
         cache.batches(0, EDGES)
     empty = ({"features": np.zeros([1, 2, 1]), "mask": np.zeros([1, 2], bool)}, np.zeros([1, 2]))
-    with pytest.raises(ValueError, match="must hold a list"):
+    with pytest.raises(ValueError, match="must have at least one list"):
         Cache.write([empty], tmp_path / "none")
     with pytest.raises(FileExistsError):
         Cache.write([empty], tmp_path / "none")

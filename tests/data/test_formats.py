@@ -204,7 +204,7 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "Tables need pyarrow: pip install 'tfrank_sel[frames]'", (
+    assert done.stdout.strip() == "tables require pyarrow: pip install 'tfrank_sel[frames]'", (
         done.stderr
     )
 
@@ -259,7 +259,7 @@ def test_an_unknown_end_of_a_name_is_refused_with_those_that_are_known():
         formats.reader(["a.xlsx"])
     told = str(error.value)
     assert told.startswith(
-        "a.xlsx: expected a name that tells the format, or `format` (letor: .txt"
+        "a.xlsx: expected a file name with a known suffix, or the argument `format` (letor: .txt"
     )
     assert "csv: .csv .csv.gz .csv.bz2 .csv.zst;" in told
     assert told.endswith("Received: '.xlsx'")

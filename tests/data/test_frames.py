@@ -55,7 +55,7 @@ def test_an_index_of_pandas_is_no_feature():
 
 
 NUMBER = "'x' must be a finite number. Received:"
-QUERY = "a row must name its query"
+QUERY = "a row must have a query identifier"
 
 
 @pytest.mark.parametrize(
@@ -116,5 +116,5 @@ def test_a_dataset_that_cannot_be_is_refused(options, message):
     frame = {"q": [1, 1], "y": [1.0, 0.0], "x": [1.0, 2.0]}
     with pytest.raises(ValueError, match=message):
         frames.dataset(frame, query="q", label="y", **options)
-    with pytest.raises(InputError, match="expected a row"):
+    with pytest.raises(InputError, match="expected at least one row"):
         frames.dataset({"q": [], "y": [], "x": np.zeros(0)}, query="q", label="y")

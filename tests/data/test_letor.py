@@ -63,7 +63,7 @@ def test_gzip_windows_line_ends_tabs_blank_lines_and_any_order_of_indices_read(t
         ("1 qid:2 1:2:3 4", r"Received: '1:2:3'"),
         ("1 qid:2 1-1:2 3:", r"Received: '1-1:2'"),
         ("1 qid:2 2:1 2:3", "once. Received: 2 again"),
-        ("1 qid:1 2:1", "together. Received again: 'qid:1'"),
+        ("1 qid:1 2:1", "adjacent. Received again: 'qid:1'"),
     ],
 )
 def test_a_bad_line_is_named_by_file_and_line(tmp_path, line, reason):

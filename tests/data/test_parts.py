@@ -71,6 +71,14 @@ def parted(path, starts):
     return [Part(path, *x) for x in zip(starts, [*starts[1:], None], strict=True)]
 
 
+def written(folder, name, made):
+    """The path of a drawn file, and where its parts begin."""
+    content, starts = made.draw(files(name))
+    path = folder / f"a.{name}"
+    path.write_bytes(content)
+    return path, starts
+
+
 def plain(lists):
     return [(x.query_id, x.labels.tolist(), x.features.tolist(), x.doc_ids) for x in lists]
 
@@ -93,9 +101,7 @@ def folder(tmp_path_factory):
 @settings(deadline=None)
 @given(made=st.data())
 def test_the_lists_of_all_parts_are_those_of_the_file(folder, name, made):
-    content, starts = made.draw(files(name))
-    path = folder / f"a.{name}"
-    path.write_bytes(content)
+    path, starts = written(folder, name, made)
     reader = formats.FORMATS[name](Columns(features=["x"], num_features=1))
     assert read(reader, parted(str(path), starts)) == read(reader, [Part(str(path))])
 
@@ -104,9 +110,7 @@ def test_the_lists_of_all_parts_are_those_of_the_file(folder, name, made):
 @settings(deadline=None)
 @given(made=st.data())
 def test_the_rows_of_all_parts_are_those_of_the_file_in_order(folder, name, made):
-    content, starts = made.draw(files(name))
-    path = folder / f"a.{name}"
-    path.write_bytes(content)
+    path, starts = written(folder, name, made)
     reader = formats.FORMATS[name](Columns(features=["x"]))
     found = []
     for parts in (parted(str(path), starts), [Part(str(path))]):

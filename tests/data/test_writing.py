@@ -97,7 +97,7 @@ def test_arrays_and_text_may_be_given_and_names_left_out(kind):
     ("values", "error", "message"),
     [
         ({"price": [1.0], "prize": [1.0]}, ValueError, r"Received: \['prize'\]"),
-        ({"query": b"q"}, ValueError, r"must be there.*Received numbers of items: \{\}"),
+        ({"query": b"q"}, ValueError, r"at least one feature.*Received numbers of items: \{\}"),
         ({"price": [1.0], "bag": [[], []]}, ValueError, r"\{'price': 1, 'bag': 2\}"),
         ({"price": [None]}, ValueError, r"'price' must have 1 values. Received: None"),
         ({"price": [1.0], "vector": [[1, 2, 3]]}, ValueError, "'vector' must have 2 values"),

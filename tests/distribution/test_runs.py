@@ -1,4 +1,4 @@
-"""Runs of several workers: what they train, and what becomes of one that is killed."""
+"""Runs of several workers: their models, and recovery from a killed worker."""
 
 import json
 import os
@@ -129,7 +129,7 @@ def test_workers_that_cannot_share_a_batch_are_refused(tmp_path, sets, reason):
         ("{", "training.workers: `TF_CONFIG` must be"),
         (
             {"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}},
-            "must be the number of workers that TF_CONFIG names, 3. Received: 2",
+            "must be the number of workers in TF_CONFIG, 3. Received: 2",
         ),
     ],
     ids=["malformed", "another number"],

@@ -1,4 +1,4 @@
-"""What workers exchange, each a thread of this process here."""
+"""Exchange between workers, each a thread of this process."""
 
 import concurrent.futures
 import contextlib
@@ -146,7 +146,7 @@ def test_a_worker_beside_the_chief_trains_waits_and_gives_up(monkeypatch):
         with pytest.raises(InputError, match=r"the chief ended .* Start this worker again"):
             running.result()
     monkeypatch.setattr("tfrank_sel.pipelines.workers.SECONDS", 0.0)
-    with pytest.raises(InputError, match="the chief did not begin to train within 0 s"):
+    with pytest.raises(InputError, match="the chief did not start training within 0 s"):
         assist(other, lambda: False, None)
 
 

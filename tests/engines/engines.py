@@ -123,7 +123,7 @@ def flink(folder: pathlib.Path) -> Iterator[Engine]:
     told = (ROOT / "pipelines/flink/config.yaml").read_text()
     with running(folder) as engine:
         (folder / "config.yaml").write_text(
-            f"{told}rest.port: {rest}\njobmanager.rpc.port: {free_port()}\n"
+            f"{told}rest.port: {rest}\njobmanager.rpc.port: {free_port()}\nio.tmp.dirs: {folder}\n"
         )
         main = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
         engine.java("manager", jars, main, "--configDir", str(folder))

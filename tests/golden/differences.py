@@ -1,4 +1,4 @@
-"""What we mean to do otherwise than tensorflow-ranking, and the tables that tell of it."""
+"""Intended differences from tensorflow-ranking, and their tables."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Which loss of this package each loss of tensorflow-ranking is, arguments and all.
+"""Counterparts of the losses of tensorflow-ranking, with their arguments.
 
 A function here takes the arguments of a constructor of tensorflow-ranking and returns ours. An
 argument that it does not know is a TypeError, so that no vector is replayed by another loss.

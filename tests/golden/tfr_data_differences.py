@@ -1,4 +1,4 @@
-"""Where our reading of lists means to differ from that of tensorflow-ranking, and why.
+"""Intended differences from tensorflow-ranking in reading lists, with reasons.
 
 `python -m tests.golden.tfr_data_differences` prints the table of `docs/migration.md`.
 """

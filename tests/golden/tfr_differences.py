@@ -1,4 +1,4 @@
-"""Where our losses mean to differ from those of tensorflow-ranking, and why.
+"""Intended differences from the losses of tensorflow-ranking, with reasons.
 
 `python -m tests.golden.tfr_differences` prints the table of `docs/migration.md`.
 """

@@ -1,4 +1,4 @@
-"""Which metric of this package each metric of tensorflow-ranking is, arguments and all.
+"""Counterparts of the metrics of tensorflow-ranking, with their arguments.
 
 A function here takes the arguments of a constructor of tensorflow-ranking and returns ours. An
 argument that it does not know is a TypeError, so that no vector is replayed by another metric.

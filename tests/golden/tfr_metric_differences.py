@@ -1,4 +1,4 @@
-"""Where our metrics mean to differ from those of tensorflow-ranking, and why.
+"""Intended differences from the metrics of tensorflow-ranking, with reasons.
 
 `python -m tests.golden.tfr_metric_differences` prints the table of `docs/migration.md`.
 """

@@ -1,4 +1,4 @@
-"""How sensitive links are, and the constants that fit best."""
+"""Sensitivities of links, and best constants."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_the_table_holds_what_the_functions_return() -> None:
 
 
 def test_an_interval_on_which_nothing_happens_is_refused() -> None:
-    with pytest.raises(ValueError, match="`interval` must increase"):
+    with pytest.raises(ValueError, match="`interval` must be increasing"):
         links.bust(links.Exp(), 0.0, 1.0, (1.0, 1.0))
     with pytest.raises(ValueError, match="`link` must rise on the interval"):
         links.blust(links.Huber(half_width=1.0), 0.0, (2.0, 3.0))
@@ -113,7 +113,7 @@ def test_observations_of_a_wrong_shape_are_named() -> None:
         links.constant_predictor(links.Exp(), [[1.0, 2.0]])
     with pytest.raises(ValueError, match=r"weights.shape=\(1,\)"):
         links.constant_predictor(links.Exp(), [1.0, 2.0], [1.0])
-    with pytest.raises(ValueError, match="a score of positive weight"):
+    with pytest.raises(ValueError, match="at least one score with positive weight"):
         links.constant_predictor(links.Exp(), [1.0], [0.0])
 
 

@@ -1,4 +1,4 @@
-"""What the listwise losses claim of ties, extremes and metrics."""
+"""Claims of the listwise losses about ties, extremes and metrics."""
 
 import functools
 import itertools

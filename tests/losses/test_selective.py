@@ -1,4 +1,4 @@
-"""What the selective losses must do beyond the contracts: the paper's properties, our errors."""
+"""Selective losses beyond the contracts: properties from the paper, and errors."""
 
 import json
 import math

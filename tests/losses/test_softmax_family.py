@@ -1,4 +1,4 @@
-"""What is special to the members of the softmax family, beyond the contracts."""
+"""Members of the softmax family: properties beyond the contracts."""
 
 import functools
 import math

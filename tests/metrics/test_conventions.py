@@ -1,4 +1,4 @@
-"""What ties, averages, relevance levels and documents that were not retrieved mean."""
+"""Conventions of metrics: ties, averages, relevance levels and documents not retrieved."""
 
 import itertools
 import json

@@ -60,7 +60,7 @@ def test_what_is_no_region_is_named() -> None:
     with pytest.raises(ValueError, match=r"`lower` must be below.*lower=1.0, upper=0.0"):
         metrics.RegionAbsoluteError(lower=1.0, upper=0.0)
     for edges in ([], [1.0, 1.0], [float("nan")]):
-        with pytest.raises(ValueError, match="`edges` must increase"):
+        with pytest.raises(ValueError, match="`edges` must be non-empty and strictly increasing"):
             metrics.by_region(edges)
     with pytest.raises(ValueError, match="regions=1, 2 scores"):
         metrics.quantile_edges([0.0, 1.0], 1)

@@ -109,7 +109,7 @@ def test_an_ensemble_is_the_mean_of_standardised_scores(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"mean": [0.0]}, "one value a feature"),
+        ({"mean": [0.0]}, "one value per feature"),
         ({"hidden_units": []}, "must not be empty"),
         ({"num_heads": 3}, "num_heads=3"),
         ({"dropout": 1.0}, "dropout=1.0"),

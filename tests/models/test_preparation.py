@@ -1,4 +1,4 @@
-"""What is prepared once and trained on is what a server makes of raw features, to the last bit."""
+"""Equality of prepared training features and those of a server, to the last bit."""
 
 from pathlib import Path
 

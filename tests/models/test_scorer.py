@@ -91,7 +91,7 @@ def test_moments_standardise_the_items_and_leave_out_constants():
     ("x", "mask"), [([[1.0], [np.inf]], None), (np.zeros([0, 3]), None), ([[1.0]], [False])]
 )
 def test_moments_need_finite_items(x, mask):
-    with pytest.raises(ValueError, match="must hold an item, and be finite"):
+    with pytest.raises(ValueError, match="must have at least one item and finite values"):
         models.moments(x, mask)
 
 

@@ -226,7 +226,7 @@ def test_a_type_is_what_its_config_says(config):
     [
         ("categry", "Did you mean 'category'.*Received: 'categry'"),
         ({"type": "hash", "bucket": 3}, "'hash' takes buckets.*Received: bucket"),
-        ({"type": "vector"}, "needs size"),
+        ({"type": "vector"}, "requires size"),
         ({"type": "vector", "size": 0}, "`size` must be positive"),
         ({"type": "number", "missing": "zero"}, "`missing` must be 'mean'"),
         ({"type": "timestamp", "missing": 0.0}, "`missing` must be 'mean' or 'refuse'"),

@@ -127,7 +127,7 @@ def test_an_ensemble_starts_member_by_member():
     models.warm_start(after, before)
     expected = before(tf.constant(features[..., :2]))
     np.testing.assert_allclose(after(tf.constant(features)), expected, atol=1e-6)
-    with pytest.raises(ValueError, match=r"as many members\. Received: 3 and 2 members"):
+    with pytest.raises(ValueError, match=r"the same number of members\. Received: 3 and 2 members"):
         models.warm_start(ensemble(3, members=3), before)
 
 

@@ -1,8 +1,11 @@
-"""A run that several files of tests look at."""
+"""A run, and records of lists, that several files of tests look at."""
 
 import pytest
 
 from tests.pipelines.test_main import invoke, small_set
+from tfrank_sel.data import letor
+from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.ingestion.inputs import Source
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +27,12 @@ def tracked(tmp_path_factory):
         result = invoke(small_set(folder), output, *options, "--", "--direct_num_workers=1")
     assert result.exit_code == 0, (result.output, result.exception)
     return output
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory, lists):
+    """The records of the lists of a file of tests, as a training split."""
+    folder = tmp_path_factory.mktemp("shards")
+    letor.write(folder / "lists.txt", lists)
+    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
+    return ingest.ingest(inputs, inputs.layout(), folder).shards["train"]

@@ -1,4 +1,4 @@
-"""What is trained comes from outside: losses and models of a user."""
+"""Candidates with a user's losses and models."""
 
 import json
 

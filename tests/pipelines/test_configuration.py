@@ -136,7 +136,7 @@ def test_set_replaces_what_the_file_says(tmp_path):
         (
             "features.relevance=number",
             "data.label and features.relevance must name different columns. Received: "
-            "'relevance' for both: the label as a feature tells the model the answer",
+            "'relevance' for both: a label as a feature leaks the answer to the model",
         ),
         (
             "data.doc_id=relevance",
@@ -189,7 +189,7 @@ def test_every_error_of_a_file_is_a_line(tmp_path):
         ("training.loss.class=Exp", "training.loss must be an object of Loss. Received: Exp"),
         (
             "training.loss=['RGCrossLoss', 'RGCrossLoss']",
-            "training.loss: `loss` must be one or several, of different names",
+            "training.loss: `loss` must be one or several with unique names",
         ),
         (
             "training.loss.class=nowhere:make",

@@ -106,7 +106,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
         (
             ["--features", "price,clicks"],
             "data.label and features.clicks must name different columns. Received: 'clicks' for "
-            "both: the label as a feature tells the model the answer",
+            "both: a label as a feature leaks the answer to the model",
         ),
         (["--data", "none.csv"], "none.csv: expected a file. Received: no such file"),
     ],

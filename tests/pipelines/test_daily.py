@@ -121,7 +121,7 @@ def test_a_file_that_changed_is_told_and_read_again(copied):
     alone = invoke("train", copied / "1")
     assert alone.exit_code == 2
     assert alone.stderr == (
-        f"{copied}/1: ingest must be up to date before train; `run` takes all steps. "
+        f"{copied}/1: ingest must be up to date before train; `run` runs all steps. "
         f"Received: {path} changed\n"
     )
     assert f"ingest is run again: {path} changed" in done(invoke("ingest", copied / "1"))
@@ -143,7 +143,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
     monkeypatch.setattr(manifests, "current", changed)
     told = invoke("run", copied / "1", "--from", "ingest")
     assert told.exit_code == 2
-    reason = "a file must stay as it is while it is read. Received: one that changed"
+    reason = "a file must not change while it is read. Received: a changed file"
     assert told.stderr == f"{path}: {reason}\n"
     assert content(copied / "1" / "ingest") == before
 
@@ -193,7 +193,7 @@ def test_a_canary_needs_a_version_that_is_served(copied):
     told = invoke("push", copied / "1", sets=["serving.canary=true"])
     assert told.exit_code == 2
     [line] = told.stderr.splitlines()
-    assert line.startswith(f"{copied}/served/ranker: a canary must stand beside a version that is")
+    assert line.startswith(f"{copied}/served/ranker: a canary requires another version that is")
 
 
 def test_a_worse_model_leaves_the_champion_where_it_is(copied):
@@ -247,7 +247,7 @@ def test_a_day_joins_those_before_and_starts_from_their_weights(copied, tmp_path
     wider = invoke("train", copied / "2", sets=["model.hidden_units=[5]"])
     assert wider.exit_code == 2
     [line] = wider.stderr.splitlines()
-    assert line.startswith(f"{copied}/1: a run that is continued must have the same losses and net")
+    assert line.startswith(f"{copied}/1: to continue a run, losses and network must be")
     none = invoke("run", copied / "4", *files(sources), "--continue-from", str(tmp_path))
     missing = f"{tmp_path}/ingest/manifest.json: expected a file."
     assert none.stderr == f"{missing} Received: No such file or directory\n"
@@ -282,7 +282,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_an_undisturbed_one(
     assert process.returncode == 130, stderr
     assert stderr.splitlines()[-2:] == [
         "interrupted; kept: ingest, analyze, the epochs of the training",
-        f"go on with: tfrank-sel-pipelines run --output {output}",
+        f"continue with: tfrank-sel-pipelines run --output {output}",
     ]
     for place in (output, tmp_path / "undisturbed"):
         subprocess.run([*command, str(place)], check=True, capture_output=True)

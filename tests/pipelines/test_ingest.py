@@ -168,12 +168,12 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
         "bad.txt": [
             ("line", 3, "`label qid:ID index:value ...`", "bla"),
             ("line", 4, "a feature must be a finite number", "1 qid:2 1:inf"),
-            ("line", 7, "the lines of a query must stand together", "1 qid:1 1:3"),
+            ("line", 7, "the lines of a query must be adjacent", "1 qid:1 1:3"),
         ],
         "bad.csv": [
             ("row", 3, "'relevance' must be a finite number that is not negative", None),
             ("row", 4, "a row must have 3 values. Received: 2", "b,1"),
-            ("row", 5, "a row must name its query", None),
+            ("row", 5, "a row must have a query identifier", None),
             ("row", 6, "'relevance' must be", None),
             ("row", 7, "'x' must be a finite number. Received: 'nan'", None),
         ],
@@ -271,7 +271,7 @@ def layout(paths, format=None):
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda folder: expand([f"{folder}/no*"]), "a pattern of no file"),
+        (lambda folder: expand([f"{folder}/no*"]), "a pattern that matches no file"),
         (lambda folder: expand([f"{folder}/a.csv", f"{folder}/*.csv"]), "file again"),
         (lambda folder: layout([f"{folder}/a.csv", f"{folder}/a.parquet"]), "expected csv, as"),
         (lambda folder: layout([f"{folder}/a.csv"]), "a column 'query_id'. Received: ['q', 'y']"),

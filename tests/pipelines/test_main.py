@@ -182,8 +182,8 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letters.txt").write_text("mine")
     result = invoke({}, tmp_path)
     assert result.exit_code == 2
-    reason = "the output folder must be new, empty, or hold a run"
-    assert result.stderr == f"{tmp_path}: {reason}. Received: a folder of something else\n"
+    reason = "the output folder must be new, empty, or contain a run"
+    assert result.stderr == f"{tmp_path}: {reason}. Received: a folder with other contents\n"
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
@@ -199,7 +199,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
         ("train", GOOD + "1 1:3\n", ":4", "qid:ID"),
         ("train", GOOD + "1 qid:3 1:x\n", ":4", "finite number"),
         ("test", GOOD + "1 qid:3 3:1\n", ":4", "its index in 1..2"),
-        ("train", GOOD + "1 qid:1 1:1\n", ":4", "stand together"),
+        ("train", GOOD + "1 qid:1 1:1\n", ":4", "must be adjacent"),
         ("train", GOOD + "-1 qid:3 1:1\n", ":4", "a label must be"),
         ("train", GOOD + "nan qid:3 1:1\n", ":4", "a label must be"),
         ("train", "1 qid:1 1:1\n0 qid:2 2:2\n", "", "two different labels"),
@@ -246,7 +246,7 @@ def test_many_bad_lines_are_listed_and_counted(tmp_path):
         (["--runner", "Prism"], "the runner must be one of DirectRunner"),
         (["--bless-metric", "loss"], "--bless-metric: blessing.metric must be 'NDCG@1'"),
         (["--features", "a,query_id"], "data.query and features.query_id must name different"),
-        (["--", "--flink_mastr=x"], "options that Beam knows"),
+        (["--", "--flink_mastr=x"], "expected options of Beam"),
     ],
 )
 def test_wrong_options_are_status_2(tmp_path, options, reason):
@@ -259,22 +259,24 @@ def test_wrong_options_are_status_2(tmp_path, options, reason):
 
 def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    for output, reason in (("file", "Received: a file"), ("file/run", "can be written to")):
+    for output, reason in (("file", "Received: a file"), ("file/run", "must be writable")):
         result = invoke({}, tmp_path / output)
         assert result.exit_code == 2
         assert reason in result.stderr
 
 
-def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path, mode):
     script = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
     script += "sys.argv[0] = 'run'; runpy.run_module('tfrank_sel.pipelines', run_name='__main__')"
     output = tmp_path / "new" / "out"
     files = [part for split, path in small_set(tmp_path).items() for part in (f"--{split}", path)]
-    command = [sys.executable, "-c", script, "run", "--output", output, *files]
+    beam = ["--", f"--direct_running_mode={mode}"]
+    command = [sys.executable, "-c", script, "run", "--output", output, *files, *beam]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    line = done.stderr.splitlines()[-1]
-    assert line.startswith(f"{output}: there must be room for the output folder. Received: ")
+    expected = f"{output}: the disk of the output folder must have free space. Received: "
+    assert done.stderr.splitlines()[-1] == f"{expected}File too large"
     assert not output.parent.exists()
 
 

@@ -1,4 +1,4 @@
-"""What the options of a pipeline refuse."""
+"""Invalid options of a pipeline."""
 
 import math
 from typing import Any

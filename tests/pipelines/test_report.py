@@ -8,15 +8,14 @@ import pytest
 
 from tests.references import metrics as references
 from tfrank_sel import data, losses, models
-from tfrank_sel.data import letor, synthetic
+from tfrank_sel.data import synthetic
+from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import curves
-from tfrank_sel.pipelines.ingestion import ingest
-from tfrank_sel.pipelines.ingestion.inputs import Source
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import Fit, Trained
@@ -33,14 +32,6 @@ HISTORY = {
 @pytest.fixture(scope="module")
 def lists():
     return list(synthetic.lists(9, num_features=4, max_list_size=12, seed=2))
-
-
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory, lists):
-    folder = tmp_path_factory.mktemp("report")
-    letor.write(folder / "lists.txt", lists)
-    inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
-    return ingest.ingest(inputs, inputs.layout(), folder).shards["train"]
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +67,16 @@ def page(tmp_path_factory, shards, scorers):
     }
     check = {"rule": "at least 10 queries", "received": "9", "passed": False}
     folders.write_json(folder / "evaluate" / "metrics.json", metrics)
-    folders.write_json(folder / "push" / "blessing.json", {"blessed": False, "checks": [check]})
+    champion = {**metrics, "against": "champion"}
+    judged = {"blessed": False, "checks": [check], "champion": champion}
+    folders.write_json(folder / "push" / "blessing.json", judged)
     found = [Anomaly("third & last", "range", "values from 0 to 1", "7 of 9 outside", 7, 7 / 9)]
     (folder / "analyze" / "anomalies").mkdir(parents=True)
     schema.write(found, folder / "analyze" / "anomalies" / "test.json")
     run = types.SimpleNamespace(
         output=folder,
         spec=SPEC,
+        layout=Layout(FEATURES),
         splits=dict.fromkeys(("train", "validation", "test"), split),
         trained=trained,
         settings=Settings(epochs=3),
@@ -108,9 +102,20 @@ def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers):
 
 def test_the_page_shows_everything_and_asks_for_nothing(page):
     text = page.read_text()
-    assert text.count("<figure>") == text.count("<figcaption>") == 5
-    assert text.count('role="img" aria-label="') == 9 + len(NAMES)
-    for name in ("quality", "slices", "training", "loss", "samples", "data", "anomalies"):
+    assert text.count("<figure>") == text.count("<figcaption>") == 7
+    assert text.count('role="img" aria-label="') == 12 + len(NAMES)
+    for name in (
+        "quality",
+        "champion",
+        "importance",
+        "calibration",
+        "slices",
+        "training",
+        "loss",
+        "samples",
+        "data",
+        "anomalies",
+    ):
         assert f'<section id="{name}">' in text
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', text) == []
     assert "http" not in text
@@ -140,18 +145,46 @@ def test_the_page_tells_what_went_wrong(page):
     assert row + '<td class="text">7 of 9 outside<td class="n">0.778' in text
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+of_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+
+
+def dom(path):
+    """What a browser makes of a file."""
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    found = [f"--user-data-dir={path.parent}", "--virtual-time-budget=5000", "--dump-dom"]
+    command = ["chromium", *options, *found, path.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+PHONE = """<iframe src="page.html" width="390" height="800"></iframe>
+<script>addEventListener("message", event => document.body.append(event.data));</script>"""
+TELL = """<script>
+const head = document.querySelector("#quality thead");
+const cell = document.querySelector("#slices td.n");
+parent.postMessage(`width ${document.documentElement.scrollWidth}, cell ${cell.dataset.label},
+  head ${getComputedStyle(head).display}`, "*");
+</script>"""
+
+
+@of_chromium
+def test_the_page_fits_a_phone(page, tmp_path):
+    (tmp_path / "page.html").write_text(page.read_text() + TELL)
+    (tmp_path / "phone.html").write_text(PHONE)
+    width, *others = re.search(
+        r"width (\d+), cell (\w+),\s+head (\w+)", dom(tmp_path / "phone.html")
+    ).groups()
+    assert (int(width) <= 390, others) == (True, ["queries", "none"])
+
+
+@of_chromium
 def test_a_browser_sorts_a_table(page, tmp_path):
     text = page.read_text()
     click = "<script>document.querySelectorAll('#data .sortable button')[0].click();"
     (tmp_path / "page.html").write_text(f"{text}{2 * (click + '</script>')}")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    url = (tmp_path / "page.html").as_uri()
-    command = ["chromium", *options, f"--user-data-dir={tmp_path}", "--dump-dom", url]
 
-    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    found = dom(tmp_path / "page.html")
 
-    assert 'aria-sort="descending"' in dom
-    table = dom.split('<section id="data">')[1].split("</section>")[0].split("<tbody>")[-1]
-    names = re.findall(r"<tr><td>([^<]*)", table)
+    assert 'aria-sort="descending"' in found
+    table = found.split('<section id="data">')[1].split("</section>")[0].split("<tbody>")[-1]
+    names = re.findall(r"<tr><td[^>]*>([^<]*)", table)
     assert names == ["third &amp; last", "first", "0", "&lt;b&gt;second&lt;/b&gt;"]

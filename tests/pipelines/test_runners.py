@@ -41,7 +41,7 @@ def test_options_reach_the_runner_of_their_kind():
     ("runner", "arguments", "reason"),
     [
         ("Dask", [], "SparkRunner, DataflowRunner, PortableRunner. Received: 'Dask'"),
-        ("Flink", ["--flink_mastr=h"], "options that Beam knows. Received: --flink_mastr"),
+        ("Flink", ["--flink_mastr=h"], "options of Beam. Received: --flink_mastr"),
     ],
 )
 def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):
@@ -52,7 +52,7 @@ def test_what_beam_would_pass_over_is_refused(runner, arguments, reason):
 @pytest.mark.parametrize(
     ("runner", "arguments", "reason"),
     [
-        ("Portable", [], "must be HOST:PORT of a job server that listens. Received: None"),
+        ("Portable", [], "must be HOST:PORT of a running job server. Received: None"),
         ("Flink", ["--job_endpoint=127.0.0.1:1"], "Received: '127.0.0.1:1': .* refused"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What exported models take of lists."""
+"""Inputs of exported models from lists."""
 
 import dataclasses
 import pickle
@@ -75,10 +75,10 @@ def test_a_packed_model_takes_its_numbers_by_name_or_of_lists_without_names_by_p
     ],
 )
 def test_lists_of_other_features_are_refused_by_name(folder, model, features, message):
-    with pytest.raises(InputError, match=f"must take features that the lists have. Rec.*{message}"):
+    with pytest.raises(InputError, match=f"must have the features of the model. Rec.*{message}"):
         RecordScorer(str(folder / model), features)
 
 
 def test_a_model_whose_features_have_no_types_is_refused(folder):
-    with pytest.raises(InputError, match=r"packed features, or of features of a type each\. Rec"):
+    with pytest.raises(InputError, match=r"packed features, or with typed features\. Rec"):
         RecordScorer(str(folder / "lookups"), TYPES)

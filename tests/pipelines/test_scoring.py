@@ -294,7 +294,7 @@ def test_what_cannot_be_used_is_told_in_a_line(folder, tmp_path, command):
     assert "--format must be one of letor" in line(packed, lists, "--format", "arff")
     assert "runner must be one of DirectRunner" in line(packed, lists, "--runner", "Prism")
     assert "'query_id' as query and as" in line(packed, lists, "--doc-id", "query_id")
-    assert "options that Beam knows" in line(packed, lists, "--", "--no_such_option=1")
+    assert "expected options of Beam" in line(packed, lists, "--", "--no_such_option=1")
 
 
 def test_help_does_not_wait_for_tensorflow():

@@ -186,7 +186,7 @@ def test_a_query_that_comes_back_in_another_part_is_refused(tmp_path, monkeypatc
     layout = ingest.Inputs(sources).layout()
     with pytest.raises(data.InputError) as error:
         ingest.ingest(ingest.Inputs(sources, allow_bad_lines=1), layout, tmp_path / "out")
-    rule = "the lines of a query must stand together. Received again: that of list"
+    rule = "the lines of a query must be adjacent. Received again: that of list"
     assert sorted(str(error.value).splitlines()) == [
         f"{path}, list 31: {rule} 21",
         f"{path}, list 32: {rule} 4",

@@ -109,5 +109,7 @@ def test_a_file_that_holds_no_statistics_is_named(tmp_path):
     path = tmp_path / "train.json"
     for text in ("{", "[]", '{"lists": 3}'):
         path.write_text(text)
-        with pytest.raises(data.InputError, match=r"train\.json: expected statistics as this"):
+        with pytest.raises(
+            data.InputError, match=r"train\.json: expected statistics in the format"
+        ):
             Statistics.load(path)

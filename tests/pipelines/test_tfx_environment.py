@@ -1,4 +1,4 @@
-"""What TFX runs in: where it cannot, one is told why. What runs in it is in `tests/tfx`."""
+"""Environment of TFX: an error explains why it cannot run. Its tests are in `tests/tfx`."""
 
 import importlib.util
 import pathlib

@@ -93,8 +93,12 @@ def test_a_run_that_is_up_to_date_but_not_logged_is_logged(client, tracked, tmp_
 @pytest.mark.parametrize(
     ("uri", "missing", "line"),
     [
-        ("sqlite:///x.db", True, "needs mlflow: install `tfrank_sel[mlflow]`. Received: no mlflow"),
-        ("nowhere://x", False, "nowhere://x: the run must be logged by MLflow"),
+        (
+            "sqlite:///x.db",
+            True,
+            "requires mlflow: install `tfrank_sel[mlflow]`. Received: no mlflow",
+        ),
+        ("nowhere://x", False, "nowhere://x: logging to MLflow failed"),
     ],
 )
 def test_what_cannot_be_logged_is_an_error_of_a_line(

@@ -72,7 +72,7 @@ def study(config, tmp_path_factory):
         patch.setattr(Step, "epoch", interrupting)
         stopped, lines = tune(output, "--config", str(config))
         assert (stopped.exit_code, lines) == (130, [])
-        assert f"go on with: tfrank-sel-pipelines tune --output {output}" in stopped.stderr
+        assert f"continue with: tfrank-sel-pipelines tune --output {output}" in stopped.stderr
         assert "No trial is complete." in (output / "report.html").read_text()
         result, lines = tune(output)
     assert result.exit_code == 0, (result.output, result.exception)
@@ -171,8 +171,8 @@ def test_a_study_keeps_its_configuration(study):
     result, _ = tune(output, "--set", "training.epochs=3")
     assert result.exit_code == 2
     assert result.stderr == (
-        f"{output}: training.epochs must stay as it is in a study; take another folder for a "
-        "new one. Received: 3, was 2\n"
+        f"{output}: training.epochs must not change within a study; use another folder for a "
+        "new study. Received: 3, was 2\n"
     )
 
 
@@ -270,7 +270,7 @@ def test_several_workers_share_a_study(config, tmp_path, monkeypatch):
         ),
         (
             '{"training.epochs" = {choices = [1, 1]}}',
-            "must have `choices` that differ. Received: [1, 1]",
+            "must have distinct `choices`. Received: [1, 1]",
         ),
         (
             '{"training.epochs" = {low = "1", high = 2}}',
@@ -326,7 +326,7 @@ def test_the_folder_of_something_else_is_refused(config, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     result, _ = tune(tmp_path, "--config", str(config))
     assert result.exit_code == 2
-    assert "must be new, empty, or hold a study. Received: a folder of something" in result.stderr
+    assert "must be new, empty, or contain a study. Received: a folder with other" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
@@ -337,5 +337,5 @@ def test_without_the_extra_it_is_named(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result, _ = tune(tmp_path / "out", "--config", str(config))
     assert result.exit_code == 2, (result.output, result.exception)
-    assert result.stderr == "`tune` needs optuna: install `tfrank_sel[tune]`\n"
+    assert result.stderr == "`tune` requires optuna: install `tfrank_sel[tune]`\n"
     assert not (tmp_path / "out").exists()

@@ -73,3 +73,40 @@ def mean_weight(labels: Floats, weights: Floats) -> float:
     if not any(labels):
         return 0.0
     return sum(w * y for w, y in zip(weights, labels, strict=True)) / sum(labels)
+
+
+def memberships(scores: Floats, k: float) -> list[float]:
+    """The chance of each score to exceed, with Laplace noise, a threshold that k of them exceed."""
+    if len(scores) <= k:
+        return [1.0] * len(scores)
+    low, high = min(scores) - 800.0, max(scores) + 800.0
+    for _ in range(200):
+        middle = (low + high) / 2.0
+        if math.fsum(laplace(s - middle) for s in scores) > k:
+            low = middle
+        else:
+            high = middle
+    return [laplace(s - low) for s in scores]
+
+
+def laplace(x: float) -> float:
+    return math.exp(x) / 2.0 if x < 0.0 else 1.0 - math.exp(-x) / 2.0
+
+
+def cross_entropy(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    k: Sequence[int],
+    probabilities: Floats,
+    temperature: float,
+) -> float:
+    each = [memberships([s / temperature for s in scores], top) for top in k]
+    total = 0.0
+    for i, (y, w) in enumerate(zip(labels, weights, strict=True)):
+        if y > 0:
+            p = math.fsum(
+                share * found[i] for share, found in zip(probabilities, each, strict=True)
+            )
+            total -= w * y / sum(labels) * math.log(p)
+    return total

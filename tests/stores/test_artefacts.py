@@ -1,4 +1,4 @@
-"""What pipelines leave in stores, and what files there are known by."""
+"""Artefacts of pipelines in stores, and fingerprints of files there."""
 
 import apache_beam as beam
 import pytest
@@ -68,13 +68,13 @@ def test_a_copy_of_a_folder_is_kept_until_the_folder_changes(folder, tmp_path):
 
 def test_a_folder_that_changes_while_it_is_copied_is_refused(bucket, tmp_path, monkeypatch):
     url = put(f"{bucket}/model/a.txt", b"one")
-    genuine = stores._get
+    genuine = stores.fetch
 
     def changing(*arguments):
         genuine(*arguments)
         put(url, b"two")
 
-    monkeypatch.setattr(stores, "_get", changing)
+    monkeypatch.setattr(stores, "fetch", changing)
     with pytest.raises(InputError, match="must stay as it is while it is copied"):
         stores.near_folder(f"{bucket}/model")
     assert stores.find(tmp_path / "cache") == []

@@ -113,8 +113,8 @@ def test_something_else_is_not_taken_for_a_run(bucket, sources):
     told = invoke("ingest", f"{bucket}/day", sets=sources)
     assert told.exit_code == 2
     assert told.stderr == (
-        f"{bucket}/day: the output folder must be new, empty, or hold a run. "
-        "Received: a folder of something else\n"
+        f"{bucket}/day: the output folder must be new, empty, or contain a run. "
+        "Received: a folder with other contents\n"
     )
 
 

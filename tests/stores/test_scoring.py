@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_used_is_told_in_a_line(bucket, here, tmp_path, m
         yield line(invoke("score", "--model", here / "model", *files, "--output", tmp_path / "out"))
         yield line(score(here, f"{bucket}/out"))
 
-    assert "expected a file. Received: a pattern of no file" in next(lines())
+    assert "expected a file. Received: a pattern that matches no file" in next(lines())
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
     assert all("the store must be within reach. Received: Could not conn" in x for x in lines())
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")

@@ -54,7 +54,7 @@ def test_versions_of_a_store_are_published_taken_back_and_removed(folder, half, 
     assert export.versions(base).keys() == {2, 3}
     assert export.publish(f"{base}/3", base) == f"{base}/4"
     assert not [name for name in files(base) if name.startswith(("1/", ".lease"))]
-    with pytest.raises(FileNotFoundError, match=r"must hold saved_model\.pb"):
+    with pytest.raises(FileNotFoundError, match=r"must contain saved_model\.pb"):
         export.publish(f"{base}/none", base)
 
 
@@ -211,7 +211,7 @@ def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
     root = f"{bucket}/served"
     base, told = f"{root}/ranker", f"{root}/models.config"
     assert release.served(base, told) is None
-    with pytest.raises(InputError, match="a canary must stand beside"):
+    with pytest.raises(InputError, match="a canary requires another version"):
         release.publish(half / "2", root, Serving(canary=True))
     assert release.publish(half / "2", root, Serving()) == f"{base}/1"
     assert model_config.read(told) == [ModelConfig("ranker", base)]

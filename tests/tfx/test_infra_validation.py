@@ -53,7 +53,7 @@ def test_a_server_that_does_not_start_is_refused_with_what_it_said(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "saved_model.pb").write_bytes(b"no model")
     with (
-        pytest.raises(RefusalError, match=r"must start within 60 s\. It said: .*does not load"),
+        pytest.raises(RefusalError, match=r"must start within 60 s\. Output: .*does not load"),
         infra_validation.served(str(tmp_path / "model"), 60.0),
     ):
         pass

@@ -61,7 +61,9 @@ def test_run_fn_trains_the_loss_and_the_model_that_it_is_told(run, tmp_path, mon
 def test_a_base_model_of_another_class_is_refused(run, tmp_path):
     artefact = run.artefact("Trainer", "model")
     given = arguments(run, tmp_path, str(artefact / "Format-Serving"))
-    with pytest.raises(data.InputError, match=rf"^{artefact}: a training cannot start from it\."):
+    with pytest.raises(
+        data.InputError, match=rf"^{artefact}: a warm start from it is not possible\."
+    ):
         training.run_fn(given)
 
 

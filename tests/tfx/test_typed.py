@@ -342,5 +342,5 @@ def test_a_base_model_of_other_features_is_refused(run, columns):
 
 def test_a_base_model_that_was_not_kept_is_told(tmp_path):
     for needed in (lambda x: base_models.preparation(x, {}), base_models.model):
-        with pytest.raises(data.InputError, match=rf"^{tmp_path}: .* Run without a warm start"):
+        with pytest.raises(data.InputError, match=rf"^{tmp_path}: .* Run once without"):
             needed(str(tmp_path))

@@ -1,6 +1,6 @@
-"""Listwise data: what an example holds, its formats, and batches for training.
+"""Ranking data: features, file formats, and batches for training.
 
-A module is imported at its first use: files and tables are read without TensorFlow.
+Modules are imported at their first use: reading files and tables does not import TensorFlow.
 """
 
 from typing import TYPE_CHECKING

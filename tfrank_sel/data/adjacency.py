@@ -1,4 +1,4 @@
-"""Pieces of one query that stand together, in a file that several workers read by part."""
+"""Adjacent pieces of queries, in a file that several workers read in parts."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
@@ -14,18 +14,18 @@ def runs(
     *,
     is_first: bool = True,
 ) -> Iterator[tuple[str, list[Piece]] | Rejected]:
-    """Joins adjacent pieces of one query, each run of them in one part of the file.
+    """Joins adjacent pieces of one query, and assigns each run of pieces to one part of the file.
 
-    A run belongs to the part before it if it holds the first piece of a part. Thus a part leaves
-    out its first run, and reads on to the end of the run that holds the first piece after it.
+    A run that contains the first piece of a part belongs to the part before. Thus a part skips its
+    first run, and continues to the end of the run that contains the first piece after the part.
 
     Args:
-        own: Queries and pieces of a part, and what is rejected there.
-        rest: Those after the part, of which a few are read.
-        is_first: Whether it is the first part of the file, which leaves nothing out.
+        own: Queries and pieces of a part, and rejected units.
+        rest: Queries and pieces after the part, of which a few are read.
+        is_first: Whether this is the first part of the file, which skips nothing.
 
     Yields:
-        A query and its pieces; what is rejected in the part.
+        A query and its pieces; the rejected units of the part.
 
     Example:
         >>> items = [("a", 1), ("a", 2), ("b", 3), ("b", 4), ("c", 5)]

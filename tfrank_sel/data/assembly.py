@@ -1,4 +1,4 @@
-"""From serialized lists to what a model trains on: the graph of one batch."""
+"""Assembly of training batches: the graph from serialized lists to model inputs."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -15,18 +15,18 @@ Parse = Callable[..., dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Assembler:
-    """Batches of serialized lists to the inputs and labels of a model.
+    """Converts batches of serialized lists to the inputs and labels of a model.
 
     Args:
         spec: As in `tfrank_sel.data.batches`, as all others.
-        parse: How a list is stored.
-        edges: List sizes to pad to; none, to find sizes only.
-        inputs: Names of what a model gets.
-        truncation: What to keep of a list longer than the last edge.
+        parse: Parser of stored lists.
+        edges: List sizes to pad to; empty, to find only sizes.
+        inputs: Names of the model inputs.
+        truncation: Truncation of lists longer than the last edge.
         shuffle_items: Whether to shuffle the items of each list.
 
     Raises:
-        ValueError: If `parse` does not read `spec`, or items of sparse features would be chosen.
+        ValueError: If `parse` cannot read `spec`, or items of sparse features would be selected.
     """
 
     spec: FeatureSpec | ListFeatures
@@ -45,18 +45,20 @@ class Assembler:
         kinds = self.spec.items.items()
         sparse = [name for name, kind in kinds if isinstance(kind, tf.io.VarLenFeature)]
         if sparse and self._chooses:
-            wanted = "Items can be chosen of a `tf.io.RaggedFeature`, not of a `VarLenFeature`"
+            wanted = (
+                "Items can be selected from a `tf.io.RaggedFeature`, but not from a `VarLenFeature`"
+            )
             raise ValueError(f"{wanted}. Received: {sparse}")
 
     def sizes(self, serialized: tf.Tensor) -> tf.Tensor:
-        """Returns how many items the lists have."""
+        """Returns the number of items of each list."""
         if isinstance(self.spec, FeatureSpec) and self.parse is packed.parse:
             return tf.cast(packed.list_sizes(serialized, self.spec), tf.int64)
-        # Of the parser, only what the mask needs is run.
+        # Only the part of the parser that the mask needs is run.
         return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
 
     def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns the serialized lists as they are, their sizes, and the places of their edges."""
+        """Returns the unchanged serialized lists, their sizes, and the indices of their edges."""
         sizes = self.sizes(serialized)
         places = tf.searchsorted(tf.constant(self.edges, tf.int64), sizes, out_type=tf.int64)
         return serialized, sizes, tf.minimum(places, len(self.edges) - 1)
@@ -68,7 +70,7 @@ class Assembler:
         places: tf.Tensor,
         seed: tf.Tensor | None = None,
     ) -> tuple[Any, ...]:
-        """Returns inputs and labels, and weights if there are any, of what `sized` returned."""
+        """Returns inputs and labels, and weights if there are any, from the result of `sized`."""
         longest = tf.reduce_max(sizes)
         if self.truncation is None:
             _refuse_longer(longest, self.edges[-1])
@@ -96,11 +98,11 @@ class Assembler:
 
     @property
     def _chooses(self) -> bool:
-        """Whether other items than the first may be kept, or in another order."""
+        """Whether items may be selected other than the first ones in their order."""
         return self.shuffle_items or self.truncation not in (None, head)
 
     def _chosen(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
-        """The features of the items that are kept, in the order in which they are kept."""
+        """The features of the kept items, in their new order."""
         items = {name: parsed[name] for name in (*self._named.items, self._named.mask)}
         mask = items[self._named.mask]
         if seed is not None:
@@ -125,7 +127,7 @@ class Assembler:
 
 
 def _refuse_longer(longest: tf.Tensor, edge: int) -> None:
-    message = f"a list must have at most {edge} items, the last bucket edge, or `truncation` be set"
+    message = f"a list must have at most {edge} items (the last bucket edge), or set `truncation`"
     tf.debugging.Assert(longest <= edge, [message, "Received:", longest])
 
 

@@ -1,4 +1,4 @@
-"""From shards of lists to dense batches of a few static shapes."""
+"""Dense batches of a few static shapes from shards of lists."""
 
 import collections
 import itertools
@@ -35,57 +35,56 @@ def batches(
 ) -> tf.data.Dataset:
     """Reads TFRecords of lists as batches for `fit`.
 
-    Each batch holds lists of about the same length: a list of `n` items goes to the first bucket
-    whose edge is at least `n`, and is padded to that edge. Thus the batches have as many shapes as
-    there are buckets, and at most as many again for the last batch of each bucket, which is smaller
-    unless `repeat`. All work is done by native operations, parsing by the batch.
+    Each batch has lists of similar length: a list of `n` items goes to the first bucket whose edge
+    is at least `n`, and is padded to that edge. So there is one shape per bucket, and at most one
+    more for the last batch of each bucket, which is smaller unless `repeat`. All work is done by
+    native operations, and parsing by batch.
 
-    An iterator can be saved and restored, by `tf.train.Checkpoint(iterator=iterator)`: it goes on
-    with the very batches that were to come, shuffled ones too. The lists in its buffers are saved
-    with it.
+    You can save and restore an iterator with `tf.train.Checkpoint(iterator=iterator)`: it continues
+    with the same next batches, even if shuffled. The lists in its buffers are saved, too.
 
     Args:
-        files: TFRecord files; compressed by gzip if their names end in `.gz`, all or none. Those of
-            a store, named by their URLs, are fetched to `stores.cache()` ahead of their use.
-        spec: What a list holds.
+        files: TFRecord files; compressed by gzip if their names end in `.gz`, all or none. Files of
+            an object store, given by URL, are fetched to `stores.cache()` ahead of their use.
+        spec: Features of a list.
         batch_size: Number of lists in a batch.
-        bucket_edges: List sizes to pad to, increasing; or how many of them at most, to be found by
-            reading the files once. See also `bucket_edges` of this module.
-        parse: How a list is stored: `packed.parse` or `elwc.parse` of `tfrank_sel.data` for a
+        bucket_edges: Increasing list sizes to pad to; or the maximum number of sizes, which are
+            then found by reading the files once. See also `bucket_edges` of this module.
+        parse: Parser of stored lists: `packed.parse` or `elwc.parse` of `tfrank_sel.data` for a
             `FeatureSpec`, a function of `tfrank_sel.data.parsing` for `ListFeatures`.
-        inputs: Names of what a model gets, as a dict: any of what `parse` returns. By default it
-            gets the tensor of features of a `FeatureSpec`, or all but the label of `ListFeatures`.
-        truncation: What to keep of a list longer than the last edge: called with the labels
-            `[batch_size, longer]` (NaN at padding) and the last edge, it returns the positions of
-            the items to keep, `[batch_size, last edge]`. `head` keeps the first, `top` those of the
-            highest labels; `head` with `shuffle_items` makes a random choice. By default such a
-            list is an error.
-        shuffle_items: Whether to shuffle the items of each list, before truncation, in each pass in
-            another way.
-        shuffle_buffer: Number of lists to shuffle among, each pass in another order; 0 keeps the
-            order of the files. With a buffer, files too come in another order in each pass, and 8
-            of them at once, 16 lists of each in turn: lists of one file, such as those of a day,
-            are then not confined to the buffer.
+        inputs: Names of the model inputs, which are passed as a dict: any outputs of `parse`. By
+            default, the model gets the feature tensor of a `FeatureSpec`, or all features except
+            the label of `ListFeatures`.
+        truncation: Truncation of lists longer than the last edge: a function that takes the labels
+            `[batch_size, longer]` (NaN at padding) and the last edge, and returns the positions of
+            the items to keep, `[batch_size, last edge]`. `head` keeps the first items, `top` those
+            with the highest labels; `head` with `shuffle_items` makes a random choice. By default
+            such a list is an error.
+        shuffle_items: Whether to shuffle the items of each list before truncation, differently in
+            each pass.
+        shuffle_buffer: Number of lists in the shuffle buffer, with another order in each pass; 0
+            keeps the order of the files. With a buffer, the order of the files also changes in each
+            pass, and 8 files are interleaved, 16 lists of each in turn. So the lists of one file,
+            such as those of a day, are spread beyond the buffer.
         seed: Seed of the shuffling.
-        repeat: Whether to start over when the files end, without an end. A batch may then hold the
-            last lists of one pass and the first of the next, and none is smaller.
-        shard: `(index, count)`, for workers that train together: each list comes in one of the
-            datasets with `index` from 0 to `count - 1`. Each dataset has whole files if there are
-            `count` of them, or else every `count`-th list.
+        repeat: Whether to repeat the files forever. A batch may then contain the last lists of one
+            pass and the first of the next, and no batch is smaller.
+        shard: `(index, count)`, for workers that train together: each list is in exactly one of the
+            datasets with `index` from 0 to `count - 1`. A dataset has whole files if there are at
+            least `count` files, else every `count`-th list.
 
     Returns:
         A dataset of `(inputs, labels)`. The features of a `FeatureSpec` are float32 `[batch_size,
         list_size, num_features]`, 0 at padding, and the labels float32 `[batch_size, list_size]`,
-        NaN at padding; `list_size` is an edge. If a `FeatureSpec` names a weight, the dataset is of
+        NaN at padding; `list_size` is an edge. If a `FeatureSpec` has a weight, the dataset has
         `(inputs, labels, weights)`, with weights of the shape of the labels, 0 at padding.
 
     Raises:
         ValueError: If there is no file, only some are compressed, `batch_size` is not positive,
-            `bucket_edges` is not positive and increasing, `shard` is no part of a whole, `spec` has
-            no label or not what `inputs` names, or items of sparse features would have to be
-            chosen.
-        tf.errors.InvalidArgumentError: On reading a list longer than the last edge, when no
-            `truncation` is given.
+            `bucket_edges` is not positive and increasing, `shard` is invalid, `spec` has no label
+            or lacks a name in `inputs`, or items of sparse features would have to be selected.
+        tf.errors.InvalidArgumentError: If a list is longer than the last edge, and there is no
+        `truncation`.
 
     Example:
         >>> import tempfile
@@ -115,7 +114,7 @@ def batches(
     if len(bucket_edges) == 1:
         dataset = dataset.batch(batch_size).map(assembler.sized, tf.data.AUTOTUNE)
     else:
-        # The bucket is found by the batch: `key_func` runs once a list, so that it must do nothing.
+        # Buckets are found per batch: `key_func` runs once per list, so it must be trivial.
         dataset = dataset.batch(16).map(assembler.sized, tf.data.AUTOTUNE).unbatch()
         dataset = dataset.group_by_window(
             key_func=lambda serialized, size, bucket: bucket,
@@ -123,7 +122,7 @@ def batches(
             window_size=batch_size,
         )
     if shuffle_items:
-        # One number a batch, for the order of its items.
+        # One number per batch, for the order of its items.
         seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True)
         dataset = tf.data.Dataset.zip((dataset, seeds)).map(lambda lists, x: (*lists, x))
     dataset = dataset.map(assembler.dense, tf.data.AUTOTUNE)
@@ -135,7 +134,7 @@ def batches(
 def list_sizes(
     files: Files, spec: FeatureSpec | ListFeatures, *, parse: Parse = packed.parse
 ) -> collections.Counter[int]:
-    """Returns how many lists there are of each size, lists without items aside.
+    """Counts the lists of each size, without empty lists.
 
     Args:
         files: As in `batches`.
@@ -153,16 +152,16 @@ def list_sizes(
 def bucket_edges(
     list_sizes: Mapping[int, int], max_buckets: int = 4, *, min_lists: int = 1
 ) -> tuple[int, ...]:
-    """Returns the bucket edges that pad least.
+    """Returns the bucket edges with the least padding.
 
     They minimise the total of `edge - size` over all lists, among edges that are the sizes of
     lists (at most 256 of them, evenly spaced by rank), and the last is the longest size.
 
     Args:
-        list_sizes: How many lists there are of each size.
-        max_buckets: Largest number of buckets. Each costs one more compilation by XLA.
-        min_lists: Least number of lists in a bucket, unless there are fewer in all. With the batch
-            size here, a bucket does not wait for several passes to fill a batch.
+        list_sizes: Number of lists of each size.
+        max_buckets: Maximum number of buckets. Each takes one more compilation by XLA.
+        min_lists: Minimum number of lists in a bucket, unless there are fewer in total. Use the
+            batch size, so that a bucket does not need several passes to fill a batch.
 
     Returns:
         At most `max_buckets` sizes, increasing.
@@ -176,13 +175,13 @@ def bucket_edges(
     """
     if not list_sizes or min(list_sizes) < 1 or max_buckets < 1:
         raise ValueError(
-            "`list_sizes` must hold a list, its sizes and `max_buckets` be positive. "
+            "`list_sizes` must not be empty, and its sizes and `max_buckets` must be positive. "
             f"Received: {dict(list_sizes)}, max_buckets={max_buckets}"
         )
     sizes = np.array(sorted(list_sizes))
     if sizes.size > 256:
         sizes = sizes[np.linspace(0, sizes.size - 1, 256).round().astype(int)]
-    upto = np.zeros(sizes.size + 1)  # upto[j]: how many lists the first j candidates hold
+    upto = np.zeros(sizes.size + 1)  # upto[j]: number of lists of the first j candidates
     for size, count in list_sizes.items():
         upto[np.searchsorted(sizes, size) + 1] += count
     edges, j = [], sizes.size
@@ -196,10 +195,10 @@ def bucket_edges(
 def num_batches(
     list_sizes: Mapping[int, int], *, batch_size: int, bucket_edges: Sequence[int]
 ) -> int:
-    """Returns how many batches `batches` gives in one pass.
+    """Returns the number of batches of `batches` in one pass.
 
     Args:
-        list_sizes: How many lists there are of each size.
+        list_sizes: Number of lists of each size.
         batch_size: As in `batches`.
         bucket_edges: As in `batches`.
 
@@ -215,11 +214,11 @@ def num_batches(
 def _cuts(
     sizes: np.ndarray, upto: np.ndarray, max_buckets: int, min_lists: int
 ) -> list[np.ndarray]:
-    """Where the last bucket begins, if candidates 0 to j get `max_buckets`, ..., 2, 1 buckets."""
+    """The start of the last bucket, if candidates 0 to j get `max_buckets`, ..., 2, 1 buckets."""
     within = upto[None, 1:] - upto[:, None]  # within[i, j]: lists above candidate i, up to j
     shape = within.shape
     allowed = (within >= min(min_lists, upto[-1])) & ~np.tri(shape[0], shape[1], -1, dtype=bool)
-    # slots of the first j candidates, which get one bucket more a turn
+    # slots of the first j candidates, with one more bucket per iteration
     cost = np.where(upto > 0, np.inf, 0.0)
     cuts = []
     for _ in range(max_buckets):
@@ -244,7 +243,7 @@ def _records(
     compression = "GZIP" if compressed else None
     if len(names) >= count:
         names, index, count = names[index::count], 0, 1
-    # Where a worker takes every so many lists of each file, another one begins the next file.
+    # If a worker takes every n-th list of each file, another worker begins the next file.
     first = [(index + number) % count for number in range(len(names))]
     order = tf.data.Dataset.from_tensor_slices((names, np.array(first, np.int64)))
     if shuffles := shuffles and len(names) > 1:
@@ -252,7 +251,7 @@ def _records(
     if any(map(stores.is_remote, names)):
         order = order.map(_fetched, _FILES, deterministic=True).prefetch(_FILES)
     if shuffles:
-        # Lists are divided within a file, as workers need not agree on the order of the files.
+        # Lists are divided within a file, so that workers need not agree on the order of the files.
         dataset = order.interleave(
             lambda name, first: tf.data.TFRecordDataset(name, compression).shard(count, first),
             cycle_length=_FILES,

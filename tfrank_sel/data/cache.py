@@ -1,4 +1,4 @@
-"""Lists kept on disk as a network takes them, so that they are parsed and prepared once."""
+"""Disk cache of prepared lists, which are parsed and prepared only once."""
 
 import contextlib
 import dataclasses
@@ -16,18 +16,18 @@ from tfrank_sel.arguments import Checked
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
-BLOCK = 2**22  # bytes of batches that Python hands to TensorFlow at a time
+BLOCK = 2**22  # bytes of batches that Python passes to TensorFlow at a time
 
 
 @dataclasses.dataclass(frozen=True)
 class Cache(Checked):
-    """Lists on disk without padding, from which batches are read in any order.
+    """Unpadded lists on disk, from which batches are read in any order.
 
-    Reading a batch copies its items from the file, or rather from the memory in which the system
-    keeps what it has room for: nothing is parsed, and no list stays in memory.
+    Reading a batch copies its items from the file, usually from the page cache of the system.
+    Nothing is parsed, and no list stays in the memory of the process.
 
     Args:
-        folder: Where the lists are: a file for each part.
+        folder: Folder of the lists, with a file for each part.
         sizes: Number of items of each list.
         parts: Kind of each part of an item, such as its prepared features.
 
@@ -48,17 +48,17 @@ class Cache(Checked):
 
     @classmethod
     def write(cls, batches: Iterable[tuple[Any, ...]], folder: str | os.PathLike[str]) -> Self:
-        """Writes lists to a new folder; those without items are left out.
+        """Writes lists to a new folder, without empty lists.
 
         Args:
             batches: Inputs and labels, and weights if there are any, such as a dataset of
-                `data.batches` gives. Inputs are a dict of `mask` `[batch_size, list_size]`, True
-                for an item, and parts `[batch_size, list_size, ...]`, no strings. The labels are
-                `[batch_size, list_size]`, and so are the weights.
-            folder: Where to write.
+                `data.batches`. Inputs are a dict of `mask` `[batch_size, list_size]`, True for an
+                item, and parts `[batch_size, list_size, ...]`, no strings. The labels and weights
+                are `[batch_size, list_size]`.
+            folder: Folder to write.
 
         Raises:
-            FileExistsError: If `folder` is there.
+            FileExistsError: If `folder` exists.
             ValueError: If there is no list, or a part is named `labels` or `weights`.
         """
         folder = Path(folder)
@@ -81,14 +81,14 @@ class Cache(Checked):
                         parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
                     files[name].write(rows.data)
         if not sum(map(len, sizes)):
-            raise ValueError("`batches` must hold a list. Received: none")
+            raise ValueError("`batches` must have at least one list. Received: none")
         described = {name: [kind.shape.as_list(), kind.dtype.name] for name, kind in parts.items()}
         np.savez(folder / INDEX, sizes=np.concatenate(sizes), parts=json.dumps(described))
         return cls.load(folder)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Returns the lists that `write` left in a folder."""
+        """Returns the lists that `write` wrote to a folder."""
         folder = Path(folder)
         with np.load(folder / INDEX, allow_pickle=False) as index:
             described = json.loads(str(index["parts"]))
@@ -104,22 +104,22 @@ class Cache(Checked):
         first_pass: int = 0,
         shard: tuple[int, int] = (0, 1),
     ) -> tf.data.Dataset:
-        """Returns batches for `fit`, all of `batch_size` lists, in as many shapes as edges.
+        """Returns batches for `fit`, all of `batch_size` lists, with one shape per edge.
 
         Args:
             batch_size: Number of lists in a batch.
             bucket_edges: List sizes to pad to, increasing; the last is at least the longest size.
-            seed: Seed of the order of the lists, another in each pass. What is over in a bucket
-                goes to the next one, and other lists fill up the last batch. If None, lists keep
-                their order, and lists without items fill up the last batch of a bucket.
-            first_pass: Number of passes to leave out: the order of the first pass is the one that
-                follows so many passes, for a training that resumes.
+            seed: Seed of the order of the lists, which changes in each pass. The remaining lists of
+                a bucket go to the next bucket, and other lists fill the last batch. If None, lists
+                keep their order, and empty lists fill the last batch of a bucket.
+            first_pass: Number of passes to skip, to resume training: the order of the first pass is
+                the one that follows this number of passes.
             shard: `(index, count)`: the share of each batch to read, every `count`-th list from
                 `index` on, for training on several workers.
 
         Returns:
-            A dataset of one pass, of inputs, labels and weights as `write` took them: 0 at padding,
-            and NaN for labels.
+            A dataset of one pass, with the inputs, labels and weights given to `write`: 0 at
+                padding, NaN for labels.
 
         Raises:
             ValueError: If a list is longer than the last edge, `batch_size` is not positive, or
@@ -128,7 +128,7 @@ class Cache(Checked):
         edges = np.asarray(bucket_edges)
         if batch_size < 1 or self.sizes.max() > edges[-1]:
             raise ValueError(
-                "`batch_size` must be positive, and the last edge no less than the longest list, "
+                "`batch_size` must be positive, and the last edge at least the longest list size, "
                 f"{self.sizes.max()}. Received: batch_size={batch_size}, bucket_edges={edges}"
             )
 
@@ -163,10 +163,10 @@ class Cache(Checked):
         dataset = tf.data.Dataset.from_generator(
             read, output_signature=({**kinds, "mask": mask}, *others)
         )
-        # told how many batches there are, Keras does not warn when they end
+        # if Keras knows the number of batches, it does not warn at their end
         counted = tf.data.experimental.assert_cardinality(count)
         options = tf.data.Options()
-        # of `repeat`, a pass must not begin, and draw its order, before it is asked for
+        # with `repeat`, a pass must not begin and draw its order before it is requested
         options.experimental_optimization.inject_prefetch = False
         return dataset.unbatch().apply(counted).prefetch(2).with_options(options)
 
@@ -179,7 +179,7 @@ class Cache(Checked):
     ) -> list[tuple[int, np.ndarray]]:
         """The edges and the lists of blocks of batches, `[batches, batch_size]`, for a pass.
 
-        -1 stands for a list without items.
+        -1 is an empty list.
         """
         buckets = np.searchsorted(edges, self.sizes)
         item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())

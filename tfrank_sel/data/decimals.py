@@ -1,8 +1,8 @@
-"""Pairs of plain decimals in text, all read at once.
+"""Vectorised reader of pairs of plain decimals in text.
 
-Eight digits are eight bytes, hence one integer: three multiplications turn it into the number that
-the digits spell, for all numbers of a text at once. With at most 15 digits, digits and power of ten
-are exact in float64, so that one division rounds as reading one by one does.
+Eight digits are eight bytes, hence one integer: three multiplications convert it to the number, for
+all numbers of a text at once. With at most 15 digits, digits and power of ten are exact in float64,
+so one division rounds in the same way as reading one by one.
 """
 
 import decimal
@@ -20,8 +20,8 @@ def pairs(text: bytes) -> np.ndarray | None:
         text: The words, with white space between them.
 
     Returns:
-        The numbers, float64 `[words, 2]`; None if there is anything else in the text, or a number
-        of more digits than float64 has.
+        The numbers, float64 `[words, 2]`; None if the text contains anything else, or a number with
+        more digits than float64 has.
 
     Example:
         >>> pairs(b"1:0.5 2:-3").tolist()
@@ -41,7 +41,7 @@ def pairs(text: bytes) -> np.ndarray | None:
 
 
 def is_space(octets: np.ndarray) -> np.ndarray:
-    """Tells which octets are white space, as `bytes.split` has it: other control codes are none.
+    """Returns a mask of the bytes that are white space for `bytes.split`.
 
     Example:
         >>> is_space(np.frombuffer(b"1 \\t\\0", np.uint8)).tolist()
@@ -51,10 +51,10 @@ def is_space(octets: np.ndarray) -> np.ndarray:
 
 
 def _without_exponents(text: bytes) -> bytes:
-    """Writes `7.25e-05` as `0.0000725`; leaves what is no such number."""
+    """Writes `7.25e-05` as `0.0000725`; keeps everything else."""
     parts, start = [], 0
     while (place := text.find(b"e", start)) >= 0:
-        # Few numbers have one: to search all the text for the pattern takes as long as the rest.
+        # Few numbers have one, and a search of the whole text takes as long as the rest.
         found = _EXPONENT.search(text, max(start, place - 20), place + 8)
         if not found:
             break
@@ -65,7 +65,7 @@ def _without_exponents(text: bytes) -> bytes:
 
 
 def _parts(text: bytes) -> Iterator[bytes]:
-    """Parts of a text that end between words, small enough for their numbers to stay in cache."""
+    """Parts of a text that end between words, small enough for the cache."""
     start = 0
     while len(text) - start > _PART and (end := text.rfind(b" ", start + 1, start + _PART)) > 0:
         yield text[start:end]
@@ -85,7 +85,7 @@ def _pairs(text: bytes) -> np.ndarray | None:
     is_pair = np.all(kinds[last[::2]] == _COLON) and np.all(kinds[last[1::2]] <= _SPACE)
     if runs is None or last.size % 2 or not is_pair:
         return None
-    # A run before the last one, if a point stands between them, is the whole part.
+    # A run before the last one, with a point between them, is the integer part.
     has_point = kinds.take(last - 1) == _POINT
     places = lengths.take(last) * has_point
     whole_places = lengths.take(last - 1) * has_point
@@ -102,7 +102,7 @@ def _pairs(text: bytes) -> np.ndarray | None:
 
 
 def _is_plain(kinds: np.ndarray, lengths: np.ndarray) -> bool:
-    """Whether runs of digits that end in these characters are of plain decimals alone."""
+    """Whether all runs of digits that end in these characters belong to plain decimals."""
     is_point, is_minus = kinds == _POINT, kinds == _MINUS
     is_white, is_colon = is_space(kinds), kinds == _COLON
     before = np.concatenate([[np.uint8(_SPACE)], kinds[:-1]])
@@ -115,8 +115,8 @@ def _is_plain(kinds: np.ndarray, lengths: np.ndarray) -> bool:
 
 
 def _runs(padded: bytes, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray | None:
-    """The numbers that runs of digits spell, uint64; None if one has more than 16 digits."""
-    # Every eight bytes, at whatever place: those before an end begin at its place in the padded.
+    """The values of runs of digits, uint64; None if a run has more than 16 digits."""
+    # All windows of eight bytes: the window before an end begins at that place in the padded text.
     words = np.ndarray(len(padded) - 7, "<u8", padded, strides=(1,))
     runs = _eight(words.take(ends), lengths)
     more = np.flatnonzero(lengths > 8)
@@ -128,7 +128,7 @@ def _runs(padded: bytes, ends: np.ndarray, lengths: np.ndarray) -> np.ndarray | 
 
 
 def _eight(words: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The numbers that the last digits of words of eight bytes spell."""
+    """The values of the last digits of words of eight bytes."""
     others = (64 - 8 * np.minimum(lengths, 8)).astype(np.uint64)
     words >>= others
     words <<= others
@@ -146,7 +146,7 @@ _PART = 1 << 16  # bytes
 _U = np.uint64
 _POWERS = 10 ** np.arange(19, dtype=_U)
 _EXACT = _U(2**53)  # float64 holds every integer up to here
-_STEPS = (  # of digits by two, of those pairs by two, and of those fours
+_STEPS = (  # joins pairs of digits, then pairs of these, then pairs of those
     (_U(10), _U(8), _U(0x00FF00FF00FF00FF)),
     (_U(100), _U(16), _U(0x0000FFFF0000FFFF)),
     (_U(10000), _U(32), _U(0x00000000FFFFFFFF)),

@@ -1,8 +1,8 @@
 """Lists as `ExampleListWithContext` (ELWC): written in NumPy, read in the graph.
 
 The wire format is that of `tensorflow.serving.ExampleListWithContext`: a list of serialized
-`tf.train.Example`, one for each item, and one more for the query. The reader carries its own
-descriptor, so that neither this package nor a server needs the protos of tensorflow-serving-api.
+`tf.train.Example`, one for each item, and one more for the query. The reader has its own
+descriptor, so neither this package nor a server needs the protos of tensorflow-serving-api.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ def serialize(
     for item in range(len(features)):
         example = tf.train.Example()
         parts_of_item = example.features.feature
-        # A Python list: protobuf extends from a NumPy array an order of magnitude slower.
+        # A Python list: protobuf extends from a NumPy array ten times more slowly.
         parts_of_item[spec.features].float_list.value.extend(features[item].tolist())
         if labels is not None:
             parts_of_item[spec.label].float_list.value.append(float(labels[item]))
@@ -68,7 +68,7 @@ def parse(
 ) -> dict[str, tf.Tensor]:
     """Reads a batch of serialized `ExampleListWithContext` into dense tensors.
 
-    Runs eagerly, in a `tf.function` and in `tf.data`, with operations of stock TensorFlow alone.
+    Runs eagerly, in a `tf.function` and in `tf.data`, using only operations of stock TensorFlow.
 
     Args:
         serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
@@ -80,14 +80,14 @@ def parse(
         A dict:
 
         * `spec.features`: float32 of shape `[batch_size, list_size, num_features]`, 0 at padding.
-        * `spec.label`: float32 of shape `[batch_size, list_size]`, NaN where there is none.
-        * `spec.doc_id`: strings of shape `[batch_size, list_size]`, empty where there is none.
+        * `spec.label`: float32 of shape `[batch_size, list_size]`, NaN if missing.
+        * `spec.doc_id`: strings of shape `[batch_size, list_size]`, empty if missing.
         * `"mask"`: bool of shape `[batch_size, list_size]`, True for an item, False for padding.
 
     Raises:
-        tf.errors.DataLossError: If an element is no such message.
+        tf.errors.DataLossError: If an element is not such a message.
         tf.errors.InvalidArgumentError: If an item has no `spec.features`, or not `num_features`
-            floats there, or holds a label or identifier of another type.
+            floats there, or has a label or identifier of the wrong type.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)
@@ -99,7 +99,7 @@ def parse(
         [[True, True], [True, False]]
     """
     examples, _, sizes = split(serialized)
-    # Only items are parsed, so that a default never stands in for what an item lacks.
+    # Only items are parsed, so that a default never replaces a missing feature of an item.
     items = tf.boolean_mask(examples, tf.sequence_mask(sizes, tf.shape(examples)[1]))
     parsed = tf.io.parse_example(items, dict(spec.named().items))
     padding = {spec.features: 0.0, spec.label: float("nan"), spec.doc_id: b""}
@@ -115,17 +115,17 @@ def parse(
 
 
 def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Takes a batch of serialized `ExampleListWithContext` apart, without reading the examples.
+    """Splits a batch of serialized `ExampleListWithContext`, without reading the examples.
 
     Args:
         serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
 
     Returns:
         The serialized examples, `[batch_size, list_size]`, empty at padding; the serialized context
-        of each list, `[batch_size]`; and how many items each list has, `[batch_size]`.
+        of each list, `[batch_size]`; and the number of items of each list, `[batch_size]`.
 
     Raises:
-        tf.errors.DataLossError: If an element is no such message.
+        tf.errors.DataLossError: If an element is not such a message.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)
@@ -135,7 +135,7 @@ def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """
     if serialized.shape[0]:
         return _decode(serialized)
-    # The operation refuses an empty batch.
+    # The operation does not accept an empty batch.
     return tf.cond(
         tf.size(serialized) > 0,
         lambda: _decode(serialized),

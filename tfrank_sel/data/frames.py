@@ -1,4 +1,4 @@
-"""Lists from tables in memory: pandas, polars and Arrow frames, and arrays by name."""
+"""Lists from tables in memory: pandas, polars and Arrow frames, and dicts of arrays."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,28 +28,28 @@ def lists(
 ) -> Iterator[ItemList]:
     """Groups the rows of a table by query: one row is one item.
 
-    The columns become what they become in a Parquet file: see `tfrank_sel.data.read`.
+    Columns are converted as in Parquet files: see `tfrank_sel.data.read`.
 
     Args:
-        frame: A pandas or polars DataFrame, an Arrow table, or a mapping of names to arrays of one
-            length.
-        query: Column of the query's identifier, which every row has. The rows of a query need not
-            stand together.
+        frame: A pandas or polars DataFrame, an Arrow table, or a mapping of names to arrays of
+            equal length.
+        query: Column of the query identifier, required in every row. The rows of a query need not
+            be adjacent.
         label: Column of the relevance, finite and not negative; None if there is none.
-        doc_id: Column of the item's identifier; if there is none, `ID:position`, counted from 1.
-        features: As in `Columns`; by default all integers and floats but the columns named here,
+        doc_id: Column of the item identifier; without it, `ID:position`, counted from 1.
+        features: As in `Columns`; by default all integer and float columns except those named here,
             in the order of the table.
         weight: As in `Columns`.
         list_weight: As in `Columns`.
         propensity: As in `Columns`.
 
     Yields:
-        The lists, by the first row of each query, their items in the order of the rows.
+        The lists in the order of their first rows, with items in the order of the rows.
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If a column is missing, cannot be of its type, or a value is not: the message
-            names column and row, counted from 0.
+        InputError: If a column is missing, or a column or value has the wrong type: the message
+            names the column and the row, counted from 0.
         ValueError: If a column has two roles.
 
     Example:
@@ -92,25 +92,25 @@ def dataset(
     seed: int | None = None,
     **columns: Any,
 ) -> "tf.data.Dataset":
-    """Makes of a table what `fit` takes, all of it in memory.
+    """Converts a table to batches for `fit`, in memory.
 
     Args:
         frame: As in `lists`.
         batch_size: Number of lists in a batch.
         bucket_edges: As in `tfrank_sel.data.batches`.
-        shuffle: Whether to shuffle the lists, in each pass in another order.
+        shuffle: Whether to shuffle the lists, in another order in each pass.
         seed: Seed of the shuffling.
         **columns: The columns, such as `query`, `label` and `features`: as in `lists`.
 
     Returns:
-        Batches of inputs, labels and, if a column of weights is named, weights. The inputs are a
-        dict of `features` `[batch_size, list_size, num_features]`, `mask`, and, if there are
-        features of texts, `texts` `[batch_size, list_size, num_texts]`: what `models.Preparation`
-        takes. Labels are NaN at padding, and weights 0.
+        Batches of inputs, labels and, if a column of weights is given, weights. The inputs are a
+        dict of `features` `[batch_size, list_size, num_features]`, `mask`, and, if there are text
+        features, `texts` `[batch_size, list_size, num_texts]`, as for `models.Preparation`. At
+        padding, labels are NaN and weights are 0.
 
     Raises:
         ImportError: As `lists`, as all others.
-        InputError: If the table holds no row, or as `lists`.
+        InputError: If the table has no row, or as `lists`.
         ValueError: If `batch_size` is not positive, or a list is longer than the last edge.
 
     Example:
@@ -122,8 +122,8 @@ def dataset(
     """
     found = list(lists(frame, **columns))
     if not found:
-        raise InputError("frame", "expected a row. Received: none")
-    from tfrank_sel.data import in_memory  # by TensorFlow, which the rest does not need
+        raise InputError("frame", "expected at least one row. Received: none")
+    from tfrank_sel.data import in_memory  # imports TensorFlow, which the rest does not need
 
     return in_memory.batches(
         found,
@@ -135,11 +135,11 @@ def dataset(
 
 
 def arrow_table(frame: Any, column: Callable[[Any], Any] = array) -> Any:
-    """Returns a frame, as `lists` takes it, as an Arrow table.
+    """Converts a frame to an Arrow table.
 
     Args:
         frame: The frame.
-        column: Makes an Arrow array of what has no type of its own.
+        column: Converts a column without a type to an Arrow array.
 
     Raises:
         ImportError: If pyarrow is not installed.

@@ -1,4 +1,4 @@
-"""Batches of lists that are in memory."""
+"""Batches of lists in memory."""
 
 import collections
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def batches(
     shuffle: bool = True,
     seed: int | None = None,
 ) -> tf.data.Dataset:
-    """Pads lists to batches of a few static shapes: see `tfrank_sel.data.frames.dataset`.
+    """Pads lists to batches of a few static shapes, as in `tfrank_sel.data.frames.dataset`.
 
     Args:
         lists: The lists, at least one.

@@ -1,8 +1,8 @@
-"""Items of scalar features, read by place: many items that are laid out alike, byte by byte.
+"""Fast parser of many items of scalar features with the same byte layout.
 
-Who writes an item with a feature a number writes each name again in each item, and a parser reads
-each name again. Where all items have the same bytes but for the numbers, it is enough to find out
-once where the numbers stand, and to see that all other bytes are equal.
+An item with one feature per number repeats all names, and a parser reads all names again. If all
+items have the same bytes except for the numbers, it is enough to find the places of the numbers
+once and to check that all other bytes are equal.
 """
 
 from collections.abc import Mapping
@@ -17,10 +17,10 @@ _FLOAT = 4  # bytes
 
 
 def parse_example(serialized: tf.Tensor, features: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what `tf.io.parse_example` does, sooner for many items of scalar features alone.
+    """Returns the result of `tf.io.parse_example`, faster for many items of scalar features.
 
-    It is sooner if the features are all a `tf.io.FixedLenFeature` of one float32, the items have
-    these features and no other, and have them in the same order.
+    It is faster if each feature is a `tf.io.FixedLenFeature` of one float32, and all items have
+    exactly these features in the same order.
 
     Args:
         serialized: Serialized `tf.train.Example`, strings of shape `[items]`.
@@ -55,7 +55,7 @@ def parse_example(serialized: tf.Tensor, features: Mapping[str, Any]) -> dict[st
 
 
 def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reads items by place if they are many and laid out alike.
+    """Reads items by place if there are many with the same layout.
 
     Args:
         serialized: Serialized `tf.train.Example`, strings of shape `[items]`.
@@ -68,14 +68,14 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
     size = sum(map(len, before)) + _FLOAT * len(names)
     header = wire.field(1, bytes(size))[:-size]
     lengths = tf.strings.length(serialized)
-    # To find the places out costs as much as to parse about a hundred items.
+    # Finding the places takes as long as parsing about a hundred items.
     is_worth_it = tf.size(serialized) >= 4 * _SAMPLE
     is_worth_it &= tf.reduce_all(lengths == len(header) + size)
     nothing = tf.zeros([0, len(names)])
 
     def read() -> tuple[tf.Tensor, tf.Tensor]:
         starts, are_known = _starts(tf.strings.reduce_join(serialized[:1]), header, before)
-        # Words of eight bytes compare faster than bytes; the last is filled up with zeros.
+        # Words of eight bytes compare faster than bytes; the last is padded with zeros.
         padded = -(-(len(header) + size) // 8) * 8
         words = tf.io.decode_raw(serialized, tf.int64, fixed_length=padded)
         columns = starts[:, None] + tf.range(_FLOAT)
@@ -104,16 +104,16 @@ def _is_scalar(feature: Any) -> bool:
 
 
 def _before_float(name: str) -> bytes:
-    """What stands in an item before the float of a feature and after that of the one before."""
+    """The bytes of an item between the float of a feature and that of the previous one."""
     feature = tf.train.Feature(float_list=tf.train.FloatList(value=[0.0]))
     return tf.train.Features(feature={name: feature}).SerializeToString()[:-_FLOAT]
 
 
 def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where the float of each feature starts, and whether it does in an item of this length.
+    """The start of the float of each feature, and whether the item has the expected layout.
 
-    The item is known if it is the header and then, in any order, what stands before each float and
-    the float: of its length, it can hold nothing else.
+    The item has the layout if it is the header followed by the bytes before each float and the
+    float, in any order: an item of its length cannot contain anything else.
     """
     end = before[0][-6:]  # the same for all: lengths of the value, the list and the packed floats
     last = tf.strings.length(item) - len(end) - _FLOAT + 1

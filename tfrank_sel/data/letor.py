@@ -1,4 +1,4 @@
-"""LETOR and SVMLight text: one line an item, `label qid:ID index:value ... # comment`."""
+"""LETOR and SVMLight text: one line per item, `label qid:ID index:value ... # comment`."""
 
 import dataclasses
 import gzip
@@ -16,12 +16,12 @@ import numpy as np
 from tfrank_sel.data import adjacency, decimals, lines
 from tfrank_sel.data.lists import InputError, ItemList, Rejected
 
-# Lists are dense arrays: an index beyond this is a slip of the pen, not a feature.
+# Lists are dense arrays: an index beyond this is a typing error, not a feature.
 MAX_FEATURES = 100_000
 
 _LINE = "`label qid:ID index:value ...`"
 _NO_LIST = f"expected lines of {_LINE}. Received: no list in the whole file"
-_SHOWN = 1000  # characters of a malformed line that are kept
+_SHOWN = 1000  # maximum characters of a malformed line that are kept
 _TOO_LARGE = 2.0**128 - 2.0**103  # from here on, float32 rounds to infinity
 _DOC_ID = re.compile(rb"docid\s*=\s*(\S+)")
 
@@ -30,10 +30,9 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
     """Reads a LETOR or SVMLight file (`.gz` too), one list at a time.
 
     Each line is `label qid:ID index:value ... # comment`. Indices count from 1 to `num_features`,
-    each at most once in a line; a feature that is not named is 0. The lines of a query stand
-    together. The document's identifier is the comment's `docid = ...` (LETOR 4.0), or else
-    `ID:position`, the position counted from 1. Identifiers are UTF-8. Blank lines and lines of
-    comment are skipped.
+    each at most once in a line; an absent feature is 0. The lines of a query must be adjacent. The
+    document identifier is `docid = ...` in the comment (LETOR 4.0), otherwise `ID:position`, with
+    the position counted from 1. Identifiers are UTF-8. Blank lines and comment lines are skipped.
 
     Args:
         path: The file.
@@ -44,8 +43,8 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
         the queries already seen.
 
     Raises:
-        InputError: At the first line that breaks these rules; and if the file is missing,
-            unreadable, empty, or holds no list.
+        InputError: At the first line that breaks these rules; also if the file is missing,
+            unreadable or empty, or has no list.
         ValueError: If `num_features` is not in 1..100000.
     """
     for one in scan(path, num_features):
@@ -57,10 +56,10 @@ def read(path: str | pathlib.Path, num_features: int) -> Iterator[ItemList]:
 def scan(
     path: str | pathlib.Path, num_features: int, start: int = 0, stop: int | None = None
 ) -> Iterator[ItemList | Rejected]:
-    """Reads as `read` does, and goes on after lines that break the rules.
+    """Reads like `read`, but continues after lines that break the rules.
 
-    A range of bytes has the lists that `adjacency.runs` gives to a part, each of them whole. Its
-    lines are counted from `start`: the first that begins in it is number `start + 1`.
+    A range of bytes has the whole lists that `adjacency.runs` assigns to a part. Its lines are
+    counted from `start`: the first line that begins in it has the number `start + 1`.
 
     Args:
         path: The file.
@@ -70,8 +69,8 @@ def scan(
 
     Yields:
         The lists without such lines; each such line, before the list of its query; the first line
-        of a query that comes back later in the range, whose lines are left out; and the file if it
-        has no list.
+        of a query that recurs later in the range, whose lines are dropped; and the file if it has
+        no list.
 
     Raises:
         InputError: If the file is missing, unreadable or empty.
@@ -86,7 +85,7 @@ def scan(
             continue
         first = block.items[0]
         if block.query_id in seen:
-            reason = "the lines of a query must stand together. Received again: "
+            reason = "the lines of a query must be adjacent. Received again: "
             reason += _shown(f"qid:{block.query_id}".encode())
             yield _refused(path, first.number, reason, first.line)
             continue
@@ -99,11 +98,11 @@ def scan(
 def num_features(path: str | pathlib.Path) -> int:
     """Returns the largest feature index of a LETOR or SVMLight file.
 
-    Lines that `read` would refuse are passed over.
+    Lines that `read` would reject are skipped.
 
     Raises:
-        InputError: If the file is missing, unreadable, empty, holds no list, names no feature, or
-            names one beyond 100000.
+        InputError: If the file is missing, unreadable or empty, has no list or no feature, or has a
+            feature index above 100000.
     """
     largest, any_list = 0, False
     for block in _blocks(path):
@@ -116,7 +115,7 @@ def num_features(path: str | pathlib.Path) -> int:
         for pairs in each:
             if pairs is not None and np.all(np.isfinite(pairs)):
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
-        if largest > MAX_FEATURES:  # the parser says which line it is
+        if largest > MAX_FEATURES:  # the parser reports the line
             raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
     if not any_list:
         raise InputError(str(path), _NO_LIST)
@@ -126,16 +125,17 @@ def num_features(path: str | pathlib.Path) -> int:
 
 
 def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
-    """Writes lists as LETOR 4.0 text that `read` reads back to the same values.
+    """Writes lists as LETOR 4.0 text, from which `read` restores the same values.
 
-    The file is written aside and renamed: at `path` is what was there, or all of the new one.
+    The file is written under a temporary name and renamed, so that `path` is never incomplete.
 
     Args:
         path: The file; compressed if its name ends in `.gz`.
-        lists: The lists. All features are written, zeros too.
+        lists: The lists. All features are written, including zeros.
 
     Raises:
-        ValueError: If an identifier is empty or holds white space, or a query's holds `#`.
+        ValueError: If an identifier is empty or contains white space, or a query identifier
+            contains `#`.
         OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
@@ -150,7 +150,7 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
 
 
 def text(item_list: ItemList) -> str:
-    """Returns the lines of one list, as `write` writes them.
+    """Returns the lines of one list in the form of `write`.
 
     Example:
         >>> features = np.array([[0.5, 0.0], [2.0, 1.0]], np.float32)
@@ -160,7 +160,7 @@ def text(item_list: ItemList) -> str:
     """
     for name in (item_list.query_id, *item_list.doc_ids):
         if name.split() != [name] or (name is item_list.query_id and "#" in name):
-            wanted = "An identifier must be one word, and a query's must not hold `#`"
+            wanted = "an identifier must be one word, and a query identifier must not contain `#`"
             raise ValueError(f"{wanted}. Received: {name!r}")
     # 9 significant digits name a float32 exactly.
     template = " ".join(f"{i}:%.9g" for i in range(1, item_list.features.shape[1] + 1))
@@ -240,7 +240,7 @@ def _split(number: int, line: bytes, content: bytes, comment: bytes) -> tuple[st
 def _parse(block: _Block, num_features: int) -> Iterator[ItemList | Rejected]:
     items = block.items
     features = _dense([item.body for item in items], num_features)
-    if features is None:  # some line is at fault: find out which, and why
+    if features is None:  # at least one line is malformed: find out which, and why
         items, rows = [], []
         for item in block.items:
             try:
@@ -257,7 +257,7 @@ def _parse(block: _Block, num_features: int) -> Iterator[ItemList | Rejected]:
 
 
 def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
-    """Features of a whole list at once, `[list_size, num_features]`; None if a line is at fault."""
+    """Features of a whole list, `[list_size, num_features]`; None if a line is malformed."""
     text = b" ".join(bodies)
     pairs = _pairs(text)
     if pairs is None:
@@ -286,7 +286,7 @@ def _pairs(body: bytes) -> np.ndarray | None:
     space = decimals.is_space(octets)
     before = np.flatnonzero(space[:-1] & ~space[1:])  # the space before each word
     colons = np.flatnonzero(octets == ord(":"))
-    # One colon inside each word, so that an even count of numbers can only be pairs.
+    # Each word contains one colon, so an even count of numbers means pairs.
     inside = before.size == colons.size and not (
         np.any(before + 1 >= colons) or np.any(colons[:-1] > before[1:]) or space[colons + 1].any()
     )
@@ -303,7 +303,7 @@ def _pairs(body: bytes) -> np.ndarray | None:
 
 
 def _row(body: bytes, num_features: int) -> np.ndarray:
-    """Features of one line; a `ValueError` says what is wrong with it."""
+    """Features of one line; raises a `ValueError` with the fault of the line."""
     row = np.zeros(num_features, np.float32)
     seen: set[int] = set()
     for word in body.split():
@@ -335,7 +335,7 @@ def _refused(path: str | pathlib.Path, number: int, reason: str, line: bytes) ->
 
 
 def _identifier(octets: bytes) -> str:
-    """The text; octets that are none are refused, lest two identifiers become one."""
+    """The text; invalid UTF-8 is rejected, because two identifiers could become equal."""
     try:
         return octets.decode()
     except UnicodeDecodeError as error:

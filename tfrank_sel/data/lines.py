@@ -1,4 +1,4 @@
-"""Lines of text files: all of them, or those that begin in a range of bytes."""
+"""Lines of text files: all lines, or those that begin in a range of bytes."""
 
 import contextlib
 import io
@@ -7,21 +7,21 @@ from typing import IO, Any
 
 from tfrank_sel.data import stores
 
-PART = 64 << 20  # bytes that are read by one worker
+PART = 64 << 20  # bytes for one worker
 COMPRESSED = (".gz", ".bz2", ".zst")
 _BUFFER = 1 << 20
 
 
 def cuts(path: str) -> list[int]:
-    """Returns where the ranges of a file begin that can be read apart from each other.
+    """Returns the starts of the ranges of a file that can be read independently.
 
-    There are as many as have at most 64 MiB each, of about the same size. A compressed file is one.
+    Ranges have about the same size, at most 64 MiB. A compressed file is one range.
     """
     if path.endswith(COMPRESSED):
         return [0]
     try:
         size = stores.size(path)
-    except OSError:  # which the reader tells
+    except OSError:  # the reader reports the error
         size = 0
     count = max(1, -(-size // PART))
     return [i * size // count for i in range(count)]
@@ -31,13 +31,13 @@ def cuts(path: str) -> list[int]:
 def opened(
     path: str, start: int = 0, stop: int | None = None, *, headed: bool = False
 ) -> Iterator[io.BufferedReader]:
-    """Opens the lines that begin in a range of bytes; of a store, no more than that is fetched.
+    """Opens the lines that begin in a range of bytes; from a store, only these are fetched.
 
     Args:
         path: Path or URL.
         start: First byte of the range.
         stop: End of the range, excluded; None for the end of the file.
-        headed: Whether the first line of the file comes first, wherever the range begins.
+        headed: Whether to begin with the first line of the file, for any range.
 
     Raises:
         OSError: If the file cannot be read.
@@ -52,7 +52,7 @@ def opened(
 def before(
     path: str, starts: Sequence[int], is_counted: Callable[[bytes], bool] = bool
 ) -> list[int]:
-    """Returns how many lines begin before each of some offsets: the file is read up to the last.
+    """Counts the lines that begin before each offset, reading the file up to the last one.
 
     Args:
         path: Path or URL.
@@ -69,7 +69,7 @@ def before(
 
 
 def _line(file: IO[bytes], offset: int) -> int:
-    """Where the first line begins at an offset or after it."""
+    """The start of the first line at or after an offset."""
     if offset:
         file.seek(offset - 1)
         file.readline()
@@ -78,7 +78,7 @@ def _line(file: IO[bytes], offset: int) -> int:
 
 
 class _Spans(io.RawIOBase):
-    """Spans of the bytes of a file, one after the other."""
+    """Spans of the bytes of a file, concatenated."""
 
     def __init__(self, file: Any, spans: list[tuple[int, int | None]]) -> None:
         self.file, self.spans = file, spans

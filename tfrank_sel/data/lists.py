@@ -1,4 +1,4 @@
-"""What every reader yields, and the error every reader raises."""
+"""Lists that readers yield, and errors that they raise."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,11 +9,11 @@ from tfrank_sel.arguments import Checked
 
 
 class InputError(ValueError):
-    """Input that cannot be used as it is: the message names the place, the rule and what was found.
+    """Invalid input: the message names the place, the rule and the received value.
 
     Args:
-        place: Where it was found: a file, or `file:line`.
-        reason: What is required and what was received, in one line.
+        place: Place of the error: a file, or `file:line`.
+        reason: The rule and the received value, in one line.
 
     Example:
         >>> print(InputError("train.txt:7", "expected `qid:ID` after the label. Received: '1:0.5'"))
@@ -36,11 +36,10 @@ class ItemList(Checked):
     Args:
         query_id: Identifier of the query.
         labels: Relevance of each item, `[list_size]`, float32, finite and not negative.
-        features: Numbers of each item, `[list_size, num_features]`, float32; NaN for one that is
-            missing, where its type allows that.
+        features: Numbers of each item, `[list_size, num_features]`, float32; NaN for a missing
+            number, if its type allows that.
         doc_ids: Identifier of each item.
-        texts: Texts of each item, `[list_size, num_texts]`, of `str`; empty for one that is
-            missing.
+        texts: Texts of each item, `[list_size, num_texts]`, of `str`; empty if missing.
         weights: Weight of each item, `[list_size]`, float32; None for 1.
 
     Raises:
@@ -66,11 +65,11 @@ class ItemList(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A list as it was found.
+    """A list that was read.
 
     Args:
         item_list: The list.
-        context: What else is known of the query, by name.
+        context: Other values of the query, by name.
     """
 
     item_list: ItemList
@@ -79,14 +78,14 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Rejected:
-    """What is left out.
+    """A rejected line, row, record or file.
 
     Args:
         file: The file.
-        unit: What is counted: `line`, `row` or `record`.
-        number: Which one, counted from 1; None if the file as a whole cannot be used.
-        reason: What is required and what was received.
-        text: What stands there, as far as it is text.
+        unit: The counted unit: `line`, `row` or `record`.
+        number: Number of the unit, from 1; None if the whole file is rejected.
+        reason: The rule and the received value.
+        text: Content of the unit, if it is text.
     """
 
     file: str
@@ -97,7 +96,7 @@ class Rejected:
 
     @property
     def place(self) -> str:
-        """Where it stands: `file:line`, or `file, row 7`."""
+        """The place: `file:line`, or `file, row 7`."""
         if self.number is None:
             return self.file
         if self.unit == "line":
@@ -106,19 +105,19 @@ class Rejected:
 
     @property
     def rule(self) -> str:
-        """The rule that it breaks."""
+        """The broken rule."""
         return self.reason.partition(". Received")[0]
 
     def error(self) -> InputError:
-        """Returns the error to raise where nothing may be left out."""
+        """Returns the error to raise if nothing may be rejected."""
         return InputError(self.place, self.reason)
 
 
 def strict(found: Iterable[Found | Rejected]) -> Iterator[ItemList]:
-    """Passes on the lists alone.
+    """Yields only the lists.
 
     Raises:
-        InputError: At the first that is rejected.
+        InputError: At the first rejected unit.
     """
     for one in found:
         if isinstance(one, Rejected):

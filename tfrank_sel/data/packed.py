@@ -1,4 +1,4 @@
-"""Lists as packed bytes, the layout of training records: one `tf.train.Example` a list.
+"""Packed layout of training records: one `tf.train.Example` per list.
 
 | feature | kind | content |
 |---|---|---|
@@ -9,7 +9,7 @@
 | `spec.texts` | bytes, `num_texts` values an item | texts of the items, item by item; absent if 0 |
 | `spec.weight` | one bytes value, or absent | little-endian float32, one an item; 1 if absent |
 
-Numbers that a reader has to find one by one cost it an order of magnitude more than these.
+Reading numbers one by one would take about ten times as long.
 """
 
 from collections.abc import Sequence
@@ -42,10 +42,10 @@ def serialize(
         doc_ids: Identifiers of the items.
         query_id: Identifier of the query.
         texts: Texts of the items, `[list_size, num_texts]`; None if `num_texts` is 0.
-        weights: Weight of each item, if `spec` has a name for it; None for 1.
+        weights: Weight of each item, if `spec.weight` is set; None for 1.
 
     Returns:
-        The bytes of the `tf.train.Example`, the same for the same list.
+        The bytes of the `tf.train.Example`; equal lists give equal bytes.
 
     Raises:
         ValueError: If `features`, `labels`, `doc_ids`, `texts` or `weights` do not have the sizes
@@ -90,14 +90,13 @@ def parse(
         list_size: Number of items to truncate and pad every list to.
 
     Returns:
-        What `tfrank_sel.data.elwc.parse` does, with operations of the same kind. Where `spec` has
-        them, also texts, strings `[batch_size, list_size, num_texts]`, empty at padding, and
+        The result of `tfrank_sel.data.elwc.parse`, by operations of the same kind. If they are in
+        `spec`, also texts, strings `[batch_size, list_size, num_texts]`, empty at padding, and
         weights, float32 `[batch_size, list_size]`, 0 at padding.
 
     Raises:
-        tf.errors.InvalidArgumentError: If an element is no such message, has no `spec.features`, or
-            the features, labels or identifiers are not those of a whole number of items, the same
-            for all.
+        tf.errors.InvalidArgumentError: If an element is not such a message, has no `spec.features`,
+        or the features, labels and identifiers do not have the same whole number of items.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)
@@ -148,7 +147,7 @@ def parse(
 def decode(
     octets: tf.Tensor, spec: FeatureSpec, *, list_size: int | tf.Tensor | None = None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decodes the features of a batch of lists from their bytes alone.
+    """Decodes the features of a batch of lists from their bytes.
 
     Args:
         octets: The little-endian float32 of each list, item by item, strings `[batch_size]`.
@@ -174,7 +173,7 @@ def decode(
 
 
 def list_sizes(serialized: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
-    """Returns how many items each list has, without reading more than it takes.
+    """Returns the number of items of each list, reading as little as possible.
 
     Args:
         serialized: As in `parse`.
@@ -207,7 +206,7 @@ _FLOAT = 4  # bytes
 
 
 def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
-    """The parts of one entry of the map of features; copying them together is left for last."""
+    """The parts of one entry of the map of features, to be joined at the end."""
     if len(values) == 1:
         inner = [wire.head(1, len(values[0])), values[0]]
     else:
@@ -220,7 +219,7 @@ def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
 
 
 def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
-    """How many items have their features in the bytes of each list."""
+    """The number of items in the bytes of each list."""
     lengths, width = tf.strings.length(octets), _FLOAT * spec.num_features
     whole = tf.debugging.Assert(
         tf.reduce_all(lengths % width == 0),
@@ -232,7 +231,7 @@ def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
 
 def _floats(octets: tf.Tensor, num_features: int, list_size: tf.Tensor) -> tf.Tensor:
     width = _FLOAT * num_features
-    # The operation refuses a length of 0.
+    # The operation does not accept a length of 0.
     values = tf.io.decode_raw(octets, tf.float32, fixed_length=width * tf.maximum(list_size, 1))
     return tf.reshape(values, [tf.size(octets), -1, num_features])[:, :list_size]
 
@@ -252,7 +251,7 @@ def _texts(
 
 
 def _checked(name: str, found: tf.Tensor, wanted: tf.Tensor, unit: str) -> tf.Tensor:
-    """What was found, if it is what is wanted in each list, or nothing."""
+    """The found values, if each list has the wanted number of them or none."""
     message = f"`{name}` must have as many {unit} as the items of the list, {unit} or none."
     holds = tf.reduce_all((found == wanted) | (found == 0))
     is_right = tf.debugging.Assert(holds, [message, "Expected:", wanted, "Received:", found])

@@ -1,13 +1,13 @@
-"""Lists whose features have a name each, read from any of four formats into dense tensors.
+"""Parsers of lists with named features, from four formats into dense tensors.
 
-All four readers return the same dict: of each `FixedLenFeature` of an item a tensor
-`[batch_size, list_size, *shape]`, of each `VarLenFeature` a `tf.SparseTensor` and of each
+All four parsers return the same dict: for each `FixedLenFeature` of an item a tensor
+`[batch_size, list_size, *shape]`, for each `VarLenFeature` a `tf.SparseTensor` and for each
 `RaggedFeature` a `tf.RaggedTensor` with the same first two axes, the features of the query
 `[batch_size, ...]`, the mask (bool `[batch_size, list_size]`, True for an item), and the number of
-items (int32 `[batch_size]`, that of the stored list, though it may be truncated).
+items (int32 `[batch_size]`, before truncation).
 
-Only items are parsed; padding is filled in afterwards. Thus a default stands in for what an item
-lacks, and an item that lacks a feature without default is an error, whatever is padded.
+Only items are parsed; padding is filled in afterwards. So a default replaces only missing values of
+items, and an item without a required feature is an error, regardless of padding.
 """
 
 import collections
@@ -30,7 +30,7 @@ def parse_elwc(
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tensorflow.serving.ExampleListWithContext`.
 
-    Runs eagerly, in a `tf.function` and in `tf.data`, with operations of stock TensorFlow alone.
+    Runs eagerly, in a `tf.function` and in `tf.data`, using only operations of stock TensorFlow.
 
     Args:
         serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
@@ -39,17 +39,17 @@ def parse_elwc(
             longest list of the batch. A longer list keeps its first items (after shuffling).
         shuffle: Whether to shuffle the items of each list, before truncation.
         seed: Seed of the shuffling, an integer or a scalar tensor: the same seed shuffles the same
-            batch the same way. None for another order each time. For another order each epoch, that
-            a run repeats, zip the lists with `tf.data.Dataset.random(seed)`.
+            batch in the same way. None for another order each time. For a reproducible order that
+            differs between epochs, zip the lists with `tf.data.Dataset.random(seed)`.
 
     Returns:
-        The features by name, the mask and the sizes: see this module.
+        The features by name, the mask and the sizes, as described in this module.
 
     Raises:
         ValueError: If `list_size` is not positive.
-        tf.errors.DataLossError: If an element is no such message.
-        tf.errors.InvalidArgumentError: If an item or a query lacks a feature without default, or
-            has one of another type or length.
+        tf.errors.DataLossError: If an element is not such a message.
+        tf.errors.InvalidArgumentError: If a required feature of an item or a query is missing, or a
+        feature has the wrong type or length.
 
     Example:
         >>> from tfrank_sel.data import ListFeatures, parsing, wire
@@ -76,10 +76,11 @@ def parse_example_in_example(
     shuffle: bool = False,
     seed: int | tf.Tensor | None = None,
 ) -> dict[str, Any]:
-    """Reads a batch of serialized `tf.train.Example` that hold further ones (EIE).
+    """Reads a batch of serialized `tf.train.Example` that contain other examples (EIE).
 
-    The bytes `serialized_context` hold the example of the query, and the list of bytes
-    `serialized_examples` those of the items. Without the former, the query has no features.
+    The feature `serialized_context` is the example of the query, and the feature
+    `serialized_examples` is the list of those of the items. Without the context, the query has no
+    features.
 
     Args:
         serialized: As in `parse_elwc`.
@@ -93,7 +94,7 @@ def parse_example_in_example(
 
     Raises:
         ValueError: If `list_size` is not positive.
-        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+        tf.errors.InvalidArgumentError: If an element is not such a message, or as in `parse_elwc`.
     """
     _check(list_size)
     parsed = tf.io.parse_example(
@@ -130,7 +131,7 @@ def parse_example(
 
     Raises:
         ValueError: If `list_size` is not positive.
-        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+        tf.errors.InvalidArgumentError: If an element is not such a message, or as in `parse_elwc`.
 
     Example:
         >>> from tfrank_sel.data import ListFeatures, parsing
@@ -155,9 +156,9 @@ def parse_sequence_example(
 ) -> dict[str, Any]:
     """Reads a batch of serialized `tf.train.SequenceExample`.
 
-    Its context holds the features of the query, and each of its feature lists one feature of all
-    items. A list has as many items as the longest of the feature lists that `features` names; an
-    item lacks a feature whose list is shorter, or where the list has no values.
+    The context has the features of the query; each feature list has one feature of all items. The
+    number of items is the length of the longest feature list named in `features`. A feature of an
+    item is missing if its feature list is shorter or has no values at the item.
 
     Args:
         serialized: As in `parse_elwc`.
@@ -171,7 +172,7 @@ def parse_sequence_example(
 
     Raises:
         ValueError: If `list_size` is not positive.
-        tf.errors.InvalidArgumentError: If an element is no such message, or as in `parse_elwc`.
+        tf.errors.InvalidArgumentError: If an element is not such a message, or as in `parse_elwc`.
     """
     _check(list_size)
     context, lists, _ = tf.io.parse_sequence_example(
@@ -228,7 +229,7 @@ def _parse(
 def _order(
     sizes: tf.Tensor, kept: tf.Tensor, shuffle: bool, seed: int | tf.Tensor | None
 ) -> tf.Tensor:
-    """Which items to keep and in what order: positions among the items of all lists."""
+    """The items to keep, in order, as positions among the items of all lists."""
     longest = tf.maximum(tf.reduce_max(sizes), 0)
     positions = tf.tile(tf.range(longest)[None], [tf.size(sizes), 1])
     if shuffle:
@@ -245,8 +246,8 @@ def _order(
 
 def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
     """Values `[batch_size, (length), ...]` as `[items of all lists, ...]`, empty if missing."""
-    rows = values.values  # of each item that has its place in the list of this feature
-    longest = tf.maximum(tf.reduce_max(sizes), 0)  # of no list, the maximum is below 0
+    rows = values.values  # for each item that has a place in the list of this feature
+    longest = tf.maximum(tf.reduce_max(sizes), 0)  # the maximum of no lists is below 0
     lengths = values.with_values(rows.row_lengths()).to_tensor(shape=tf.stack([-1, longest]))
     is_item = tf.sequence_mask(sizes, longest)
     return tf.RaggedTensor.from_row_lengths(
@@ -255,7 +256,7 @@ def _by_item(values: tf.RaggedTensor, sizes: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _fixed(name: str, values: tf.RaggedTensor, feature: Any) -> tf.Tensor:
-    """Values `[items, (length)]` as `[items, *shape]`, with the default where there is none."""
+    """Values `[items, (length)]` as `[items, *shape]`, with the default if missing."""
     shape, lengths = tf.TensorShape(feature.shape).as_list(), values.row_lengths()
     wanted = math.prod(shape)
     is_right = lengths == wanted
@@ -282,7 +283,7 @@ def _lists(
     """Puts features `[items of all lists, ...]` into lists, and fills in the padding."""
     longest = tf.maximum(tf.reduce_max(kept), 0)
     mask = tf.sequence_mask(kept, longest if list_size is None else list_size)
-    # Where each item comes from; padding comes from the row after all items.
+    # Source of each item; padding is the row after all items.
     source = tf.cumsum(kept, exclusive=True)[:, None] + tf.range(tf.shape(mask)[1])
     source = tf.where(mask, source, tf.reduce_sum(kept))
     lists, alike = {}, collections.defaultdict(list)
@@ -294,7 +295,7 @@ def _lists(
         else:
             alike[values.dtype, *values.shape[1:]].append(name)
     for (_, *shape), names in alike.items():
-        # All at once: a hundred scalar features would be hundreds of small operations.
+        # All at once, because a hundred scalar features would be hundreds of small operations.
         stacked = tf.stack([items[name] for name in names], axis=1)
         padding = [tf.broadcast_to(features.padding_value(name), shape) for name in names]
         found = tf.gather(tf.concat([stacked, [tf.stack(padding)]], axis=0), source)

@@ -1,4 +1,4 @@
-"""Lists to rank, as a user holds them: named features of any type, without labels."""
+"""Lists to rank: named features of any type, without labels."""
 
 import datetime
 import difflib
@@ -13,7 +13,7 @@ from tfrank_sel.data.formats import rows, tables, values
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.features import Feature
 
-# A table to train on has these columns, too; no feature is called so.
+# A training table has these columns, too; no feature has such a name.
 _QUERY, _LABEL = "\0query", "\0label"
 _NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among them
 
@@ -28,26 +28,25 @@ def item_list(
 ) -> ItemList:
     """Makes a list of named values.
 
-    A value becomes what it becomes in a table that trains a model: see `tfrank_sel.data.frames`.
-    None, NaN, and a name that is left out, are missing values.
+    Values are converted as in a training table: see `tfrank_sel.data.frames`. None, NaN and an
+    absent name are missing values.
 
     Args:
         items: Features of the items: a dict for each item; a dict of columns; or a pandas or polars
-            DataFrame or Arrow table. A feature of the query may stand here, too, the same for all.
+            DataFrame or Arrow table. It may contain features of the query, equal in all items.
         features: Type of each feature.
         query: Features of the query.
-        doc_ids: Identifiers of the items. By default those named `doc_id` among `items`, or else
-            the positions of the items, from 0.
-        doc_id: Name of an item's identifier.
+        doc_ids: Identifiers of the items. By default the column `doc_id` of `items` if there is
+            one, else the positions of the items, from 0.
+        doc_id: Name of the item identifier.
 
     Returns:
         The list; its labels are 0.
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If there is no item, a name is unknown, no feature is named, a value is not of
-            the type of its feature, or one is missing that must not be: the message names the item,
-            counted from 0.
+        InputError: If there is no item, a name is unknown, no feature is given, a value has the
+            wrong type, or a required value is missing: the message names the item, counted from 0.
         ValueError: If `doc_ids` are not one for each item.
 
     Example:
@@ -94,7 +93,7 @@ def read(path: str | os.PathLike[str]) -> Any:
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If the file cannot be read, or holds no table.
+        InputError: If the file cannot be read, or is not a table.
     """
     path = os.fspath(path)
     reader = formats.reader([path])
@@ -167,7 +166,7 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
     if feature is not None and feature.of == "query":
         different = {repr(value) for value in array.to_pylist()}
         if len(different) > 1:
-            wanted = f"{name!r} is of the query, and must be the same for all items"
+            wanted = f"{name!r} is a feature of the query, and must be equal in all items"
             raise InputError("request", f"{wanted}. Received: {', '.join(sorted(different)[:3])}")
     return array
 
@@ -187,7 +186,7 @@ def _check_type(name: str, array: Any, feature: Feature | None, position: int, v
 
 
 def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
-    """Refuses what Arrow takes for a time after one: integers; and times that it cuts to dates."""
+    """Raises an error for values that Arrow converts silently: integers, times cut to dates."""
     present = np.flatnonzero(array.is_valid()).tolist()
     kinds = [isinstance(column[i], datetime.datetime) or type(column[i]) for i in present]
     for position, kind in zip(present, kinds, strict=True):
@@ -200,7 +199,7 @@ def _check_times(name: str, column: Sequence[Any], array: Any) -> None:
 def _list(
     table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
 ) -> ItemList:
-    """Converts and checks the columns as those of a table that trains a model."""
+    """Converts and checks the columns like those of a training table."""
     columns = formats.Columns(_QUERY, _LABEL, doc_id, features)
     layout = formats.Layout(features)
     whole = values.arrow().table(

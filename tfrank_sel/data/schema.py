@@ -1,9 +1,9 @@
-"""The features of a list as a schema of tensorflow-metadata, and back.
+"""Conversion between the features of a list and a schema of tensorflow-metadata.
 
-The schema is one that TFX understands for `tf.train.SequenceExample`: features of the query stand
-at the top, and those of the items in the struct `##SEQUENCE##`. What a reader has to know beyond
-that (the kind, and a default) stands in a group of tensor representations, `tfrank_sel`, and what
-stands at padding in `tfrank_sel.padding`; others leave these groups alone.
+The schema has the form that TFX uses for `tf.train.SequenceExample`: features of the query are at
+the top level, and those of the items in the struct `##SEQUENCE##`. Additional information for
+readers (the kind, and a default) is in a group of tensor representations, `tfrank_sel`, and padding
+values are in `tfrank_sel.padding`; other tools ignore these groups.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,7 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
 
     A `tf.io.FixedLenFeature` without default is required and has a shape, and one with a default
     has as many values if any; a `VarLenFeature` or `RaggedFeature` (a bag of ids, strings) has any
-    number of values. The parts of a `FeatureSpec` are features like others, tagged with what they
-    are.
+    number of values. The parts of a `FeatureSpec` are features like others, tagged with their role.
 
     Args:
         features: The features of the query and of the items. The names of mask and size are not
@@ -36,8 +35,8 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
 
     Raises:
         ImportError: If tensorflow-metadata is not installed.
-        ValueError: If a default or what stands at padding is of several unlike values, or a
-            `RaggedFeature` has partitions: a schema has no place for them.
+        ValueError: If a default or padding value has several different values, or a `RaggedFeature`
+            has partitions: a schema cannot represent them.
     """
     messages = _messages()
     schema = messages.Schema()
@@ -59,17 +58,17 @@ def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
 
 
 def from_schema(schema: "schema_pb2.Schema") -> ListFeatures:
-    """Returns the features of lists that a schema tells of.
+    """Returns the features of lists that a schema describes.
 
-    In a schema of another's making, a feature with a shape is a `tf.io.FixedLenFeature` without
-    default, and any other a `VarLenFeature`, or a `RaggedFeature` if the schema says
+    In a schema from another tool, a feature with a shape is a `tf.io.FixedLenFeature` without
+    default. Any other is a `VarLenFeature`, or a `RaggedFeature` if the schema sets
     `represent_variable_length_as_ragged`.
 
     Args:
         schema: The schema, with the features of the items in the struct `##SEQUENCE##`.
 
     Raises:
-        ValueError: If no feature of items is there.
+        ValueError: If there is no feature of items.
     """
     structs = [field for field in schema.feature if field.name == ITEMS]
     if not structs:
@@ -87,13 +86,13 @@ def from_schema(schema: "schema_pb2.Schema") -> ListFeatures:
 
 
 def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
-    """Returns the `FeatureSpec` that a schema of `to_schema` was made of.
+    """Returns the `FeatureSpec` from which `to_schema` made a schema.
 
     Args:
         schema: The schema.
 
     Raises:
-        ValueError: If no feature, or more than one, is tagged with some part of a `FeatureSpec`.
+        ValueError: If a part of a `FeatureSpec` is not tagged on exactly one feature.
     """
     structs = [field for field in schema.feature if field.name == ITEMS]
     fields = [*schema.feature, *(x for struct in structs for x in struct.struct_domain.feature)]
@@ -111,7 +110,7 @@ def _messages() -> Any:
     try:
         from tensorflow_metadata.proto.v0 import schema_pb2
     except ImportError as error:
-        needed = "A schema needs tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
+        needed = "a schema requires tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
         raise ImportError(needed) from error
     return schema_pb2
 
@@ -135,7 +134,7 @@ def _add(fields: Any, tensor: Any, name: str, kind: Any) -> None:
         if kind.default_value is None:
             field.presence.min_fraction = 1.0
             field.shape.CopyFrom(_shape(shape))
-        else:  # TFX takes no shape of what may be missing
+        else:  # TFX accepts no shape for optional features
             field.value_count.min = field.value_count.max = shape.num_elements()
             _set_default(tensor.dense_tensor, name, kind.dtype, kind.default_value)
         return
@@ -174,7 +173,7 @@ def _default(tensor: Any) -> Any:
 
 
 def _kind(schema: Any, field: Any) -> Any:
-    """How a reader finds a feature: as its representation says, or else as its shape does."""
+    """The kind of a feature, from its representation if there is one, else from its shape."""
     dtype = {number: dtype for dtype, number in _types().items()}[field.type]
     groups = schema.tensor_representation_group
     known = groups[_GROUP].tensor_representation if _GROUP in groups else {}

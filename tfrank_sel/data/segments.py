@@ -1,4 +1,4 @@
-"""Lists of rows that hold several: one list for each segment of a row."""
+"""Segmented rows: one list for each segment of a row."""
 
 from typing import Any
 
@@ -6,16 +6,16 @@ import tensorflow as tf
 
 
 def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
-    """Makes a list of each segment, where a row holds several lists.
+    """Splits rows that contain several lists into one list per segment.
 
-    Every loss and metric takes what this returns, so that one row of a batch may hold the items of
-    several queries. It is differentiable, and runs in eager mode and in graphs; XLA, which must
-    know the number of lists, does not compile it.
+    Every loss and metric takes the result, so that one row of a batch can contain the items of
+    several queries. It is differentiable, and runs in eager mode and in graphs. XLA cannot compile
+    it, because the number of lists is not static.
 
     Args:
         segments: The segment of each item, integers `[batch_size, row_size]`: items of one row and
-            one segment make a list, wherever they stand in the row. Below 0 is padding.
-        *tensors: What to split, such as labels, scores and weights of items: each
+            one segment make a list, in any positions of the row. Below 0 is padding. *tensors:
+            Tensors to split, such as labels, scores and weights of items: each
             `[batch_size, row_size]` or `[batch_size, row_size, ...]`.
 
     Returns:

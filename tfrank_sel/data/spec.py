@@ -1,4 +1,4 @@
-"""What a stored list holds: packed features under one name, or features with a name each."""
+"""Specifications of stored lists: packed features under one name, or named features."""
 
 import dataclasses
 import keyword
@@ -13,7 +13,7 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.serialization import Configurable, register
 
 _NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
-# No argument of a function of TensorFlow is called so, and the mask is an input of its own.
+# Functions of TensorFlow have no arguments of these names, and the mask is a separate input.
 _RESERVED = (*keyword.kwlist, "self", "mask")
 
 
@@ -24,17 +24,17 @@ class FeatureSpec(Configurable):
 
     An example is one list: a query and its items. In an `ExampleListWithContext` the context holds
     `query_id` (bytes), and each item holds `features` (`num_features` floats in one packed list),
-    `label` (one float; absent when serving) and `doc_id` (bytes; optional). In the packed layout of
+    `label` (one float; absent in serving) and `doc_id` (bytes; optional). In the packed layout of
     training records, one `tf.train.Example` holds all of these, and the texts and weights of items
-    where there are some: see `tfrank_sel.data.packed`.
+    if there are any: see `tfrank_sel.data.packed`.
 
     Args:
-        num_features: Number of floats that describe an item.
+        num_features: Number of floats of an item.
         features: Name of an item's packed features.
         label: Name of an item's relevance label.
         doc_id: Name of an item's identifier.
         query_id: Name of the query's identifier, in the context.
-        num_texts: Number of texts that describe an item beside the floats.
+        num_texts: Number of texts of an item, in addition to the floats.
         texts: Name of an item's texts.
         weight: Name of an item's weight; None if items have none.
 
@@ -64,7 +64,7 @@ class FeatureSpec(Configurable):
     def checked(
         self, features: Any, labels: Sized | None = None, doc_ids: Sized | None = None
     ) -> np.ndarray:
-        """Returns the features of a list as float32, if its parts are of one size.
+        """Returns the features of a list as float32, after checking the sizes of its parts.
 
         Args:
             features: Features of the items, of shape `[list_size, num_features]`.
@@ -72,7 +72,7 @@ class FeatureSpec(Configurable):
             doc_ids: Identifiers of the items, `list_size` of them, or None.
 
         Raises:
-            ValueError: If a part does not have the size above.
+            ValueError: If a part does not have its size above.
 
         Example:
             >>> FeatureSpec(num_features=2).checked([[1, 2]], labels=[1.0, 0.0])
@@ -90,7 +90,7 @@ class FeatureSpec(Configurable):
         return features
 
     def named(self) -> "ListFeatures":
-        """Returns the parts as features with a name each, as an `ExampleListWithContext` has them.
+        """Returns the parts as named features, as in an `ExampleListWithContext`.
 
         Example:
             >>> list(FeatureSpec(num_features=2).named().items)
@@ -111,23 +111,23 @@ class FeatureSpec(Configurable):
 
 @dataclasses.dataclass(frozen=True)
 class ListFeatures(Checked):
-    """The features of a list by name: what the query has, and what each item has.
+    """The features of a list by name: those of the query, and those of the items.
 
     Args:
         items: Features of an item: `tf.io.FixedLenFeature`, `VarLenFeature` or `RaggedFeature` by
             name. An item must have each `FixedLenFeature` that has no default.
         context: Features of the query, in the same form.
-        padding: What stands at padding, by the name of a `FixedLenFeature` of an item, in its shape
-            or a scalar. By default it is the default of the feature, or else 0 or the empty string.
+        padding: Padding value, by the name of a `FixedLenFeature` of an item, in its shape or a
+            scalar. By default it is the default of the feature, if any, else 0 or the empty string.
         mask: Name under which the mask is returned.
         size: Name under which the number of items is returned.
-        label: Name of an item's relevance label, one of the `FixedLenFeature` of an item. Batches
-            to train on need it.
+        label: Name of an item's relevance label, one of the `FixedLenFeature` of an item. Required
+            for training batches.
 
     Raises:
         ValueError: If `items` is empty, if two names are equal, or if `padding` or `label` names
             another feature.
-        TypeError: If a feature is none of the three kinds.
+        TypeError: If a feature is not one of these three kinds.
 
     Example:
         >>> label = tf.io.FixedLenFeature([], tf.float32)  # each item has one; NaN at padding
@@ -162,7 +162,7 @@ class ListFeatures(Checked):
             raise ValueError(f"`label` must be one of {fixed}. Received: {self.label!r}")
 
     def padding_value(self, name: str) -> tf.Tensor:
-        """Returns what stands at padding for a `FixedLenFeature` of an item."""
+        """Returns the padding value of a `FixedLenFeature` of an item."""
         feature = self.items[name]
         value = self.padding.get(name, feature.default_value)
         if value is None:
@@ -174,7 +174,7 @@ class ListFeatures(Checked):
 def input_name(name: str) -> str:
     """Returns the name of a feature as an input of a signature, which is an identifier.
 
-    All other octets become `U_` and two digits, so that `of_input_name` finds the name again.
+    All other bytes become `U_` and two digits, so that `of_input_name` can restore the name.
 
     Args:
         name: Any name.
@@ -192,10 +192,10 @@ def input_name(name: str) -> str:
 
 
 def of_input_name(name: str) -> str:
-    """Returns the name of a feature, by that of the input.
+    """Returns the name of a feature from the name of its input.
 
     Args:
-        name: What `input_name` returned.
+        name: Result of `input_name`.
 
     Example:
         >>> of_input_name(input_name("Höhe (cm)"))

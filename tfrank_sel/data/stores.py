@@ -13,12 +13,13 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from tfrank_sel.data.lists import InputError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}  # of schemes that need one
 _AHEAD = 4 << 20  # bytes that are fetched beyond those that are read; by default, 50 MiB of S3
@@ -91,7 +92,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
         if kinds & set(_NO_CREDENTIALS):
             wanted = "expected credentials of the store, as its own client takes them"
             raise InputError(url, f"{wanted}. Received: {error}") from error
-        is_local = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        is_local = getattr(error, "errno", None) in NO_ROOM
         if not is_local and kinds & {"OSError", "BotoCoreError", "ClientError", "HttpError"}:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(url, f"the store must be within reach. Received: {reason}") from error
@@ -275,16 +276,24 @@ def read_text(path: str | os.PathLike[str]) -> str:
         return str(file.read(), "utf-8")
 
 
-def drop(folder: str | os.PathLike[str], first: str = "") -> None:
-    """Removes a folder, if it is there: of a store, its files, `first` before all others."""
+def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = ()) -> None:
+    """Removes a folder, if it is there: of a store, its files, `first` before all others.
+
+    Args:
+        folder: Path or URL.
+        first: Name of a file in it.
+        but: What the names of files of a store begin with that are kept.
+    """
     if not is_remote(folder):
         shutil.rmtree(folder, ignore_errors=True)
         return
+    kept = tuple(join(folder, name) for name in but)
     for file in sorted(find(folder), key=lambda file: file != join(folder, first)):
-        remove(file)
+        if not file.startswith(kept):
+            remove(file)
 
 
-def send(folder: str | os.PathLike[str], url: str, last: str) -> None:
+def send(folder: str | os.PathLike[str], url: str, last: str, but: Iterable[str] = ()) -> None:
     """Sends a folder to a store, in place of what is there.
 
     Args:
@@ -292,12 +301,13 @@ def send(folder: str | os.PathLike[str], url: str, last: str) -> None:
         url: Its URL.
         last: Name of a file in it without which readers take no folder for whole: the first to be
             removed, and the last to be sent.
+        but: As in `drop`, of what is there.
 
     Raises:
         InputError: If the store cannot be reached or refuses.
         OSError: If a file cannot be read.
     """
-    drop(url, last)
+    drop(url, last, but)
     names = [os.path.relpath(path, folder) for path in find(folder)]
     with reached(url) as (store, inside):
         for part in ([name for name in names if name != last], [last]):
@@ -365,7 +375,7 @@ def near_folder(path: str | os.PathLike[str]) -> str:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as aside:
             copy = os.path.join(aside, place.name)
-            _get(url, known, copy)
+            fetch(url, [file.removeprefix(f"{url}/") for file in known], copy)
             if states(url) != known:
                 wanted = "the folder must stay as it is while it is copied"
                 raise InputError(url, f"{wanted}. Received: one that changed")
@@ -377,9 +387,10 @@ def near_folder(path: str | os.PathLike[str]) -> str:
     return str(place)
 
 
-def _get(url: str, files: Iterable[str], folder: str) -> None:
-    places = [os.path.join(folder, file.removeprefix(f"{url}/")) for file in files]
+def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> None:
+    """Copies files of a folder of a store, by their names in it, to a folder on this machine."""
+    places = [os.path.join(folder, name) for name in names]
     for parent in {os.path.dirname(place) for place in places}:
         os.makedirs(parent, exist_ok=True)
     with reached(url) as (store, inside):
-        store.get([join(inside, os.path.relpath(x, folder)) for x in places], places)
+        store.get([join(inside, name) for name in names], places)

@@ -1,4 +1,4 @@
-"""A made-up ranking problem, the same for the same seed."""
+"""A synthetic ranking problem, reproducible by its seed."""
 
 from collections.abc import Iterator
 
@@ -15,8 +15,8 @@ def lists(
 ) -> Iterator[ItemList]:
     """Makes lists with graded labels, informative and noise features, and uneven sizes.
 
-    The first half of the features tells about the grade, each with its own weight: the odd ones as
-    they are, normal; the even ones through their logarithm, as counts do. The other half is noise.
+    The first half of the features is informative about the grade, each with its own weight: the odd
+    ones directly (normal), the even ones by their logarithm, like counts. The other half is noise.
     The utility of an item is the weighted sum, a product of the first two, and noise of a third of
     its variance; the grades 0 to 4 cut the utility of all items at fixed quantiles. Sizes are
     spread evenly in their logarithm from 1 to `max_list_size`, so that both ends occur.
@@ -25,13 +25,13 @@ def lists(
         num_lists: Number of lists, at least 2.
         num_features: Number of features, at least 4.
         max_list_size: Number of items of the longest list.
-        seed: The same seed makes the same lists; a longer set does not begin with a shorter one.
+        seed: Seed of the lists. A longer set does not begin with the lists of a shorter one.
 
     Yields:
         The lists, with query ids `q1`, `q2`, ... and doc ids `q1d1`, ...
 
     Raises:
-        ValueError: If an argument is less than stated above.
+        ValueError: If an argument is below its minimum above.
 
     Example:
         >>> sizes = [len(item_list.labels) for item_list in lists(50, seed=1)]

@@ -1,16 +1,16 @@
-"""What to keep of a list that is too long."""
+"""Truncation of long lists."""
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-# Labels `[batch_size, longer]`, NaN at padding, and a number of items, to the positions of the
-# items to keep, `[batch_size, number of items]`.
+# Maps labels `[batch_size, longer]`, NaN at padding, and a number of items to the positions of #
+# the items to keep, `[batch_size, number of items]`.
 Truncation = Callable[[tf.Tensor, int], tf.Tensor]
 
 
 def head(labels: tf.Tensor, list_size: int) -> tf.Tensor:
-    """Truncation that keeps the first `list_size` items, as they stand in the file.
+    """Truncation that keeps the first `list_size` items, in the order of the file.
 
     Example:
         >>> head(tf.constant([[0.0, 2.0, 1.0]]), 2).numpy().tolist()
@@ -21,9 +21,9 @@ def head(labels: tf.Tensor, list_size: int) -> tf.Tensor:
 
 
 def top(labels: tf.Tensor, list_size: int) -> tf.Tensor:
-    """Truncation that keeps the `list_size` items of the highest labels, in the order of the file.
+    """Truncation that keeps the `list_size` items with the highest labels, in file order.
 
-    Of equal labels, the first are kept.
+    Among equal labels, the first items are kept.
 
     Example:
         >>> top(tf.constant([[0.0, 1.0, 0.0, 2.0, float("nan")]]), 3).numpy().tolist()
@@ -35,7 +35,7 @@ def top(labels: tf.Tensor, list_size: int) -> tf.Tensor:
 
 
 def shuffled(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Returns the positions of the items of each list in a random order, and then of padding.
+    """Returns the positions of the items of each list in random order, followed by padding.
 
     Args:
         mask: True for an item, `[batch_size, list_size]`.

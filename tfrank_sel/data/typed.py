@@ -1,4 +1,4 @@
-"""Features with a type each, as examples hold them by name."""
+"""Typed features in examples, by name."""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from tfrank_sel.features import (
     Vector,
 )
 
-_MASK, _SIZE = "\0mask", "\0size"  # features may be called `mask` and `size`
+_MASK, _SIZE = "\0mask", "\0size"  # features may be named `mask` and `size`
 
 
 def dtype(feature: Feature) -> tf.DType:
@@ -31,12 +31,14 @@ def dtype(feature: Feature) -> tf.DType:
 
 
 def list_features(features: Mapping[str, Feature], doc_id: str | None = None) -> ListFeatures:
-    """Returns how examples hold features: a number, a Boolean and a vector as floats, a timestamp
-    as an integer of seconds, all else as strings or integers.
+    """Returns the features of examples.
+
+    Numbers, Booleans and vectors are floats, timestamps integers of seconds, all others strings or
+    integers.
 
     Args:
-        features: Type of each feature. One that may not be missing has no default.
-        doc_id: Name of an item's identifier, if it is to be read, too.
+        features: Type of each feature. A feature that must not be missing has no default.
+        doc_id: Name of the item identifier, to read it, too.
     """
     kinds = {name: _kind(feature) for name, feature in features.items()}
     of_query = [name for name, feature in features.items() if feature.of == "query"]
@@ -60,7 +62,7 @@ def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
 
 
 def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    """Returns the features that were parsed as `list_features` says, with sets padded.
+    """Returns features parsed by `list_features`, with padded sets.
 
     Args:
         parsed: The features by name, and anything else.
@@ -80,7 +82,7 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[s
 def matrices(
     values: Mapping[str, tf.Tensor], features: Mapping[str, Feature]
 ) -> dict[str, tf.Tensor]:
-    """Returns a batch as `tfrank_sel.models.Preparation` takes it, but for the mask.
+    """Returns a batch as inputs of `tfrank_sel.models.Preparation`, without the mask.
 
     Args:
         values: The features as `structure` has them.
@@ -91,8 +93,8 @@ def matrices(
         list_size, num_texts]` if there are any.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a number is infinite, one that may not be missing is NaN,
-            or a value has another shape.
+        tf.errors.InvalidArgumentError: If a number is infinite, a required number is NaN, or a
+        value has the wrong shape.
     """
     shapes = structure(features)
     item = next(name for name, feature in features.items() if feature.of == "item")
@@ -118,14 +120,14 @@ def matrices(
 
 
 def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> dict[str, tf.Tensor]:
-    """Returns a batch of `matrices` as named features: the inverse of that.
+    """Returns a batch of `matrices` as named features; the inverse of `matrices`.
 
     Args:
         batch: `features`, and `texts` if there are any, as `matrices` returns them.
         features: Type of each feature, in the order of the columns.
 
     Returns:
-        The features by name, as `structure` has them; what is missing is NaN, the empty string or
+        The features by name, as in `structure`; a missing value is NaN, the empty string or
         `MISSING_INTEGER`.
 
     Example:

@@ -1,4 +1,4 @@
-"""The wire format of protocol buffers, as far as nested messages and bytes need it."""
+"""Wire format of protocol buffers, for nested messages and bytes."""
 
 
 def field(number: int, value: bytes) -> bytes:
@@ -19,7 +19,7 @@ def field(number: int, value: bytes) -> bytes:
 
 
 def head(number: int, length: int) -> bytes:
-    """Writes what stands before the value of a field of bytes, a string or a message.
+    """Writes the header of a field of bytes, a string or a message.
 
     Args:
         number: Number of the field; at most 15.

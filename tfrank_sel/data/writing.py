@@ -1,8 +1,8 @@
-"""Lists of named features, written in any of the formats that `tfrank_sel.data.parsing` reads.
+"""Writers of lists of named features, in the formats that `tfrank_sel.data.parsing` reads.
 
-All four writers take one list as a dict: of each feature of an item one value an item, `[list_size,
-*shape]`, and of each feature of the query its value. A value is a number, a string, bytes, or a
-nest of these of any shape; None, or nothing inside, leaves the feature of that item out.
+All four writers take one list as a dict: for each feature of an item one value per item,
+`[list_size, *shape]`, and for each feature of the query its value. A value is a number, a string,
+bytes, or nested sequences of these; None or an empty sequence means a missing feature.
 """
 
 from collections.abc import Mapping
@@ -21,17 +21,17 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
     """Writes one list as a `tensorflow.serving.ExampleListWithContext`.
 
     Args:
-        values: The features by name: see this module. A name may be left out.
+        values: The features by name, in the form described in this module. Names may be missing.
         features: The features of the query and of the items.
 
     Returns:
-        The bytes of the message, the same for the same list.
+        The bytes of the message; equal lists give equal bytes.
 
     Raises:
-        ValueError: If a name is not that of a feature, no feature of an item is named, the features
-            have unlike numbers of items, a value has another size than its feature, or is left out
-            though it has no default, or a `RaggedFeature` has partitions or a key of its own.
-        TypeError: If a value is of another type than its feature.
+        ValueError: If a name is not that of a feature, no feature of an item is given, the features
+            have different numbers of items, a value has the wrong size, a feature without default
+            is missing, or a `RaggedFeature` has partitions or a different key.
+        TypeError: If a value has the wrong type for its feature.
 
     Example:
         >>> from tfrank_sel.data import parsing
@@ -46,7 +46,7 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
 
 
 def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
-    """Writes one list as a `tf.train.Example` that holds further ones (EIE).
+    """Writes one list as a `tf.train.Example` that contains other examples (EIE).
 
     Args:
         values: As in `serialize_elwc`.
@@ -110,13 +110,15 @@ def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> byte
 
 
 def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Features, list[Features]]:
-    """The features that the query and each item have."""
+    """The features of the query and of each item."""
     known = {**features.items, **features.context}
     if unknown := [name for name in values if name not in known]:
         raise ValueError(f"`values` must be named as {list(known)}. Received: {unknown}")
     sizes = {name: len(values[name]) for name in features.items if name in values}
     if len(set(sizes.values())) != 1:
-        wanted = "The features of the items must be there, for one number of items"
+        wanted = (
+            "The features of the items must have equal numbers of items, and at least one feature"
+        )
         raise ValueError(f"{wanted}. Received numbers of items: {sizes}")
     size = next(iter(sizes.values()))
     context = {name: _checked(name, values.get(name), f) for name, f in features.context.items()}
@@ -145,7 +147,7 @@ def _checked(name: str, value: Any, feature: Any) -> tf.train.Feature:
 
 
 def _feature(value: Any, dtype: tf.DType) -> tf.train.Feature:
-    """A feature of the values in a nest, in order; without a kind if there are none."""
+    """A feature of the values in nested sequences, in order; without a kind if there are none."""
     array = np.asarray([] if value is None else value, object if dtype == tf.string else None)
     if not array.size:
         return tf.train.Feature()

@@ -1,4 +1,4 @@
-"""Clusters: the addresses of the workers of a training, and how they meet."""
+"""Clusters: the addresses of the workers of a training, and their connections."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ VARIABLE = "TF_CONFIG"
 ACCEPTED = '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
 INDEX = struct.Struct("!I")
 PAUSE = 0.5  # seconds between attempts to connect
-GREETING = 10.0  # seconds that a worker has to say its index
+GREETING = 10.0  # seconds for a worker to send its index
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Cluster:
     """The workers of a training.
 
     Args:
-        addresses: Address of each worker, `host:port`, the chief first; the others connect to its.
+        addresses: Address of each worker, `host:port`, starting with the chief, to which the others
+            connect.
         index: Number of this process among them.
 
     Raises:
@@ -47,12 +48,12 @@ class Cluster:
 
     @property
     def is_of_one_machine(self) -> bool:
-        """Whether all workers have one host."""
+        """Whether all workers have the same host."""
         return len({address.rpartition(":")[0] for address in self.addresses}) == 1
 
     @classmethod
     def of_environment(cls) -> Self:
-        """Returns the cluster that `TF_CONFIG` describes; of this process alone if it is unset.
+        """Returns the cluster described by `TF_CONFIG`; only this process if it is unset.
 
         Raises:
             ValueError: If it is malformed, or has tasks other than `chief` and `worker`.
@@ -82,24 +83,24 @@ class Cluster:
             raise ValueError(f"`{VARIABLE}` must be {ACCEPTED}. Received: {received}") from error
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables from which `of_environment` makes this cluster."""
+        """Returns the environment variables that describe this cluster for `of_environment`."""
         task = {"type": "worker", "index": self.index}
         value = {"cluster": {"worker": list(self.addresses)}, "task": task}
         return {VARIABLE: json.dumps(value)}
 
     @contextlib.contextmanager
     def join(self, keep_waiting: Callable[[], object] = lambda: None) -> Iterator[Workers]:
-        """Waits for the other workers, and gives them while the block runs.
+        """Waits for the other workers, and provides them during the block.
 
         The chief waits for all others to connect, and each of the others for the chief.
 
         Args:
-            keep_waiting: Called from time to time while it waits. An exception raised in it ends
-                the waiting.
+            keep_waiting: Called periodically while waiting. If it raises an exception, the waiting
+                ends.
 
         Raises:
-            LostWorkerError: If the block fails because another worker ended. All workers must begin
-                anew then.
+            LostWorkerError: If the block fails because another worker ended. All workers must then
+                start again.
         """
         host, _, port = self.addresses[0].rpartition(":")
         if len(self.addresses) == 1:
@@ -129,12 +130,12 @@ class Cluster:
 def greeted(
     door: socket.socket, count: int, keep_waiting: Callable[[], object]
 ) -> list[socket.socket]:
-    """Returns the connections of all workers but the chief, in their order.
+    """Returns the connections of all workers except the chief, in their order.
 
     Args:
-        door: A socket that listens.
+        door: A listening socket.
         count: Number of workers.
-        keep_waiting: Called from time to time, as in `Cluster.join`.
+        keep_waiting: Called periodically, as in `Cluster.join`.
     """
     found: dict[int, socket.socket] = {}
     door.settimeout(PAUSE)
@@ -148,7 +149,7 @@ def greeted(
             except (TimeoutError, ConnectionError, struct.error):
                 keep_waiting()
                 continue
-            if 0 < index < count:  # one that comes again was started anew
+            if 0 < index < count:  # a worker that connects again was restarted
                 found[index] = stack.enter_context(peer)
         stack.pop_all()
     return [found[index] for index in range(1, count)]

@@ -14,13 +14,13 @@ LOOPBACK = "127.0.0.1"
 
 @contextlib.contextmanager
 def launch(command: Sequence[str], count: int) -> Iterator[Workers]:
-    """Starts the other workers on this machine, whose chief this process is.
+    """Starts the other workers on this machine; this process is the chief.
 
-    They are ended when the block ends.
+    They are stopped at the end of the block.
 
     Args:
-        command: Starts a worker, which calls `Cluster.of_environment().join()`. It gets
-            `TF_CONFIG`, and its part of the cores by `TF_NUM_INTRAOP_THREADS`.
+        command: Command of a worker, which calls `Cluster.of_environment().join()`. It gets
+            `TF_CONFIG`, and its number of cores as `TF_NUM_INTRAOP_THREADS`.
         count: Number of workers, this process included.
 
     Raises:
@@ -44,7 +44,7 @@ def launch(command: Sequence[str], count: int) -> Iterator[Workers]:
                 env={**os.environ, "TF_NUM_INTRAOP_THREADS": threads, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C ends it by way of the chief
+                start_new_session=True,  # Ctrl-C stops it through the chief
             )
             started.append(process)
             stack.callback(process.wait)

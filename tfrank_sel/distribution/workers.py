@@ -1,4 +1,4 @@
-"""Workers: processes that train one model in step, and the sums that they share."""
+"""Workers: processes that train one model synchronously, by sums over all workers."""
 
 import contextlib
 import socket
@@ -14,11 +14,11 @@ LENGTH = struct.Struct("!Q")
 
 
 class LostWorkerError(ConnectionError):
-    """A worker that ended, or that cannot be reached, while the others train."""
+    """A worker that ended or cannot be reached during training."""
 
 
 class Workers:
-    """Processes that train one model in step: worker 0, the chief, and its peers.
+    """Processes that train one model synchronously: worker 0, the chief, and its peers.
 
     Each worker calls `fit` of Keras with its share of every batch. With `n` workers and shares of
     equal size, a step takes the gradient
@@ -27,9 +27,9 @@ class Workers:
     g = 1 / n * sum_r g_r
     ```
 
-    of the mean losses of the shares: what one process gets from the whole batch. The chief adds
-    the gradients in the order of the workers, as one vector, and sends the sum to all. All workers
-    therefore keep the same weights.
+    of the mean losses of the shares, which equals that of one process on the whole batch. The chief
+    adds the gradients in the order of the workers, as one vector, and sends the sum to all.
+    Therefore all workers have the same weights.
 
     Args:
         index: Number of this worker; 0 is the chief.
@@ -51,7 +51,7 @@ class Workers:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this worker writes what training leaves."""
+        """Whether this worker is the chief, which writes the results of training."""
         return self.index == 0
 
     @classmethod
@@ -59,7 +59,7 @@ class Workers:
     def connected(
         cls, index: int, count: int, peers: Sequence[socket.socket]
     ) -> Iterator["Workers"]:
-        """Gives the workers while the block runs, and closes the connections after it.
+        """Provides the workers during the block, and then closes the connections.
 
         Raises:
             LostWorkerError: If the block fails because a connection failed.
@@ -75,12 +75,12 @@ class Workers:
             except Exception as error:
                 if workers.lost in (None, error):
                     raise
-                raise workers.lost from error  # TensorFlow's error hides which it is
+                raise workers.lost from error  # TensorFlow's error does not name the worker
 
     def sum(self, values: np.ndarray) -> np.ndarray:
-        """Returns the sum of an array over all workers, to the same last bit on each.
+        """Returns the sum of an array over all workers, bitwise equal on each.
 
-        Every worker must call it as often as the others, with arrays of the same size.
+        All workers must make the same number of calls, with arrays of the same size.
 
         Raises:
             LostWorkerError: If another worker ended.
@@ -100,7 +100,7 @@ class Workers:
         return total
 
     def wait(self) -> None:
-        """Returns when all workers have called it.
+        """Waits until all workers have called it.
 
         Raises:
             LostWorkerError: If another worker ended.
@@ -108,13 +108,13 @@ class Workers:
         self.sum(np.zeros([1]))
 
     def in_step(self, optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
-        """Lets an optimizer take the mean gradient of all workers in each step.
+        """Makes an optimizer use the mean gradient of all workers in each step.
 
-        Clipping and averages of weights follow the mean, as in one process.
+        Clipping and weight averaging are applied after the mean, as in one process.
 
         Args:
-            optimizer: Optimizer of a model to compile with `jit_compile=False`, as XLA cannot
-                compile the exchange. It is saved as the optimizer that it is.
+            optimizer: Optimizer of a model compiled with `jit_compile=False`, because XLA cannot
+                compile the exchange. It is saved under its own class.
 
         Returns:
             The same optimizer.
@@ -126,11 +126,12 @@ class Workers:
         def apply_mean(gradients: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:
             return apply(self._mean(list(gradients)), *args, **kwargs)
 
-        optimizer.apply_gradients = apply_mean  # an attribute, as a subclass is saved as another
+        # an attribute, because a subclass would be saved under another class
+        optimizer.apply_gradients = apply_mean
         return optimizer
 
     def _mean(self, gradients: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
-        """The mean gradients, of one exchange of all as a vector."""
+        """The mean gradients, exchanged as one vector."""
         known = [(tf.convert_to_tensor(g), v) for g, v in gradients if g is not None]
         dtype = max((g.dtype for g, _ in known), key=lambda dtype: dtype.size)
         flat = tf.concat([tf.reshape(tf.cast(g, dtype), [-1]) for g, _ in known], axis=0)
@@ -177,8 +178,8 @@ class Workers:
 class MeanLogs(keras.callbacks.Callback):
     """Replaces the logs of each epoch by their means over all workers.
 
-    It comes before the callbacks that use the logs. The mean loss of shares of equal size is the
-    mean loss of all lists.
+    It must come before the callbacks that use the logs. The mean loss of shares of equal size is
+    the mean loss of all lists.
 
     Args:
         workers: The workers.

@@ -1,4 +1,4 @@
-"""From a model to a SavedModel for a stock TensorFlow Serving server, and to where it looks."""
+"""Export of models as SavedModels for TensorFlow Serving, and their publication."""
 
 from tfrank_sel import surface
 from tfrank_sel.export.gate import check_servable as check_servable

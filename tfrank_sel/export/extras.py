@@ -1,4 +1,4 @@
-"""What stands beside the graph of a SavedModel: its manifest, and the requests that warm it up."""
+"""Extra files of a SavedModel: its manifest, warm-up requests and batching parameters."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ FOLDER = "assets.extra"
 MANIFEST = f"{FOLDER}/manifest.json"
 CARD = f"{FOLDER}/MODEL_CARD.md"
 BATCHING = "batching_params.pbtxt"
-# No row waits for another, and lists of different lengths are not padded: padding would count as
-# documents. Threads are those of the server.
+# No row waits for another, and lists of different lengths are not padded, because padding would #
+# count as documents. The number of threads is the server's.
 _BATCHING = """\
 max_batch_size { value: 32 }
 batch_timeout_micros { value: 0 }
@@ -33,17 +33,17 @@ _CHUNK = 1 << 24  # bytes
 def write_manifest(
     saved_model: Path, features: Mapping[str, Any], metadata: Mapping[str, Any]
 ) -> None:
-    """Writes what a SavedModel expects and where it comes from.
+    """Writes the manifest of a SavedModel: its expected inputs and its provenance.
 
     Args:
         saved_model: Folder of the SavedModel.
-        features: What an example holds.
-        metadata: What else to tell.
+        features: Description of an example.
+        metadata: Additional content.
     """
     digest = hashlib.sha256()
     for path in sorted((saved_model / "variables").glob("variables.data-*")):
         with path.open("rb") as file:
-            while octets := file.read(_CHUNK):  # at once they may be more than fits
+            while octets := file.read(_CHUNK):  # together they may not fit in memory
                 digest.update(octets)
     manifest = {
         "features": features,
@@ -61,15 +61,15 @@ def write_manifest(
 
 
 def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Reads what `write_manifest` wrote.
+    """Reads a manifest written by `write_manifest`.
 
     Args:
         saved_model: Folder or URL of the SavedModel.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no manifest.
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
+        ValueError: If it is not a manifest.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     path = stores.join(saved_model, MANIFEST)
     found = json.loads(stores.read_text(path))
@@ -79,7 +79,7 @@ def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def write_batching(saved_model: Path) -> None:
-    """Writes how a server puts requests together, where it is told to read that of each version.
+    """Writes the batching parameters, for servers that read them from each version.
 
     Args:
         saved_model: Folder of the SavedModel.
@@ -90,9 +90,9 @@ def write_batching(saved_model: Path) -> None:
 def write_warm_up(
     saved_model: Path, requests: Iterable[tuple[str, Mapping[str, np.ndarray]]]
 ) -> None:
-    """Writes the requests that a server runs before it serves a version.
+    """Writes the warm-up requests that a server runs before it serves a version.
 
-    They are a TFRecord file of `tensorflow.serving.PredictionLog`.
+    The file is a TFRecord of `tensorflow.serving.PredictionLog`.
 
     Args:
         saved_model: Folder of the SavedModel.

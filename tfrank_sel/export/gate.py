@@ -1,4 +1,4 @@
-"""The gate: what a stock TensorFlow Serving server could not answer is not let through."""
+"""Check that a stock TensorFlow Serving server can run a SavedModel."""
 
 import os
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 
 def check_servable(saved_model: str | os.PathLike[str]) -> None:
-    """Refuses a SavedModel that loads in a stock server but cannot answer there.
+    """Raises an error for a SavedModel that a stock server can load but not run.
 
-    Such a server knows the operations of TensorFlow and TensorFlow Text alone, has no Python, and
-    runs with XLA compilation disabled.
+    Such a server has only the operations of TensorFlow and TensorFlow Text, no Python, and runs
+    with XLA compilation disabled.
 
     Args:
         saved_model: Folder of the SavedModel.
 
     Raises:
-        ValueError: If the graph calls Python, holds an operation that is not TensorFlow's, or
-            demands compilation by XLA; the message names them all.
+        ValueError: If the graph calls Python, has an operation that is not TensorFlow's, or
+            requires compilation by XLA; the message lists all of them.
     """
     message = saved_model_pb2.SavedModel()
     message.ParseFromString((Path(saved_model) / "saved_model.pb").read_bytes())
@@ -33,21 +33,21 @@ def check_servable(saved_model: str | os.PathLike[str]) -> None:
 
 
 def _problems(graph: Any) -> Iterator[str]:
-    """Yields what in a graph a stock server cannot run."""
+    """Yields the problems of a graph on a stock server."""
     functions = {function.signature.name: function for function in graph.library.function}
     for name, function in functions.items():
         if function.attr["_XlaMustCompile"].b:
-            yield f"{name} demands XLA (jit_compile=True)"
+            yield f"{name} requires XLA (jit_compile=True)"
     for nodes in (graph.node, *(function.node_def for function in functions.values())):
         for node in nodes:
             if node.op in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
                 yield f"{node.op} calls Python"
             elif not (
-                # Not the registry of this process, which also holds what libraries have loaded.
+                # Not the registry of this process, which also holds operations loaded by libraries.
                 hasattr(tf.raw_ops, node.op)
                 or node.op.startswith("TFText>")
                 or node.op in functions
             ):
                 yield f"{node.op} is not an operation of TensorFlow"
             if node.attr["_XlaMustCompile"].b:
-                yield f"{node.name} demands XLA (jit_compile=True)"
+                yield f"{node.name} requires XLA (jit_compile=True)"

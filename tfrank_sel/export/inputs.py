@@ -1,4 +1,4 @@
-"""How requests become what a model takes: packed features, or features with a name each."""
+"""Conversion of requests to the inputs of a model: packed features, or named features."""
 
 import abc
 import dataclasses
@@ -18,8 +18,8 @@ class Lists(NamedTuple):
 
     Args:
         values: What the model takes.
-        mask: Which items are no padding, `[batch_size, list_size]`.
-        doc_ids: Their identifiers, of the same shape.
+        mask: True for items, False for padding, `[batch_size, list_size]`.
+        doc_ids: Identifiers of the items, of the same shape.
     """
 
     values: Values
@@ -28,7 +28,7 @@ class Lists(NamedTuple):
 
 
 class Inputs(abc.ABC):
-    """What a model takes, and how it is read.
+    """The inputs of a model, and how to read them from requests.
 
     Args:
         mask: Name of the mask of a dense request.
@@ -42,22 +42,22 @@ class Inputs(abc.ABC):
 
     @abc.abstractmethod
     def parse_items(self, examples: tf.Tensor) -> Values:
-        """Reads serialized `tf.train.Example`, `[num_items]`, each a list of its own."""
+        """Reads serialized `tf.train.Example`, `[num_items]`, each as a list of one item."""
 
     @abc.abstractmethod
     def structure(self) -> Any:
-        """Returns the `tf.TensorSpec` of each input of a dense request; None if none can be.
+        """Returns the `tf.TensorSpec` of each input of a dense request; None if it is impossible.
 
-        Each is named as `tfrank_sel.data.spec.input_name` says.
+        Names are those of `tfrank_sel.data.spec.input_name`.
         """
 
     @abc.abstractmethod
     def check(self, values: Values) -> Values:
-        """Returns the values; the graph refuses those of another shape or that are not finite."""
+        """Returns the values; the graph raises an error for wrong shapes and non-finite values."""
 
     @abc.abstractmethod
     def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the values beside their mask, for a model that takes it."""
+        """Returns the values with their mask, for a model that takes it."""
 
     @abc.abstractmethod
     def size(self, values: Values) -> tf.Tensor:
@@ -65,12 +65,12 @@ class Inputs(abc.ABC):
 
     @abc.abstractmethod
     def description(self) -> Mapping[str, Any]:
-        """Returns what the manifest tells."""
+        """Returns the description of the inputs for the manifest."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed(Inputs):
-    """Features packed under one name: the model takes `[batch_size, list_size, num_features]`.
+    """Inputs of a model with packed features, `[batch_size, list_size, num_features]`.
 
     Args:
         spec: Names of the parts of an example and number of features.
@@ -106,11 +106,11 @@ class Packed(Inputs):
 
 @dataclasses.dataclass(frozen=True)
 class Named(Inputs):
-    """Features with a name each: the model takes a dict of those of the items and of the query.
+    """Inputs of a model with named features: a dict of the features of the items and of the query.
 
     Args:
         features: The features.
-        doc_id: Name of an item's identifier, which the model takes only if `features` has it.
+        doc_id: Name of the item identifier, which the model takes only if it is in `features`.
     """
 
     features: ListFeatures
@@ -170,7 +170,7 @@ class Named(Inputs):
 
 
 def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
-    # A server does not compare a request with the signature's shape; the graph has to.
+    # A server does not check the shape of a request against the signature, so the graph does.
     value = tf.ensure_shape(value, shape)
     if value.dtype.is_floating:
         value = tf.debugging.check_numerics(value, f"`{name}` must be finite")

@@ -1,7 +1,7 @@
-"""Publication: versions of a model where a server finds them, taken back, and cleared away.
+"""Publication of model versions for a server: publish, roll back, and remove old versions.
 
-In an object store, which renames nothing, a folder is a version if it holds `saved_model.pb`: the
-file that is sent last and removed first.
+Object stores cannot rename. There, a folder is a version if it has `saved_model.pb`: this file is
+uploaded last and removed first.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from tfrank_sel.claim import claimed
 from tfrank_sel.data import leases, stores
 
 GRAPH = "saved_model.pb"
+_VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ignore others
 
 
 def publish(
@@ -21,33 +22,39 @@ def publish(
     base: str | os.PathLike[str],
     version: int | None = None,
 ) -> Path | str:
-    """Puts a SavedModel where a server that polls `base` finds it, whole or not at all.
+    """Publishes a SavedModel atomically as a new version for a server that polls `base`.
 
-    On disk, the copy is made beside its place under a name that no server takes for a version,
-    flushed to disk, and renamed. To an object store, `saved_model.pb` is sent last; a server that
-    looks before is to try again, as TensorFlow Serving does every minute, five times by default.
+    On disk, the copy is written under a temporary name in the same folder, which servers ignore,
+    flushed to disk, and renamed. In an object store, `saved_model.pb` is uploaded last; a server
+    that reads earlier must retry, as TensorFlow Serving does every minute, five times by default.
 
     Args:
-        saved_model: Folder or URL of the SavedModel; it stays as it is.
-        base: Base path of the model on the server, a folder or a URL; made when absent.
-        version: Version to publish; not negative. By default one more than the latest, or 1.
+        saved_model: Folder or URL of the SavedModel, which is not changed.
+        base: Base path of the model on the server, a folder or a URL; created if missing.
+        version: Version to publish, at least 0 and below 2**63. By default one more than the
+            latest, or 1.
 
     Returns:
         The folder of the version, or its URL.
 
     Raises:
-        FileExistsError: If `base` holds the version, under whatever spelling (`7`, `007`), or
-            another process is publishing it.
-        FileNotFoundError: If `saved_model` holds no SavedModel.
-        ValueError: If `version` is negative.
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
+        FileExistsError: If `base` has the version, in any spelling (`7`, `007`), or another process
+            is publishing it.
+        FileNotFoundError: If `saved_model` is not a SavedModel.
+        ValueError: If `version` is negative, or not below 2**63.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if version is None:
         version = 1 + max(versions(base), default=0)
-    if version < 0:
-        raise ValueError(f"`version` must not be negative. Received: {version}")
+    if not 0 <= version < _VERSIONS:
+        raise ValueError(
+            "`version` must not be negative, and below 2**63: servers ignore others. "
+            f"Received: {version}"
+        )
     if not stores.is_file(stores.join(saved_model, GRAPH)):
-        raise FileNotFoundError(f"`saved_model` must hold saved_model.pb. Received: {saved_model}")
+        raise FileNotFoundError(
+            f"`saved_model` must contain saved_model.pb. Received: {saved_model}"
+        )
     here = Path(stores.near_folder(saved_model))
     if stores.is_remote(base):
         url = stores.join(base, str(version))
@@ -70,7 +77,7 @@ def _check_new(base: str | os.PathLike[str], version: int) -> None:
 
 
 def _copy(folder: Path, copy: Path) -> None:
-    """Copies a folder up to the first file that fails, where `copytree` would go on."""
+    """Copies a folder, and stops at the first file that fails, unlike `copytree`."""
     copy.mkdir()
     for child in folder.iterdir():
         if child.is_dir():
@@ -80,11 +87,11 @@ def _copy(folder: Path, copy: Path) -> None:
 
 
 def place(written: Path, path: Path) -> None:
-    """Renames a folder to where it is looked for, once all of it is on disk.
+    """Renames a folder to its final path, after all of it is on disk.
 
     Args:
         written: The folder.
-        path: Its place, in the same file system.
+        path: Final path, in the same file system.
     """
     for folder, _, files in os.walk(written):
         for name in (*files, "."):
@@ -94,9 +101,9 @@ def place(written: Path, path: Path) -> None:
 
 
 def roll_back(base: str | os.PathLike[str]) -> int:
-    """Takes the latest version back: a server that polls `base` goes on with the one before it.
+    """Withdraws the latest version: a server that polls `base` returns to the previous one.
 
-    The version stays beside the others, under a name that no server takes for one.
+    The version is kept under another name, which servers ignore.
 
     Args:
         base: Base path of the model on the server, a folder or a URL.
@@ -106,14 +113,14 @@ def roll_back(base: str | os.PathLike[str]) -> int:
 
     Raises:
         FileExistsError: If another process is changing the versions of a store.
-        ValueError: If `base` holds fewer than two versions.
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
+        ValueError: If `base` has fewer than two versions.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     with _alone(base):
         found = versions(base)
         if len(found) < 2:
             raise ValueError(
-                f"{base} must hold a version to go back to. Received: versions {sorted(found)}"
+                f"{base} must have two versions to roll back. Received: versions {sorted(found)}"
             )
         latest, before = sorted(found, reverse=True)[:2]
         folder = str(found[latest])
@@ -129,22 +136,22 @@ def roll_back(base: str | os.PathLike[str]) -> int:
 
 
 def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
-    """Removes all versions but the latest.
+    """Removes all versions except the latest ones.
 
-    On disk, each is renamed first, so that no server loads one that is half removed; of a store,
-    `saved_model.pb` is removed first.
+    On disk, each version is renamed first, so that no server loads a partly removed version; in a
+    store, `saved_model.pb` is removed first.
 
     Args:
         base: Base path of the model on the server, a folder or a URL.
-        keep: How many of the latest versions stay; positive.
+        keep: Number of latest versions to keep; positive.
 
     Returns:
-        The versions removed, oldest first.
+        The removed versions, oldest first.
 
     Raises:
         FileExistsError: If another process is changing the versions of a store.
         ValueError: If `keep` is not positive.
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if keep < 1:
         raise ValueError(f"`keep` must be positive. Received: {keep}")
@@ -157,12 +164,18 @@ def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
                 stores.drop(folder, first=GRAPH)
             else:
                 removed = Path(base, f".removed-{Path(folder).name}")
-                shutil.rmtree(Path(folder).rename(removed))
+                Path(folder).rename(removed)
+                if removed.is_symlink():
+                    removed.unlink()
+                else:
+                    shutil.rmtree(removed)
     return old
 
 
 def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
-    """Returns the folders that a server takes for versions, `007` too, by their numbers.
+    """Returns the folders of versions, including spellings such as `007`, by version number.
+
+    Servers ignore names of 2**63 and above.
 
     Args:
         base: Base path of the model on the server, a folder or a URL; it need not exist.
@@ -171,7 +184,7 @@ def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
         The folder of each version, or its URL.
 
     Raises:
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if stores.is_remote(base):
         files = set(stores.find(base))
@@ -190,11 +203,11 @@ def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
 
 
 def _is_version(name: str) -> bool:
-    return name.isascii() and name.isdecimal()
+    return name.isascii() and name.isdecimal() and int(name) < _VERSIONS
 
 
 def _alone(base: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
-    """Holds a store for this process alone; on disk, a rename is enough."""
+    """Locks a store for this process; on disk, a rename is enough."""
     held = stores.is_remote(base)
     return leases.held(os.fspath(base)) if held else contextlib.nullcontext()
 

@@ -1,4 +1,4 @@
-"""The signatures of a served ranker."""
+"""Signatures of a served ranker."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ from tfrank_sel.export.typed import Typed
 from tfrank_sel.features import Feature
 from tfrank_sel.ops import ranking
 
-# The lowest finite score and not -inf, which is no number in standard JSON.
+# The lowest finite score, because -inf is not a number in standard JSON.
 PADDING_SCORE = tf.float32.min
 
 Endpoint = Callable[..., dict[str, tf.Tensor]]
@@ -44,49 +44,49 @@ def export(
       the same shape, True for an item. Scores of padding are the lowest finite float32.
     * `predict`: `features`, float32 `[batch_size, list_size, num_features]`, or each named feature
       under its name, and `mask`, bool `[batch_size, list_size]` or broadcast to it -> `scores` and
-      `mask`. A gRPC request may leave the mask out; one over REST, where no input is optional,
-      says `[[true]]`. Absent if a feature is not a `tf.io.FixedLenFeature`.
+      `mask`. The mask is optional in a gRPC request; in REST, where all inputs are required, pass
+      `[[true]]`. Absent if a feature is not a `tf.io.FixedLenFeature`.
     * `predict_bytes`, of packed features: `features`, strings `[batch_size]`, each the
-      little-endian float32 of one list, item by item -> `scores` and `mask`. The fastest way in
-      over gRPC, and over REST in base64.
-    * `rank_top_k`: `examples` as above and `k`, positive int32, one for all lists or one for each
-      (which batches ask for) -> the first `k` items of each list, or fewer when no list is that
-      long: `doc_ids` (strings), `scores` and `ranks` (int32, from 1; 0 for padding) and `mask`,
-      each `[batch_size, min(k, list_size)]`. Equal scores keep the order of the request; padding
-      comes last, whatever an item scores.
+      little-endian float32 of one list, item by item -> `scores` and `mask`. The fastest format for
+      gRPC, and for REST in base64.
+    * `rank_top_k`: `examples` as above and `k`, positive int32, one for all lists or one per list
+      (required by server-side batching) -> the first `k` items of each list, or fewer if all lists
+      are shorter: `doc_ids` (strings), `scores` and `ranks` (int32, from 1; 0 for padding) and
+      `mask`, each `[batch_size, min(k, list_size)]`. Equal scores keep the order of the request;
+      padding is always last.
     * `regress`: `inputs`, strings `[num_items]`, each a serialized `tf.train.Example` of one item
-      -> `outputs`, `[num_items]`, each item scored as a list of its own.
-    * `tensorflow/serving/predict` and `tensorflow/serving/regress`: the names that
-      tensorflow-ranking gave them, for its clients: `inputs` as of `serving_default` and `regress`
-      -> `outputs` alone.
+      -> `outputs`, `[num_items]`, each item scored as a list of one item.
+    * `tensorflow/serving/predict` and `tensorflow/serving/regress`: the names in
+      tensorflow-ranking, for its clients: `inputs` as in `serving_default` and `regress` -> only
+      `outputs`.
 
-    Features that are missing, not finite or of another number are an INVALID_ARGUMENT error of the
-    request. Nothing stands at `path` unless the whole export succeeded and is on disk.
+    A request fails with INVALID_ARGUMENT if features are missing, not finite or of the wrong
+    number. `path` is created only after the whole export has succeeded and is on disk.
 
-    Strings and integers pass the model's own lookup layers; vocabularies that they read from a file
-    are copied to `assets`. Beside the graph, in `assets.extra`, stand `manifest.json` (what the
-    model expects, versions, the SHA-256 of the weights, and `metadata`) and, made of `examples`,
-    the requests with which a server warms up every signature before it serves this version: each
-    list alone, then all of them together. `batching_params.pbtxt` tells a server that batches how.
+    Strings and integers go through the model's own lookup layers; vocabularies that these read from
+    a file are copied to `assets`. The folder `assets.extra` holds `manifest.json` (the expected
+    inputs, versions, the SHA-256 of the weights, and `metadata`) and warm-up requests made of
+    `examples`, which a server runs on every signature before it serves this version: each list
+    alone, then all lists together. `batching_params.pbtxt` configures batching on the server.
 
     Args:
         model: Maps features to scores `[batch_size, list_size]`: packed ones of shape
             `[batch_size, list_size, num_features]`, or a dict of named ones, those of the query
             `[batch_size, ...]`. If it has the attribute `takes_mask`, it gets a dict with the mask
             beside them, as `data.batches(..., inputs=["features", "mask"])` gives.
-        spec: Names of the parts of an example and number of features; or the features by name, as a
-            request holds them: without a label; or a type of `tfrank_sel.features` for each, by
-            name, for a model whose `models.Preparation` takes these.
+        spec: Names of the parts of an example and number of features; or the features of a request
+            by name, without a label; or the `tfrank_sel.features` type of each feature by name, for
+            a model whose `models.Preparation` takes these.
         path: Folder to write; it must not exist.
-        top_k: What `k` is when a gRPC request leaves it out; positive.
-        doc_id: Name of an item's identifier, where `spec` does not tell it.
-        examples: Serialized lists to warm up with, such as a few of the validation split.
-        metadata: What else the manifest says, such as metrics: anything that is JSON.
+        top_k: Default of `k` in gRPC requests; positive.
+        doc_id: Name of the item identifier, if `spec` does not define it.
+        examples: Serialized lists for warm-up requests, such as a few of the validation split.
+        metadata: Additional JSON-ready content of the manifest, such as metrics.
 
     Raises:
         FileExistsError: If `path` exists, or another process is exporting to it.
-        ValueError: If `top_k` is not positive, if the scores have another shape, or if the model
-            needs what a stock server lacks (see `check_servable`).
+        ValueError: If `top_k` is not positive, if the scores have the wrong shape, or if a stock
+            server cannot run the model (see `check_servable`).
 
     Example:
         >>> model = keras.Sequential([keras.Input([None, 2]), keras.layers.Dense(1),
@@ -106,7 +106,7 @@ def export(
     with claimed(path.with_name(f".export-{path.name}")) as written:
         archive = keras.export.ExportArchive()
         archive.track(model)
-        # Keras looks for the tables of some models only; before Keras 3.4 the archive saves itself
+        # Keras finds the tables of some models only; before Keras 3.4 the archive saves itself
         getattr(archive, "_tf_trackable", archive).tables = [
             found
             for found in tf.train.TrackableView(model).descendants()
@@ -114,7 +114,7 @@ def export(
         ]
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
             archive.add_endpoint(name, endpoint, input_signature=signature)
-        with contextlib.redirect_stdout(io.StringIO()):  # `verbose` came with Keras 3.7
+        with contextlib.redirect_stdout(io.StringIO()):  # `verbose` exists since Keras 3.7
             archive.write_out(str(written))
         check_servable(written)
         extras.write_manifest(written, inputs.description(), metadata or {})
@@ -207,7 +207,7 @@ def _ranked(
 def _requests(
     inputs: Inputs, examples: Sequence[bytes], top_k: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yields a request to each signature for each list, and for all together."""
+    """Yields a request to each signature for each list, and for all lists together."""
     groups = [[x] for x in examples] + ([list(examples)] if len(examples) > 1 else [])
     for group in groups:
         lists = np.array(group, np.object_)
@@ -236,7 +236,7 @@ def dense_inputs(
     spec: FeatureSpec | ListFeatures | Mapping[str, Feature],
     doc_id: str = "doc_id",
 ) -> dict[str, tf.Tensor]:
-    """Returns serialized lists as the inputs of the signature `predict`.
+    """Converts serialized lists to the inputs of the signature `predict`.
 
     Args:
         examples: As `serving_default` takes them.

@@ -1,4 +1,4 @@
-"""Features with a name and a type each: how requests become the numbers and texts of a model."""
+"""Typed features: conversion of requests to the numbers and texts of a model."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from tfrank_sel.features import Feature
 
 @dataclasses.dataclass(frozen=True)
 class Typed(Inputs):
-    """Features of `tfrank_sel.features`: the model takes a dict of `features` and `texts`.
+    """Inputs of a model with features of `tfrank_sel.features`: a dict of `features` and `texts`.
 
     In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is
-    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. An
-    integer that is missing is the lowest one.
+    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. A
+    missing integer is the lowest int64.
 
     Args:
         features: Type of each feature by name, in the order in which the model takes them.

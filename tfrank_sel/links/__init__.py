@@ -1,4 +1,4 @@
-"""Links: increasing functions that choose where a loss is sensitive."""
+"""Links: increasing functions that define where a loss is sensitive."""
 
 from tfrank_sel import surface
 from tfrank_sel.links import labels as labels

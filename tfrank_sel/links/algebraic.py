@@ -16,7 +16,7 @@ from tfrank_sel.serialization import register
 class Power(ElementaryLink):
     """`h(s) = sign(x) * abs(x)**exponent`, `x = scale * (s - shift)`: sensitive to high norms.
 
-    With an `exponent` below 1 it is sensitive to low norms; at `shift` its slope is infinite then.
+    With an `exponent` below 1 it is sensitive to low norms, and its slope at `shift` is infinite.
 
     Args:
         exponent: The power; positive.
@@ -81,7 +81,7 @@ class SignedLog1p(ElementaryLink):
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         a, b, e = tf.abs(x), tf.abs(z), tf.where(x + z < 0.0, -d, d)
         same = bregman.log_divergence(1.0 + b, 1.0 + a, e)
-        # of opposite signs, all terms are at least 0; the second is a * h(a) - H(a) = a - log1p(a)
+        # for opposite signs, all terms are at least 0; the second is a * h(a) - H(a) = a - log1p(a)
         rise = tf.math.log1p(a)
         across = self.phi_potential(b) + bregman.expm1_remainder(rise) + b * rise
         return tf.where(x * z >= 0.0, same, across)
@@ -177,7 +177,7 @@ def check_exponent(exponent: float) -> None:
 
 
 def _hypotenuse(x: tf.Tensor) -> tf.Tensor:
-    """Computes `sqrt(1 + x**2)`, also where the square overflows."""
+    """Computes `sqrt(1 + x**2)`, also if the square overflows."""
     large = tf.maximum(tf.abs(x), 1.0)
     small = tf.minimum(tf.abs(x), 1.0)
     return large * tf.sqrt(1.0 + tf.square(small / large))

@@ -1,4 +1,4 @@
-"""The link: an increasing function that says where a loss is sensitive."""
+"""Base of links: increasing functions that define the sensitivity of a loss."""
 
 import abc
 import dataclasses
@@ -20,9 +20,9 @@ LINE: Interval = (-math.inf, math.inf)
 class Link(Configurable, abc.ABC):
     """An increasing function `h`, with its potential `H`, slope `h'` and inverse.
 
-    A link is a value: two links with the same parameters are equal, hash alike, and are saved by
-    their parameters. Every method is elementwise, and keeps the shape and dtype of its arguments.
-    Outside the domain of a link its values are NaN.
+    A link is a value: two links with the same parameters are equal and have the same hash, and a
+    link is saved by its parameters. Every method is elementwise, and keeps the shape and dtype of
+    its arguments. Outside the domain of a link its values are NaN.
     """
 
     @property
@@ -32,12 +32,12 @@ class Link(Configurable, abc.ABC):
 
     @property
     def image(self) -> Interval:
-        """An interval that holds the values of `h`, on which `inverse` is defined."""
+        """An interval that contains the values of `h`, on which `inverse` is defined."""
         return LINE
 
     @property
     def origin(self) -> float:
-        """A score inside the domain, which stands in for padding."""
+        """A score inside the domain, used for padding."""
         low, high = self.domain
         if low < 0.0 < high:
             return 0.0
@@ -67,7 +67,9 @@ class Link(Configurable, abc.ABC):
 
     @property
     def rises_from(self) -> float:
-        """The score from which `h` is increasing: `-inf`, except for what may only scale."""
+        """The score from which `h` is increasing: `-inf`, except for functions that are only
+        scalings.
+        """
         return -math.inf
 
     @abc.abstractmethod
@@ -89,15 +91,15 @@ class Link(Configurable, abc.ABC):
             NotImplementedError: If the link has no inverse in closed form.
         """
         raise NotImplementedError(
-            f"`inverse` needs a link with an inverse in closed form. Received: {self}"
+            f"`inverse` requires a link with an inverse in closed form. Received: {self}"
         )
 
     @abc.abstractmethod
     def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)` from `z`, `s` and `d = z - s`.
 
-        `d` comes as an argument since it was known before `z` and `s` were rounded. A subclass
-        writes this; a caller uses `divergence`.
+        `d` is an argument because it was known before `z` and `s` were rounded. Subclasses
+        implement this method; callers use `divergence`.
         """
 
     @abc.abstractmethod
@@ -107,13 +109,13 @@ class Link(Configurable, abc.ABC):
     def divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)`, the area between the link and its value at `s`.
 
-        It is at least 0, is 0 where `z = s`, and keeps its digits near there. Its gradient is
+        It is at least 0, is 0 where `z = s`, and is accurate near there. Its gradient is
         `h(z) - h(s)` in `z` and `-(z - s) * h'(s)` in `s`, in closed form, to any order.
 
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
-            d: `z - s` with more digits than `z` and `s` hold, if the caller knows it.
+            d: `z - s` with more digits than `z` and `s` have, if known.
 
         Returns:
             The divergence, of the shape of `z`.
@@ -130,12 +132,12 @@ class Link(Configurable, abc.ABC):
         return f(z, s, z - s if d is None else d)
 
     def difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
-        """Computes `h(z) - h(s)`, keeping its digits where `z` is near `s`.
+        """Computes `h(z) - h(s)`, accurately also if `z` is near `s`.
 
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
-            d: `z - s` with more digits than `z` and `s` hold, if the caller knows it.
+            d: `z - s` with more digits than `z` and `s` have, if known.
 
         Returns:
             The difference, of the shape of `z`.
@@ -151,11 +153,11 @@ class Link(Configurable, abc.ABC):
         return f(z, s, z - s if d is None else d)
 
     def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, however large the two are.
+        """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, also if both are large.
 
-        It is `h(s) * d` and the divergence, or, where these are large and cancel, the difference as
-        it stands. About a mirror the potential is even: scores to both sides of it are compared as
-        if they were to one.
+        It is `h(s) * d` plus the divergence, or, if these are large and cancel, the plain
+        difference. The potential is even around a mirror: scores on both sides of it are mirrored
+        to one side.
         """
         if self.mirror is not None:
             folded_z, folded_s = self.folded(z), self.folded(s)
@@ -168,17 +170,17 @@ class Link(Configurable, abc.ABC):
     def rise_of_terms(
         self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes `H(z) - H(s)` by the smaller terms, and their size; mirrors no score."""
+        """Computes `H(z) - H(s)` by the smaller terms, and their size, without mirroring."""
         area, ahead = self.stable_divergence(z, s, d), self(s) * d
         at_z, at_s = self.potential(z), self.potential(s)
         by_step = tf.abs(area) + tf.abs(ahead)
-        # a potential may have lost digits itself: it must be much smaller
+        # a potential may have lost digits itself, so it must be much smaller
         as_it_stands = 10.0 * (tf.abs(at_z) + tf.abs(at_s))
         rise = tf.where(by_step < as_it_stands, ahead + area, at_z - at_s)
         return rise, tf.minimum(by_step, as_it_stands)
 
     def folded(self, s: tf.Tensor) -> tf.Tensor:
-        """Mirrors scores to the side of 0, where the grid of floats is finer; changes no `H`."""
+        """Mirrors scores to the side of 0, where floats are more precise; `H` does not change."""
         if self.mirror is None:
             return s
         lower, upper = (f(s, 2.0 * self.mirror - s) for f in (tf.minimum, tf.maximum))
@@ -189,8 +191,9 @@ class Link(Configurable, abc.ABC):
 class ElementaryLink(Link):
     """A link with a closed form, `h(s) = phi(scale * (s - shift))`.
 
-    A subclass writes the functions of `x = scale * (s - shift)`, nothing else. Their gradients are
-    the closed forms, too: that of the potential is `phi`, and that of `phi` the slope.
+    A subclass implements the functions of `x = scale * (s - shift)`, nothing else. Gradients are
+    also in closed form: the gradient of the potential is `phi`, and the gradient of `phi` is the
+    slope.
 
     Args:
         scale: Stretches the link; positive.
@@ -260,7 +263,7 @@ class ElementaryLink(Link):
         """Computes the derivative of `phi`."""
 
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
-        """Computes the `x` at which `phi(x) = y`; written where `phi_has_inverse`."""
+        """Computes the `x` at which `phi(x) = y`; implemented if `phi_has_inverse`."""
         return super().inverse(y)
 
     @abc.abstractmethod
@@ -296,6 +299,6 @@ class ElementaryLink(Link):
 
 
 def freeze(value: object, **fields: Sequence[float]) -> None:
-    """Keeps fields of numbers as tuples, so that a value can be hashed, also when it is loaded."""
+    """Converts fields of numbers to tuples, so that a value is hashable, also after loading."""
     for name, numbers in fields.items():
         object.__setattr__(value, name, tuple(float(x) for x in numbers))

@@ -1,6 +1,6 @@
-"""Links that are defined on an interval or a half-line, and NaN elsewhere.
+"""Links on an interval or a half-line, with NaN elsewhere.
 
-Where predictions can leave the domain, wrap the link in `Capped` with bounds inside of it.
+If predictions can leave the domain, wrap the link in `Capped` with bounds inside the domain.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from tfrank_sel.serialization import register
 
 
 class _BoundedLink(ElementaryLink):
-    """A link whose functions see NaN in place of an `x` outside the domain."""
+    """A link whose functions get NaN instead of an `x` outside the domain."""
 
     ends_belong: ClassVar[bool] = False
 

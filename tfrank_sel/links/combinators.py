@@ -1,4 +1,4 @@
-"""Links made of other links: multiplied, capped, inverted, added."""
+"""Combinators of links: multiplication, capping, inverse and sum."""
 
 import dataclasses
 import math
@@ -22,7 +22,7 @@ class Scaled(Link):
 
     Args:
         link: The link to multiply.
-        factor: What to multiply by; positive.
+        factor: The factor; positive.
 
     Raises:
         ValueError: If `factor` is not positive and finite.
@@ -82,11 +82,11 @@ class Scaled(Link):
 @register
 @dataclasses.dataclass(frozen=True)
 class Capped(Link):
-    """`h(s) = link(clip(s, lower, upper))`: bounds the gradient, and leads back from anywhere.
+    """`h(s) = link(clip(s, lower, upper))`: a bounded gradient, which is not 0 outside the bounds.
 
-    Beyond the bounds the potential continues linearly, so that the gradient stays what it is there,
-    where clipping the scores would make it 0. With bounds inside the domain of `link`, any score
-    is allowed. The slope at a bound is 0, as beyond it, not the mean of both sides.
+    Beyond the bounds the potential continues linearly with a constant gradient; clipping the scores
+    instead would give a gradient of 0. With bounds inside the domain of `link`, any score is
+    allowed. The slope at a bound is 0, as beyond it, not the mean of both sides.
 
     Args:
         link: The link to cap.
@@ -181,8 +181,8 @@ class Capped(Link):
 class Inverse(Link):
     """`h` is the inverse of `link`, and its potential the convex conjugate of that of `link`.
 
-    It measures between values of `link` as `link` does between scores, with the roles of the two
-    exchanged: steep where `link` is flat.
+    Its divergence between values of `link` equals the divergence of `link` between the scores, with
+    the arguments exchanged. It is steep where `link` is flat.
 
     Args:
         link: A link with an inverse.
@@ -242,7 +242,7 @@ class Inverse(Link):
 @register
 @dataclasses.dataclass(frozen=True)
 class Sum(Link):
-    """`h(s) = sum_i links_i(s)`: sensitive wherever one of them is. It has no inverse.
+    """`h(s) = sum_i links_i(s)`: sensitive where at least one of them is. It has no inverse.
 
     Args:
         links: The links to add, at least one.
@@ -256,7 +256,7 @@ class Sum(Link):
     def __post_init__(self) -> None:
         object.__setattr__(self, "links", tuple(self.links))
         if not self.links:
-            raise ValueError("`links` must hold at least one link. Received: links=()")
+            raise ValueError("`links` must have at least one link. Received: links=()")
         low, high = self.domain
         if not low < high:
             raise ValueError(f"`links` must have a common domain. Received: links={self.links}")
@@ -310,9 +310,9 @@ def check_invertible(name: str, link: Link) -> None:
 
 
 def score_rise(link: Link, z: tf.Tensor, s: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
-    """Corrects `z - s`, by Newton's step, to a `rise` of `link` from `s` to `z`.
+    """Corrects `z - s` by a Newton step, to match a `rise` of `link` from `s` to `z`.
 
-    Where the rise is large beside the slope, the step would add more rounding than it takes away.
+    If the rise is large relative to the slope, the step would add more rounding than it removes.
     """
     d, slope = z - s, link.slope(z)
     excess = link.stable_difference(z, s, d) - rise

@@ -1,4 +1,4 @@
-"""Two softmaxes of a scaling compared, with all digits where they agree and where they do not."""
+"""Accurate comparison of two softmaxes of a scaling, whether they are close or not."""
 
 from typing import NamedTuple
 
@@ -50,14 +50,14 @@ class Softmax(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The softmaxes at predicted scores `z` and observed scores `s`, and what lies between them.
+    """The softmaxes at predicted scores `z` and observed scores `s`, and their differences.
 
     Attributes:
         p_z: The softmax at `z`.
         p_s: The softmax at `s`.
         area: Divergence `D_Q(z, s)` of the scaling, of each item.
         kl: `KL(p(s) || p(z))` of each list, `[batch_size]`.
-        is_near: Where `excess` holds.
+        is_near: Mask of the items for which `excess` is valid.
         excess: `p(z) / p(s) - 1`.
     """
 
@@ -79,16 +79,16 @@ def compare(
 ) -> Comparison:
     """Compares two softmaxes of a scaling `q`, of potential `Q`.
 
-    With `u = log(p(z) / p(s))` relative to that of the likeliest item `r`,
+    With `u = log(p(z) / p(s))` relative to that of the most likely item `r`,
 
         p(s) * exp(u) = p(z) * p_r(s) / p_r(z)
 
-    where the left side underflows, the right side does not; where the right side has lost the
-    digits of a small change, the left side, a series in `u`, has not.
+    If the left side underflows, the right side does not. If the right side has lost the digits of a
+    small change, the left side, a series in `u`, has not.
     """
     area = q.stable_divergence(z, s, z - s)
     u, log_lost = _log_ratio(q, gamma, z, s, p_z, p_s)
-    # KL as it stands; relative to its mean v, it is also log sum p(s) * exp(v), as sum p(s) * v = 0
+    # KL directly; relative to its mean v, it is also log sum p(s) * exp(v), as sum p(s) * v = 0
     far_kl = p_z.log_total - p_s.log_total - row_sum(p_s.times(p_z.exponent - p_s.exponent))
     v = u - row_sum(p_s.times(u))
     is_near, exp_v = _grown(v, far_kl, p_z, p_s)
@@ -106,7 +106,7 @@ def compare(
 def _grown(
     u: tf.Tensor, log_factor: tf.Tensor, p_z: Softmax, p_s: Softmax
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Tells where `p(s) * exp(u)` is a series in `u`; computes it from `p(z)` elsewhere."""
+    """Computes `p(s) * exp(u)`: a mask of where it is a series in `u`, else from `p(z)`."""
     is_near = (tf.abs(u) < 1.0) & (p_s.root > 0.0)
     return is_near, p_z.times(tf.exp(tf.minimum(log_factor, 1.0)))
 
@@ -114,13 +114,14 @@ def _grown(
 def _log_ratio(
     q: Link, gamma: float, z: tf.Tensor, s: tf.Tensor, p_z: Softmax, p_s: Softmax
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes `log(p(z) / p(s))` relative to that of the likeliest item `r`; 0 where `p(s)` is.
+    """Computes `log(p(z) / p(s))` relative to that of the most likely item `r`; 0 where `p(s)` is
+    0.
 
-    It is the difference of the exponents, or `Q(z_k) - Q(s_k) - (Q(z_r) - Q(s_r))` by what changes:
-    from `s` to `z`, or from `r` to `k`. The first cancels where changes are small, the second where
-    items are near each other, the third where they are not: the smallest terms count. Where the
-    potential is even, all scores are mirrored to the side of 0, where the grid of floats is finer.
-    The second result is `log(p_r(s) / p_r(z))`.
+    It is the difference of the exponents, or `Q(z_k) - Q(s_k) - (Q(z_r) - Q(s_r))` by changes: from
+    `s` to `z`, or from `r` to `k`. The first cancels for small changes, the second for items near
+    each other, the third for items far from each other: the form with the smallest terms is used.
+    If the potential is even, all scores are mirrored to the side of 0, where floats are more
+    precise. The second result is `log(p_r(s) / p_r(z))`.
     """
     lowest, at_z, at_s = s.dtype.min, p_z.exponent, p_s.exponent
     is_r = p_s.root == _largest(p_s.root)
@@ -137,7 +138,7 @@ def _log_ratio(
         change = _change_between(q, b, a, b_r, a_r, u.dtype)
         by_change, its_size = (x / gamma for x in change)
         u, size = tf.where(its_size < size, by_change, u), tf.minimum(its_size, size)
-    if q.kinks:  # on two sides of one, a step and its divergence may cancel
+    if q.kinks:  # on two sides of a kink, a step and its divergence may cancel
         (rise, size_k), (rise_r, size_r) = (
             q.rise_of_terms(*(tf.cast(x, u.dtype) for x in (b, a, b - a)))
             for b, a in ((z, s), (z_r, s_r))

@@ -1,4 +1,4 @@
-"""The link of a list: composite Softmax, the gradient of a log-sum-exp of scaled scores."""
+"""Composite Softmax: the link of a list, the gradient of a log-sum-exp of scaled scores."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ class CompositeSoftmax(Configurable):
     Args:
         scaling: The increasing function `q`.
         gamma: Temperature of the softmax; positive.
-        log_rho: What to add to the `Q` of each place of the list, where places are classes.
+        log_rho: Number to add to the `Q` of each place of the list, if places are classes.
         allow_nonconvex: Whether to accept a `q` that is not increasing.
 
     Raises:
-        ValueError: If `gamma` is not positive, `log_rho` not finite, or `scaling` not increasing
-            and that not allowed.
+        ValueError: If `gamma` is not positive, `log_rho` is not finite, or `scaling` is not
+            increasing and this is not allowed.
     """
 
     scaling: Link
@@ -132,7 +132,7 @@ class CompositeSoftmax(Configurable):
     def _difference(
         self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, pair: Comparison
     ) -> tf.Tensor:
-        """Computes `h(z) - h(s)`, of the shape of `z`, from what compares the two."""
+        """Computes `h(z) - h(s)`, of the shape of `z`, from their comparison."""
 
         @tf.custom_gradient
         def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -204,7 +204,7 @@ class CompositeSoftmax(Configurable):
         )
         if self.scaling.image[0] >= 0.0 or self.scaling.mirror is not None:
             return rise, tf.abs(rise)
-        # Q falls and rises: at scores far from each other it may be nearly the same
+        # Q falls and rises, so it may be nearly equal at scores far from each other
         return rise, self.scaling.rise_of_terms(s, s_top, s - s_top)[1]
 
     def _slope_times(
@@ -227,9 +227,9 @@ class CompositeSoftmax(Configurable):
     def _neutral(
         self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Puts a harmless score in masked slots before anything can overflow there.
+        """Replaces masked scores by a harmless score, to avoid overflow.
 
-        An item of weight 0 is masked, too.
+        Items of weight 0 are also masked.
         """
         if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The composite Sigmoid: a link whose sensitivity is that of a scaling times a probability."""
+"""Composite Sigmoid: a scaling times a probability, as a link."""
 
 import dataclasses
 import math
@@ -16,7 +16,8 @@ from tfrank_sel.serialization import register
 @register
 @dataclasses.dataclass(frozen=True)
 class CompositeSigmoid(Link):
-    """`h(s) = q(s) * p(s)`, `p = sigmoid(Q(s) / gamma)`: the composite Softmax of two, one fixed.
+    """`h(s) = q(s) * p(s)`, `p = sigmoid(Q(s) / gamma)`: a composite Softmax of two items, one
+    fixed.
 
     `q` is the scaling, and `Q` its potential plus `offset`; the potential of the link is
     `gamma * softplus(Q / gamma)`. Where `q` is large, the link is sensitive to scores.
@@ -25,10 +26,10 @@ class CompositeSigmoid(Link):
         scaling: The function `q`; increasing, or such that `h` is.
         gamma: Temperature of the sigmoid; positive.
         offset: Constant of `Q`, which moves the scores at which `p` is 1/2.
-        allow_nonconvex: Whether to accept a `q` with which `h` is not increasing.
+        allow_nonconvex: Whether to accept a `q` for which `h` is not increasing.
 
     Raises:
-        ValueError: If `gamma` is not positive, or `h` not increasing and that not allowed.
+        ValueError: If `gamma` is not positive, or `h` is not increasing and this is not allowed.
     """
 
     scaling: Link
@@ -78,7 +79,7 @@ class CompositeSigmoid(Link):
         return tf.sigmoid(self._log_odds(s))
 
     def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # the divergence of softplus between the two Q, plus what Q itself leaves
+        # the divergence of softplus between the two Q, plus the divergence of Q
         area = self.scaling.stable_divergence(z, s, d)
         at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
         near = (
@@ -138,6 +139,6 @@ def check_gamma(gamma: float) -> None:
 
 
 def _by_smaller(near: Sequence[tf.Tensor], direct: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Adds up whichever terms are smaller: of equal sums, that of the smaller rounding."""
+    """Adds the smaller terms: of two equal sums, the one with the smaller rounding error."""
     smaller = sum(map(tf.abs, near)) <= sum(map(tf.abs, direct))
     return tf.where(smaller, sum(near), sum(direct))

@@ -1,4 +1,4 @@
-"""Where composite losses are convex: the conditions, and the values at which they begin to hold.
+"""Convexity of composite losses: the conditions, and the critical values of parameters.
 
 The loss of a composite Softmax is convex if and only if its scaling `q` increases: where all scores
 of a list are equal to `z`, its potential is `Q(z)` plus a constant. The loss of a composite Sigmoid
@@ -6,7 +6,7 @@ is convex if and only if, at every score,
 
     q' + (1 - p) * q**2 / gamma >= 0, p = sigmoid(Q / gamma)
 
-which an increasing `q` always fulfils, and another may.
+An increasing `q` always fulfils this condition; other functions may fulfil it.
 """
 
 import math
@@ -20,7 +20,7 @@ from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped
 from tfrank_sel.links.scaling import AbsPower
 
-TOLERANCE = 1e-9  # of a margin that is relative to the terms of the condition
+TOLERANCE = 1e-9  # for a margin relative to the terms of the condition
 
 
 def is_increasing(link: Link) -> bool:
@@ -29,7 +29,7 @@ def is_increasing(link: Link) -> bool:
 
 
 def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
-    """Computes the least margin of the condition for a composite Sigmoid to be convex.
+    """Computes the minimum margin of the convexity condition of a composite Sigmoid.
 
     Args:
         scaling: The function `q`.
@@ -61,7 +61,7 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
     if np.isnan(margin(np.zeros(1))):  # the slope is infinite
         return -1.0
     t = np.logspace(-8.0, 4.0, 4801)
-    for _ in range(4):  # each grid covers the neighbours of the last one's minimum
+    for _ in range(4):  # each grid covers the neighbourhood of the previous minimum
         values = margin(t)
         best = int(np.nanargmin(values))
         t = np.linspace(t[max(best - 1, 0)], t[min(best + 1, len(t) - 1)], 201)
@@ -69,14 +69,14 @@ def sigmoid_margin(scaling: Link, gamma: float, offset: float = 0.0) -> float:
 
 
 def critical_gamma(scaling: Link, offset: float = 0.0) -> float:
-    """Computes the largest `gamma` with which a composite Sigmoid is convex.
+    """Computes the largest `gamma` for which a composite Sigmoid is convex.
 
     Args:
         scaling: The function `q`.
         offset: Constant of the potential `Q`.
 
     Returns:
-        The largest `gamma`; infinity if `q` increases, 0 if no `gamma` will do.
+        The largest `gamma`; infinity if `q` increases, 0 if there is no such `gamma`.
 
     Example:
         >>> round(links.critical_gamma(links.Cosh()), 6)
@@ -86,14 +86,14 @@ def critical_gamma(scaling: Link, offset: float = 0.0) -> float:
 
 
 def critical_constant(exponent: float, gamma: float) -> float:
-    """Computes the least `constant` with which `AbsPower` scales a convex composite Sigmoid.
+    """Computes the smallest `constant` of `AbsPower` for a convex composite Sigmoid.
 
     Args:
         exponent: The exponent of `AbsPower`.
         gamma: Temperature of the sigmoid; positive.
 
     Returns:
-        The least constant; infinity for an exponent below 1, whose slope at 0 is infinite.
+        The smallest constant; infinity for an exponent below 1, whose slope at 0 is infinite.
 
     Example:
         >>> round(links.critical_constant(exponent=2.0, gamma=0.5), 3)
@@ -107,7 +107,7 @@ def critical_constant(exponent: float, gamma: float) -> float:
 
 
 def check_increasing(name: str, link: Link, allow_nonconvex: bool, condition: str) -> None:
-    """Raises a ValueError that names the condition, unless `link` increases or is insisted on."""
+    """Raises a ValueError with the condition, unless `link` increases or need not."""
     if not is_increasing(link) and not allow_nonconvex:
         raise ValueError(
             f"`{name}` must be increasing: {condition}. Received: {name}={link}. The nearest valid "
@@ -116,7 +116,7 @@ def check_increasing(name: str, link: Link, allow_nonconvex: bool, condition: st
 
 
 def check_sigmoid(scaling: Link, gamma: float, offset: float, allow_nonconvex: bool) -> None:
-    """Raises a ValueError that names the condition, unless the loss is convex or insisted on."""
+    """Raises a ValueError with the condition, unless the loss is convex or need not be."""
     if allow_nonconvex or sigmoid_margin(scaling, gamma, offset) >= -TOLERANCE:
         return
     choices = [f"scaling={Capped(scaling, lower=scaling.rises_from)}"]

@@ -40,7 +40,7 @@ class Identity(ElementaryLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Constant(ElementaryLink):
-    """`h(s) = 1`: sensitive nowhere; as a scaling, it makes the standard softmax."""
+    """`h(s) = 1`: not sensitive anywhere; as a scaling, it gives the standard softmax."""
 
     phi_has_inverse: ClassVar[bool] = False
 
@@ -95,7 +95,7 @@ class Sigmoid(ElementaryLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tanh(ElementaryLink):
-    """`h(s) = tanh(scale * (s - shift))`: most sensitive at `shift`, as the sigmoid, but odd."""
+    """`h(s) = tanh(scale * (s - shift))`: most sensitive at `shift`, like the sigmoid, but odd."""
 
     phi_is_odd: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Links that grow like an exponential, and never overflow."""
+"""Exponential links, without overflow."""
 
 import dataclasses
 import math
@@ -14,8 +14,9 @@ from tfrank_sel.serialization import register
 class ExponentialLink(ElementaryLink):
     """A link that grows like `exp`, and is constant beyond the largest `x` of its dtype.
 
-    That is `abs(x) = 70`, or 640 in float64. There its potential continues linearly, as that of a
-    capped link: losses and gradients stay finite, and the gradient still points home.
+    The limit is `abs(x) = 70`, or 640 in float64. Beyond it the potential continues linearly, as
+    for a capped link: losses and gradients stay finite, and the gradient still points to the
+    optimum.
     """
 
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
@@ -114,7 +115,7 @@ class AntiExp(ExponentialLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sinh(ExponentialLink):
-    """`h(s) = sinh(scale * (s - shift))`: ever more sensitive away from `shift`, to either side.
+    """`h(s) = sinh(scale * (s - shift))`: more sensitive the farther a score is from `shift`.
 
     Beyond `abs(scale * (s - shift)) = 70` (640 in float64) it is constant, so that nothing
     overflows.
@@ -144,7 +145,7 @@ class Sinh(ExponentialLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SignedExpm1(ExponentialLink):
-    """`h(s) = sign(x) * (exp(abs(x)) - 1)`, `x = scale * (s - shift)`: as `Sinh`, but sharp.
+    """`h(s) = sign(x) * (exp(abs(x)) - 1)`, `x = scale * (s - shift)`: as `Sinh`, with a kink.
 
     It is sensitive to high norms, and near `shift` only half as flat as `Sinh`. Beyond
     `abs(x) = 70` (640 in float64) it is constant, so that nothing overflows.
@@ -167,7 +168,7 @@ class SignedExpm1(ExponentialLink):
     def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
         a, b, e = tf.abs(x), tf.abs(z), tf.where(x + z < 0.0, -d, d)
         same = bregman.exp_divergence(b, a, e)
-        # of opposite signs, all terms are at least 0; the second is a * h(a) - H(a)
+        # for opposite signs, all terms are at least 0; the second is a * h(a) - H(a)
         across = bregman.expm1_remainder(b) + tf.exp(a) * bregman.expm1_remainder(-a)
         return tf.where(x * z >= 0.0, same, across + b * tf.math.expm1(a))
 

@@ -1,4 +1,4 @@
-"""Links that make scores of graded labels: each maps a label to the score to be matched."""
+"""Label maps: links that map graded labels to scores."""
 
 import math
 
@@ -43,7 +43,7 @@ def logit(epsilon: float = 1e-3, scale: float = 1.0, shift: float = 0.0) -> Link
     """Maps a probability `y` to the score at which `Sigmoid(scale, shift)` is `y`.
 
     Args:
-        epsilon: Probabilities nearer than this to 0 or 1 are moved there; positive.
+        epsilon: Minimum distance of probabilities from 0 and 1, by clipping; positive.
         scale: The scale of the sigmoid; positive.
         shift: The shift of the sigmoid.
 

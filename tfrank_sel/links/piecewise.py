@@ -1,4 +1,4 @@
-"""Links made of straight pieces: exactly flat outside the region that matters."""
+"""Piecewise linear links, which can be exactly flat outside a region."""
 
 import dataclasses
 import itertools
@@ -36,7 +36,7 @@ class _ClippedLink(ElementaryLink):
 class SmeLU(_ClippedLink):
     """`h` rises linearly from 0 to 1 where `abs(scale * (s - shift)) < half_width`.
 
-    The smooth rectifier is its potential: use it to be sensitive in one window, or, as a scaling,
+    Its potential is the smooth rectifier. Use it for sensitivity in one window, or, as a scaling,
     to clip low scores.
 
     Args:
@@ -117,7 +117,7 @@ class Huber(_ClippedLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReLU(ElementaryLink):
-    """`h(s) = max(0, scale * (s - shift))`: squared error above `shift`, blind below."""
+    """`h(s) = max(0, scale * (s - shift))`: squared error above `shift`, not sensitive below."""
 
     @property
     def phi_image(self) -> Interval:
@@ -149,19 +149,19 @@ class ReLU(ElementaryLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PiecewiseLinear(ElementaryLink):
-    """`h` interpolates `values` between `knots`: any profile of sensitivity, one slope a region.
+    """`h` interpolates `values` between `knots`: any sensitivity profile, one slope per region.
 
     Args:
         knots: Increasing points, in units of `x = scale * (s - shift)`.
-        values: The values of `h` there, which may not decrease.
+        values: The values of `h` at the knots, which must not decrease.
         slope_below: Slope below the first knot; at least 0.
         slope_above: Slope above the last knot; at least 0.
         scale: Stretches the link; positive.
         shift: Moves the link to the right.
 
     Raises:
-        ValueError: If the lengths differ, `knots` do not increase, `values` decrease, a slope is
-            negative, a number is not finite, or `scale` is not positive.
+        ValueError: If the lengths differ, `knots` are not strictly increasing, `values` decrease, a
+            slope is negative, a number is not finite, or `scale` is not positive.
     """
 
     phi_has_inverse: ClassVar[bool] = False
@@ -176,12 +176,14 @@ class PiecewiseLinear(ElementaryLink):
         freeze(self, knots=self.knots, values=self.values)
         if len(self.knots) != len(self.values) or not _rise(self.knots, strictly=True):
             raise ValueError(
-                "`knots` must increase, and be as many as `values`, at least one. "
+                "`knots` and `values` must be non-empty and of equal length, and `knots` "
+                "strictly increasing. "
                 f"Received: knots={self.knots}, values={self.values}"
             )
         if not _rise((0.0, self.slope_below), (0.0, self.slope_above), self.values):
             raise ValueError(
-                "`values` must not decrease, and `slope_below` and `slope_above` be at least 0. "
+                "`values` must not decrease, and `slope_below` and `slope_above` must be at "
+                "least 0. "
                 f"Received: values={self.values}, slope_below={self.slope_below}, "
                 f"slope_above={self.slope_above}"
             )
@@ -233,7 +235,7 @@ def _clip_slope(x: tf.Tensor, low: float, high: float) -> tf.Tensor:
 
 
 def _rise(*series: Sequence[float], strictly: bool = False) -> bool:
-    """Whether no series decreases, or all increase; one without a number does neither."""
+    """Whether no series decreases, or all increase; a series without numbers does neither."""
     return all(
         len(x) > 0 and all(b > a or (b == a and not strictly) for a, b in itertools.pairwise(x))
         for x in series

@@ -1,7 +1,7 @@
-"""Functions that may only scale: positive, so that their potential rises, but not increasing.
+"""Scaling functions that are positive but not increasing.
 
-As a link, or as the scaling of a composite Softmax, they make a loss that is not convex; as the
-scaling of a composite Sigmoid they do not, for the parameters that `convexity` finds.
+As a link, or as the scaling of a composite Softmax, they give a non-convex loss. As the scaling of
+a composite Sigmoid, they give a convex loss for the parameters that `convexity` finds.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from tfrank_sel.serialization import register
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cosh(ExponentialLink):
-    """`h(s) = cosh(scale * (s - shift))`: scales a composite Sigmoid to be sensitive on both sides.
+    """`h(s) = cosh(scale * (s - shift))`: makes a composite Sigmoid sensitive on both sides.
 
     Beyond `abs(scale * (s - shift)) = 70` (640 in float64) it is constant, so that nothing
     overflows.
@@ -52,11 +52,11 @@ class Cosh(ExponentialLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AbsPower(ElementaryLink):
-    """`h(s) = abs(x)**exponent + constant`, `x = scale * (s - shift)`: as `Cosh`, for polynomials.
+    """`h(s) = abs(x)**exponent + constant`, `x = scale * (s - shift)`: a polynomial form of `Cosh`.
 
     Args:
         exponent: The power; positive.
-        constant: The least value; at least 0.
+        constant: Minimum of the function; at least 0.
         scale: Stretches the function; positive.
         shift: Moves the function to the right.
 

@@ -1,7 +1,7 @@
-"""How sensitive a link is, and where: in float64, as numbers to look at.
+"""Sensitivity of a link as numbers, in float64.
 
-The sensitivity of a link at a score is its slope. These functions relate it to a whole interval of
-scores, by the least updates that a gradient step notices there.
+The sensitivity of a link at a score is its slope. These functions relate it to an interval of
+scores, as update sensitivities of a gradient step.
 """
 
 import itertools
@@ -19,14 +19,14 @@ Array = NDArray[np.float64]
 
 
 class Sensitivity(NamedTuple):
-    """A row of `sensitivity_table`: how sensitive a link is at one score.
+    """A row of `sensitivity_table`: the sensitivity of a link at one score.
 
     Attributes:
         score: The score.
         link: The value `h` of the link there.
         slope: Its slope `h'`, the curvature of the loss.
-        bust: The share of the range of `h` that a step of size 1 from there takes.
-        blust: The same of an infinitely small step, divided by its size.
+        bust: Share of the range of `h` that a step of size 1 from the score covers.
+        blust: The same for an infinitesimal step, divided by its size.
         llust: The same for a linear model, whose step grows with the score.
     """
 
@@ -41,20 +41,20 @@ class Sensitivity(NamedTuple):
 def bust(link: Link, score: float, step: float, interval: tuple[float, float]) -> float:
     """Computes the share `(h(score + step) - h(score)) / (h(high) - h(low))` of a step.
 
-    The bias update sensitivity of the paper: how far a model that is only a bias moves for an error
-    of size `step` at `score`, of what it moves for the largest error.
+    This is the bias update sensitivity of the paper: the update of a model that is only a bias, for
+    an error of size `step` at `score`, relative to its update for the largest error.
 
     Args:
         link: The link `h`.
-        score: Where the step starts.
+        score: Start of the step.
         step: The size of the step, of either sign.
-        interval: The lowest and the highest score that occur.
+        interval: The lowest and the highest possible score.
 
     Returns:
-        The share, of the sign of `step`.
+        The share, with the sign of `step`.
 
     Raises:
-        ValueError: If `interval` does not increase, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it.
 
     Example:
         >>> round(links.bust(links.Sigmoid(shift=4.0), score=3.0, step=0.5, interval=(-5, 5)), 4)
@@ -65,18 +65,18 @@ def bust(link: Link, score: float, step: float, interval: tuple[float, float]) -
 
 
 def blust(link: Link, score: float, interval: tuple[float, float]) -> float:
-    """Computes `h'(score) / (h(high) - h(low))`, what `bust` is for small steps, by their size.
+    """Computes `h'(score) / (h(high) - h(low))`, the limit of `bust` divided by the step size.
 
     Args:
         link: The link `h`.
-        score: Where to look.
-        interval: The lowest and the highest score that occur.
+        score: The score.
+        interval: The lowest and the highest possible score.
 
     Returns:
-        The relative slope: its mean over the interval is 1 divided by its length.
+        The relative slope: its mean over the interval is 1 divided by the length of the interval.
 
     Raises:
-        ValueError: If `interval` does not increase, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it.
 
     Example:
         >>> links.blust(links.Identity(), score=2.0, interval=(-5, 5))
@@ -88,19 +88,19 @@ def blust(link: Link, score: float, interval: tuple[float, float]) -> float:
 def llust(link: Link, score: float, interval: tuple[float, float]) -> float:
     """Computes `score**2 * h'(score)`, relative to its integral over the interval.
 
-    What `blust` is for a bias, this is for a linear model `z = u * score`: an error in `u` moves
-    large scores more.
+    This is the counterpart of `blust` for a linear model `z = u * score`, in which an error in `u`
+    changes large scores more.
 
     Args:
         link: The link `h`.
-        score: Where to look.
-        interval: The lowest and the highest score that occur.
+        score: The score.
+        interval: The lowest and the highest possible score.
 
     Returns:
         The relative sensitivity, whose integral over the interval is 1.
 
     Raises:
-        ValueError: If `interval` does not increase, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it.
 
     Example:
         >>> round(links.llust(links.Identity(), score=2.0, interval=(-5, 5)), 3)
@@ -113,7 +113,7 @@ def llust(link: Link, score: float, interval: tuple[float, float]) -> float:
 def class_sensitivity(
     link: CompositeSoftmax, scores: ArrayLike, weights: ArrayLike | None = None
 ) -> Array:
-    """Computes how sensitive each item of a list is, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`.
+    """Computes the sensitivity of each item of a list, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`.
 
     Args:
         link: The composite Softmax.
@@ -141,15 +141,15 @@ def sensitivity_table(
 
     Args:
         link: The link `h`.
-        scores: Where to look.
-        interval: The lowest and the highest score that occur.
+        scores: The scores.
+        interval: The lowest and the highest possible score.
         step: The size of the step of `bust`.
 
     Returns:
         A row for each score.
 
     Raises:
-        ValueError: If `interval` does not increase, or `h` is constant on it.
+        ValueError: If `interval` is not increasing, or `h` is constant on it.
 
     Example:
         >>> for row in links.sensitivity_table(links.Sinh(), [0.0, 4.0], interval=(-5, 5)):
@@ -173,21 +173,22 @@ def sensitivity_table(
 def constant_predictor(
     link: Link | CompositeSoftmax, scores: ArrayLike, weights: ArrayLike | None = None
 ) -> Array:
-    """Computes the constant whose mean matching loss is least: the best bias to start from.
+    """Computes the constant with the smallest mean matching loss: the best initial bias.
 
-    It is the score at which the link has its mean value, `h(c) = mean h(s)`. Where the link is flat
-    there, it is the one of those scores that is nearest to the mean of `s`.
+    It is the score at which the link has its mean value, `h(c) = mean h(s)`. If the link is flat
+    there, it is the score nearest to the mean of `s`.
 
     Args:
         link: The link of a scalar loss, or that of a list.
-        scores: Observed scores, `[size]`; of a composite Softmax lists of them, `[size, classes]`.
+        scores: Observed scores, `[size]`; for a composite Softmax, lists of scores,
+            `[size, classes]`.
         weights: The weight of each score or list, `[size]`; 1 if `None`.
 
     Returns:
         The constant: a number, or one for each class.
 
     Raises:
-        ValueError: If the shapes do not fit, or there is no score of positive weight.
+        ValueError: If the shapes do not match, or there is no score with positive weight.
 
     Example:
         >>> import keras
@@ -206,12 +207,14 @@ def constant_predictor(
     rank = 2 if isinstance(link, CompositeSoftmax) else 1
     if s.ndim != rank or w.shape != s.shape[:1]:
         raise ValueError(
-            f"`scores` must have {rank} axes, and `weights` be as long as the first. "
+            f"`scores` must have {rank} axes, and `weights` must be as long as the first. "
             f"Received: scores.shape={s.shape}, weights.shape={w.shape}"
         )
     s, w = s[w > 0.0], w[w > 0.0]
     if s.size == 0:
-        raise ValueError("`scores` must hold a score of positive weight. Received: none")
+        raise ValueError(
+            "`scores` must have at least one score with positive weight. Received: none"
+        )
     if isinstance(link, CompositeSoftmax):
         return _best_list(link, s, w / w.sum())
     return np.array(_best_score(link, s, w / w.sum()))
@@ -238,7 +241,7 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
-    """Finds the list with the mean link by Newton's steps, halved until they bring it nearer."""
+    """Finds the list with the mean link by damped Newton steps."""
 
     def evaluate(f: Callable[..., tf.Tensor], lists: Array) -> Array:
         ones = np.ones_like(lists)
@@ -250,7 +253,7 @@ def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
         return evaluate(link, c[np.newaxis])[0] - target
 
     target = w @ evaluate(link, s)
-    exact = 32.0 * np.finfo(np.float64).eps * np.max(np.abs(target))  # what rounding leaves
+    exact = 32.0 * np.finfo(np.float64).eps * np.max(np.abs(target))  # rounding error
     c = w @ s
     gradient = gap(c)
     for _ in range(200):
@@ -259,7 +262,8 @@ def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
         hessian = evaluate(link.hessian, c[np.newaxis])[0]
         ridge = 1e-12 * np.trace(hessian) + np.finfo(np.float64).tiny
         move = np.linalg.lstsq(hessian + ridge * np.eye(len(c)), -gradient, rcond=None)[0]
-        # judged by the gradient: near the optimum the loss itself is the same to all digits
+        # compared by the gradient, because the loss itself is constant to all digits near the
+        # optimum
         size, far = 1.0, np.linalg.norm(gradient)
         while np.linalg.norm(gradient := gap(c + size * move)) >= far and size > 1e-12:
             size *= 0.5
@@ -270,7 +274,7 @@ def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
 
 
 def _second_moment(link: Link, interval: tuple[float, float]) -> float:
-    """Integrates `w**2 * h'(w)` by parts, so that steps of `h` count, too."""
+    """Integrates `w**2 * h'(w)` by parts, to include steps of `h`."""
     low, high = interval
     ends = [low, *(k for k in sorted(link.kinks) if low < k < high), high]
     nodes, weights = np.polynomial.legendre.leggauss(16)
@@ -286,7 +290,7 @@ def _second_moment(link: Link, interval: tuple[float, float]) -> float:
 def _range(link: Link, interval: tuple[float, float]) -> float:
     low, high = interval
     if not low < high:
-        raise ValueError(f"`interval` must increase. Received: interval={interval}")
+        raise ValueError(f"`interval` must be increasing. Received: interval={interval}")
     rise = float(_apply(link.difference, high, low))
     if not rise > 0.0:
         raise ValueError(f"`link` must rise on the interval {interval}. Received: link={link}")

@@ -1,4 +1,4 @@
-"""Links made of steps: only whether a score is on the right side of a threshold counts."""
+"""Step links: only the side of a threshold on which a score lies counts."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tfrank_sel.serialization import register
 
 
 class _StepLink(ElementaryLink):
-    """A sum of steps, of value half way up at each threshold."""
+    """A sum of steps, with half the height at each threshold."""
 
     phi_has_inverse: ClassVar[bool] = False
 
@@ -56,7 +56,7 @@ class Step(_StepLink):
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sign(_StepLink):
-    """`h(s) = -1` below `shift`, 1 above, 0 there: as `Step`, but odd."""
+    """`h(s) = -1` below `shift`, 1 above, 0 there: like `Step`, but odd."""
 
     phi_is_odd: ClassVar[bool] = True
 
@@ -80,11 +80,11 @@ class Sign(_StepLink):
 class Staircase(_StepLink):
     """`h(s) = sum_i jumps_i * [x > thresholds_i]`, `x = scale * (s - shift)`: graded labels.
 
-    A score that leaves the step of its label costs the way back, times the jump.
+    The loss of a score outside the step of its label is the distance to that step, times the jump.
 
     Args:
-        thresholds: Where the steps are, in units of `x`.
-        jumps: Their heights; positive.
+        thresholds: Positions of the steps, in units of `x`.
+        jumps: Heights of the steps; positive.
         scale: Stretches the link; positive.
         shift: Moves the link to the right.
 
@@ -101,7 +101,7 @@ class Staircase(_StepLink):
         freeze(self, thresholds=self.thresholds, jumps=self.jumps)
         if len(self.thresholds) != len(self.jumps) or not all(w > 0.0 for w in self.jumps):
             raise ValueError(
-                "`jumps` must be positive and as many as `thresholds`. "
+                "`jumps` must be positive and as long as `thresholds`. "
                 f"Received: thresholds={self.thresholds}, jumps={self.jumps}"
             )
 

@@ -87,6 +87,7 @@ from tfrank_sel.losses.selective.matching import (
 )
 from tfrank_sel.losses.topk import (
     SmoothTopKLoss as SmoothTopKLoss,
+    TopKCrossEntropyLoss as TopKCrossEntropyLoss,
     TopKHingeLoss as TopKHingeLoss,
     hit_at_k as hit_at_k,
     mean_over_relevant as mean_over_relevant,

@@ -1,4 +1,4 @@
-"""Lambda weights: how much each pair of items matters to a ranking metric."""
+"""Lambda weights: the importance of each pair of items for a ranking metric."""
 
 import abc
 import dataclasses
@@ -16,24 +16,24 @@ Function = Callable[[tf.Tensor], tf.Tensor]
 
 @dataclasses.dataclass(frozen=True)
 class LambdaWeight(Configurable, abc.ABC):
-    """The weight of each pair of items, from their labels and their present ranks.
+    """The weight of each pair of items, from their labels and their current ranks.
 
-    It is a value: two with the same parameters are equal, and are saved by their parameters. No
+    It is a value: two objects with the same parameters are equal. Its parameters are saved. No
     gradient flows through it. Ranks are by descending score; ties keep the order of the list.
     """
 
     @property
     def normalizer(self) -> Normalizer:
-        """How a loss with this weight is normalised, if it is given no normalizer."""
+        """The normalizer of a loss with this weight, if none is passed to the loss."""
         return mean_over_terms
 
     def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Computes what each item is worth, `[batch_size, list_size]`: its label, if not said."""
+        """Computes the gain of each item, `[batch_size, list_size]`: its label by default."""
         return labels
 
     @abc.abstractmethod
     def pairs(self, first: Items, second: Items) -> tf.Tensor:
-        """Computes the weight of each pair, at least 0, and the same the other way round.
+        """Computes the weight of each pair, at least 0 and symmetric.
 
         Args:
             first: The items on one side, with `labels`, `scores`, `ranks`, `mask` and `gains`.
@@ -44,7 +44,7 @@ class LambdaWeight(Configurable, abc.ABC):
 @register
 @dataclasses.dataclass(frozen=True)
 class LabelDiffLambdaWeight(LambdaWeight):
-    """`abs(y_i - y_j)`: a pair matters as much as its labels differ."""
+    """`abs(y_i - y_j)`: the weight of a pair is the difference of its labels."""
 
     def pairs(self, first: Items, second: Items) -> tf.Tensor:
         return tf.abs(first.labels - second.labels)
@@ -75,7 +75,7 @@ class PrecisionLambdaWeight(LambdaWeight):
 
     Args:
         k: Number of top ranks that count; positive.
-        threshold: The least label of a relevant item.
+        threshold: Minimum label of a relevant item.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -98,7 +98,7 @@ class PrecisionLambdaWeight(LambdaWeight):
 class GainLambdaWeight(LambdaWeight):
     """A weight of the form `abs(G_i - G_j) * d(r_i, r_j)`, of gains `G` and ranks `r`.
 
-    Since it makes parts of one number, a loss adds up its pairs, if no normalizer is given.
+    The weights are parts of one metric, so a loss sums its pairs by default.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -146,9 +146,9 @@ class GainLambdaWeight(LambdaWeight):
         return tf.where(distance > 0.0, step, tf.zeros_like(step))
 
     def truncated_step(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
-        """Computes `step`, over `1 - D(max(r_i, r_j))` for a pair that is not within the `k` best.
+        """Computes `step`, divided by `1 - D(max(r_i, r_j))` for a pair not within the `k` best.
 
-        Of such a pair one item drops out, or neither counts: see equation 18 of the reference of
+        In such a pair, at most one item is within the `k` best: see equation 18 of the reference of
         `NDCGLambdaWeightV2`.
         """
         if self.k is None:
@@ -161,14 +161,14 @@ class GainLambdaWeight(LambdaWeight):
 
 @dataclasses.dataclass(frozen=True)
 class SwapLambdaWeight(GainLambdaWeight):
-    """What swapping two items changes a DCG by, as LambdaRank has it, or as LambdaLoss has it.
+    """The change of a DCG when two items swap, by LambdaRank, LambdaLoss or a mix of both.
 
     ```
     d(r_i, r_j) = (1 - f) * (D(t) - D(t + 1)) + f * abs(D(r_i) - D(r_j))
     ```
 
-    where `t = abs(r_i - r_j)` and `f` is the `smooth_fraction`. A pair of which no item is among
-    the `k` best has weight 0, and `D` is 0 beyond `k` in the second term.
+    where `t = abs(r_i - r_j)` and `f` is the `smooth_fraction`. A pair without an item among the
+    `k` best has weight 0, and `D` is 0 beyond `k` in the second term.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -235,7 +235,7 @@ class NDCGLambdaWeight(SwapLambdaWeight):
 class NDCGLambdaWeightV2(GainLambdaWeight):
     """The weight of LambdaLoss: its `d(r_i, r_j)` is `truncated_step`.
 
-    The sum over the pairs bounds what the list lacks of the ideal NDCG at `k`.
+    The sum over the pairs is an upper bound of the gap between the NDCG at `k` and its ideal, 1.
 
     Reference:
         [Wang et al., The LambdaLoss Framework for Ranking Metric Optimization, 2018](
@@ -249,7 +249,7 @@ class NDCGLambdaWeightV2(GainLambdaWeight):
 @register
 @dataclasses.dataclass(frozen=True)
 class YetiDCGLambdaWeight(GainLambdaWeight):
-    """A weight for neighbours alone: `truncated_step` of items whose ranks differ by 1, else 0.
+    """A weight for neighbours only: `truncated_step` if the ranks differ by 1, else 0.
 
     Reference:
         [Lyzhin et al., Which Tricks are Important for Learning to Rank?, 2022](

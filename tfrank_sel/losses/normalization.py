@@ -1,4 +1,4 @@
-"""What the sum of a list's terms, its pairs or items, is divided by.
+"""Normalisation of the sum of a list's terms, which are its pairs or items.
 
 Each function takes the sum and the number of the terms of each list, `[batch_size]`, and the list
 size with its padding, and returns the loss of each list.
@@ -17,13 +17,13 @@ Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 @register
 def mean_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
-    """Divides by the number of pairs, or of items, so that lists of any length count alike."""
+    """Divides by the number of pairs or items, so that lists of any length count equally."""
     return tf.math.divide_no_nan(total, terms)
 
 
 @register
 def sum_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
-    """Divides by nothing: right for terms that are parts of one number, such as of an NDCG."""
+    """Returns the sum: for terms that are parts of one number, such as an NDCG."""
     return total
 
 
@@ -31,7 +31,7 @@ def sum_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> 
 def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
     """Divides by the list size, padding included, as tensorflow-ranking does.
 
-    The mean over a batch is then that of `tfr.keras.losses`. It changes with the padding.
+    The mean over a batch then equals that of `tfr.keras.losses`. It depends on the padding.
     """
     return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
 
@@ -43,11 +43,11 @@ class Normalized:
 
     @property
     def padding(self) -> float | None:
-        """As in `Listwise`: a function that divides by the list size counts padding."""
+        """As in `Listwise`; a normalizer that divides by the list size counts padding."""
         return 0.0 if self.normalizer in (None, mean_over_terms, sum_over_terms) else None
 
 
 def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Adds up the values of the valid items of each list, and normalises the sums."""
+    """Sums the values of the valid items of each list, and normalises the sums."""
     items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
     return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])

@@ -1,4 +1,4 @@
-"""What a softmax is trained towards: a distribution over the items of a list, from its labels."""
+"""Targets of a softmax over the items of a list, made from its labels."""
 
 import abc
 import dataclasses
@@ -18,24 +18,24 @@ def check_temperature(temperature: float, name: str = "temperature") -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Targets(Configurable, abc.ABC):
-    """A map from the labels of each list to a distribution over its items.
+    """A map from the labels of each list to the targets of its items.
 
-    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     @abc.abstractmethod
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Computes the distribution of each list, `[batch_size, list_size]`, 0 on padding."""
+        """Computes the target of each item, `[batch_size, list_size]`, 0 on padding."""
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class Shares(Targets):
-    """Each item's share of the gains of its list; all 0 where no item has a gain.
+    """Each item's share of the gains of its list; all 0 if no item has a gain.
 
     Args:
-        gain: Maps labels to gains. With the gain of an NDCG, `exp(-loss)` bounds that NDCG from
-            below, for graded labels, too.
+        gain: Maps labels to gains. With the gain of an NDCG, `exp(-loss)` is a lower bound of that
+            NDCG, also for graded labels.
 
     Example:
         >>> y, mask = tf.constant([[1.0, 3.0]]), tf.constant([[True, True]])
@@ -52,8 +52,31 @@ class Shares(Targets):
 
 @register
 @dataclasses.dataclass(frozen=True)
+class Gains(Targets):
+    """Each item's gain: the loss of `Shares`, multiplied by the sum of the gains of the list.
+
+    The sum is the weight of the list: lists with more or higher labels count more. This is the
+    scale of tensorflow-ranking.
+
+    Args:
+        gain: Maps labels to gains.
+
+    Example:
+        >>> y, mask = tf.constant([[1.0, 3.0]]), tf.constant([[True, True]])
+        >>> losses.targets.Gains()(y, mask).numpy().tolist()
+        [[1.0, 3.0]]
+    """
+
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+
+    def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        return tf.where(mask, self.gain(labels), 0.0)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
 class Softmax(Targets):
-    """The softmax of the labels: an item of label 0 has a share, too.
+    """The softmax of the labels; an item of label 0 also has a share.
 
     Args:
         temperature: Divides the labels; positive.

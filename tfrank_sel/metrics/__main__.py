@@ -28,18 +28,22 @@ def evaluate(
         typer.Option("-m", "--measure", help="Measure, such as map or P.5,10; may be repeated."),
     ] = None,
     per_query: Annotated[
-        bool, typer.Option("-q", "--per-query", help="Show each query, too.")
+        bool, typer.Option("-q", "--per-query", help="Also show each query.")
     ] = False,
     complete: Annotated[
-        bool, typer.Option("-c", "--complete", help="Count queries that the run misses as 0.")
+        bool,
+        typer.Option("-c", "--complete", help="Count queries that are missing in the run as 0."),
     ] = False,
     relevance_level: Annotated[
-        int, typer.Option("-l", "--relevance-level", min=1, help="Least relevance that counts.")
+        int,
+        typer.Option(
+            "-l", "--relevance-level", min=1, help="Minimum relevance of a relevant document."
+        ),
     ] = 1,
 ) -> None:
     """Evaluate a TREC run against judgements, as trec_eval does.
 
-    Measures: map, Rprec, bpref, recip_rank, ndcg, ERR, RBP, and with cut-offs behind a dot: P,
+    Measures: map, Rprec, bpref, recip_rank, ndcg, ERR, RBP, and with cut-offs after a dot: P,
     recall, ndcg_cut, map_cut, success, ERR. Ties, gains and queries are those of trec_eval; scores
     are compared in float32.
     """
@@ -51,7 +55,7 @@ def evaluate(
         raise typer.Exit(2) from error
     queries = next(iter(values.values()))
     if not queries:
-        print(f"Expected a query of {qrels} in {run}. Received: none", file=sys.stderr)
+        print(f"Expected a query of {qrels} in {run}. Received: no such query", file=sys.stderr)
         raise typer.Exit(2)
     for query in queries if per_query else []:
         for name, found in values.items():
@@ -66,7 +70,7 @@ def _print(name: str, query: str, value: str) -> None:
 
 
 def main() -> None:
-    """Runs the command line; a file or name that is wrong ends with a line and status 2."""
+    """Runs the command line; a wrong file or name ends it with a message and status 2."""
     app()
 
 

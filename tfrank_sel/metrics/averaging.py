@@ -1,6 +1,6 @@
-"""How the values of lists become one: which lists count, and what their weights are.
+"""Averaging of a metric over lists: which lists count, and their weights.
 
-The values here are given to a metric as `averaging`.
+Pass one of these values to a metric as `averaging`.
 """
 
 import abc
@@ -14,13 +14,14 @@ from tfrank_sel.serialization import Configurable, register
 
 
 class Worth(NamedTuple):
-    """What a metric says of the items of a batch.
+    """The worth of the items of a batch to a metric.
 
     Attributes:
-        items: What each item is worth to the metric: its gain, or 1 for a relevant item and 0 for
-            another. A list without worth has no value of its own, which is 0 then.
-        weighs_items: Whether the weights of items belong to the formula of the measure.
-        pooled: Whether the measure is an average over the worth of all lists, as of all pairs.
+        items: Worth of each item to the metric: its gain, or 1 for a relevant item and 0 for
+            another. For a list without worth, the metric is not defined and its value is 0.
+        weighs_items: Whether the formula of the measure contains the weights of items.
+        pooled: Whether the measure is an average over the worth of all lists together, such as over
+            all pairs.
     """
 
     items: tf.Tensor
@@ -30,9 +31,9 @@ class Worth(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Averaging(Configurable, abc.ABC):
-    """What the weights of lists and items mean to a metric.
+    """The meaning of the weights of lists and items for a metric.
 
-    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     def mask(self, batch: ListBatch) -> tf.Tensor:
@@ -41,15 +42,15 @@ class Averaging(Configurable, abc.ABC):
 
     @abc.abstractmethod
     def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:
-        """Returns a batch of the items of `mask` with the weights that the metric computes with."""
+        """Returns a batch of the items of `mask` with the weights that the metric uses."""
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class AllLists(Averaging):
-    """Every list counts by its own weight; the weights of items weigh within the list.
+    """Every list counts with its own weight; the weights of items count within their list.
 
-    A list without a relevant item is 0 and counted, as in TREC evaluation.
+    A list without a relevant item has the value 0 and counts, as in TREC evaluation.
 
     Example:
         >>> metric = metrics.MRR(averaging=metrics.averaging.AllLists())
@@ -64,7 +65,7 @@ class AllLists(Averaging):
 @register
 @dataclasses.dataclass(frozen=True)
 class DefinedLists(Averaging):
-    """Lists that have a value count: those with a relevant item, or a pair to order.
+    """Only lists for which the metric is defined count: those with a relevant item, or a pair.
 
     Otherwise as `AllLists`.
 
@@ -83,7 +84,7 @@ class DefinedLists(Averaging):
 @register
 @dataclasses.dataclass(frozen=True)
 class ByRelevance(Averaging):
-    """Weights as in tensorflow-ranking: a list weighs what its relevant items weigh on average.
+    """Weights as in tensorflow-ranking: the mean weight of the relevant items of each list.
 
     ```
     weight of a list = sum_i w_i * worth_i / sum_i worth_i
@@ -91,13 +92,13 @@ class ByRelevance(Averaging):
 
     where `w` are the weights of the items times that of their list and `worth` their gains, or
     their relevances if the measure is binary. An item of weight 0 is removed. Measures of gain
-    weigh items within the list, too, relative to the weight of the list; other ones do not. ARP
-    and OPA average over all relevances and pairs, whatever their lists: there the weight of a list
-    is the sum alone.
+    also weight items within the list, relative to the weight of the list; other measures do not.
+    ARP and OPA average over all relevances and pairs, regardless of their lists: for these, the
+    weight of a list is only the sum.
 
-    A list without a relevant item weighs the mean of its items, and one without an item does not
-    count. (tensorflow-ranking replaces both weights by a mean over the batch, so that its results
-    depend on the batch size.)
+    The weight of a list without a relevant item is the mean weight of its items, and a list without
+    an item does not count. (tensorflow-ranking replaces both weights by a mean over the batch, so
+    that its results depend on the batch size.)
 
     Example:
         >>> metric = metrics.MRR(averaging=metrics.averaging.ByRelevance())

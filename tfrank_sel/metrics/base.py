@@ -1,4 +1,4 @@
-"""The bases of the metrics."""
+"""Bases of the metrics."""
 
 import abc
 import functools
@@ -15,34 +15,34 @@ from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
 
 
 class ListwiseMetric(Measure, keras.metrics.Mean):
-    """The weighted mean over lists of a measure; a subclass writes `per_list`.
+    """The weighted mean of a measure over lists; a subclass implements `per_list`.
 
-    A list without a valid item is not counted. What else counts, and by which weight, `averaging`
-    says.
+    A list without a valid item is not counted. `averaging` sets which other lists count, and their
+    weights.
 
     Args:
-        name: Name of the metric, under which Keras and TensorBoard report it; by default that of
-            the class with the cutoff and the options that are not the default, such as `ndcg_at_5`
-            or `precision_at_10_relevance_level_2`. The metrics of a model need different names:
-            Keras 3 returns the first of two of one name twice.
-        averaging: Which lists count, and what weights mean: a value of `metrics.averaging`. By
-            default every list counts by its own weight, and one without a relevant item is 0, as in
-            TREC evaluation.
+        name: Name of the metric, under which Keras and TensorBoard report it. The default is made
+            of the class, the cutoff and the options that differ from their defaults, such as
+            `ndcg_at_5` or `precision_at_10_relevance_level_2`. The metrics of a model need unique
+            names: for two metrics of one name, Keras 3 returns the first twice.
+        averaging: Which lists count, and the meaning of weights: a value of `metrics.averaging`. By
+            default every list counts with its own weight, and a list without a relevant item is 0,
+            as in TREC evaluation.
         dtype: The dtype of the computation.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
     dtype. `y_true` may also be integers `[batch_size]` or `[batch_size, 1]`, the index of the item
     of label 1 in each list, as in `losses.ListwiseLoss`. An item is valid if its label is at least
-    0 and not NaN, and if the Keras mask of `y_pred`, where there is one, is True. `sample_weight`
+    0 and not NaN, and if the Keras mask of `y_pred`, if any, is True. `sample_weight`
     is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or `[batch_size, list_size]` per
-    item. A valid item whose score is NaN ranks last; a measure of the scores themselves is NaN for
-    its list.
+    item. A valid item whose score is NaN ranks last; a measure that uses the score values is NaN
+    for its list.
 
     Raises:
-        ValueError: If the shapes do not fit.
+        ValueError: If the shapes do not match.
     """
 
-    weighs_items: ClassVar[bool] = True  # as Worth says
+    weighs_items: ClassVar[bool] = True  # see Worth
     pooled: ClassVar[bool] = False
 
     def __init__(
@@ -57,7 +57,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         super().update_state(values, sample_weight=weights)
 
     def evaluate(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> ListValues:
-        """Computes the value and the weight of each list, and leaves the mean as it is."""
+        """Computes the value and the weight of each list, without changing the mean."""
         return self._evaluator(y_true, y_pred, sample_weight)[self.name]
 
     def counted(self, batch: ListBatch) -> tf.Tensor:
@@ -65,7 +65,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         return self.averaging.mask(batch)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns what each item is worth to the measure, `[batch_size, list_size]`.
+        """Returns the worth of each item to the measure, `[batch_size, list_size]`.
 
         It is 0 for an irrelevant item. A list without worth has no value.
         """
@@ -99,7 +99,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
 
 
 class ComparingMetric(ListwiseMetric):
-    """A measure of pairs of items, which a list without one does not have: it does not count.
+    """A measure of pairs of items; a list without a pair does not count.
 
     Args:
         name: Name of the metric.
@@ -120,15 +120,15 @@ class ComparingMetric(ListwiseMetric):
 
 
 class RankedMetric(ListwiseMetric):
-    """A measure of what stands at which rank; a subclass writes `at_ranks`.
+    """A measure of the items at each rank; a subclass implements `at_ranks`.
 
-    An item of score -inf is not retrieved: it holds no rank, although it counts among the relevant
-    items of its list, as a relevant document that a search did not return.
+    An item with score -inf is not retrieved: it has no rank, but counts among the relevant items of
+    its list, like a relevant document that a search did not return.
 
     Args:
         name: Name of the metric.
-        ties: What becomes of items of equal score: a value of `metrics.ties`. By default they keep
-            the order of the list.
+        ties: Order of items with equal scores: a value of `metrics.ties`. By default they keep the
+            order of the list.
         **kwargs: `averaging` and `dtype`, as in `ListwiseMetric`.
 
     Raises:
@@ -138,12 +138,12 @@ class RankedMetric(ListwiseMetric):
     """
 
     averages_ties: ClassVar[bool] = True
-    k: int | None = None  # the cut-off, of measures that have one
+    k: int | None = None  # the cut-off of measures that have one
 
     def __init__(self, name: str | None = None, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
         if isinstance(ties, Averaged) and not self.averages_ties:
             raise ValueError(
-                f"{type(self).__name__} has no closed form of its average over ties. "
+                f"{type(self).__name__} has no closed form for the average over ties. "
                 f"Received: ties={ties}"
             )
         super().__init__(name, **kwargs)
@@ -151,11 +151,11 @@ class RankedMetric(ListwiseMetric):
 
     @property
     def reading(self) -> Hashable:
-        """Metrics whose `reading` is equal rank the same batch of the same input alike."""
+        """Metrics whose `reading` is equal give the same ranking of the same input."""
         return super().reading, self.ties
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
-        """Sorts as deep as the metric of the group that looks deepest."""
+        """Sorts down to the greatest cut-off in the group of metrics."""
         depths = [metric.ties.depth(metric.k) for metric in group]
         held = retrieved(batch.scores, self.counted(batch))
         deepest = None if None in depths else max(k for k in depths if k is not None)
@@ -185,11 +185,11 @@ class RankedMetric(ListwiseMetric):
 
 
 class BinaryMetric(RankedMetric):
-    """A measure for which an item is relevant or not.
+    """A measure of binary relevance.
 
     Args:
         name: Name of the metric.
-        relevance_level: The least label of a relevant item, as trec_eval's option of that name
+        relevance_level: Minimum label of a relevant item, as trec_eval's option of that name
             (1 there and in tensorflow-ranking); if `None`, every positive label is relevant.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 

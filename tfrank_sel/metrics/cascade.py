@@ -1,4 +1,4 @@
-"""Metrics of a user who reads down the list and stops: cascade and persistence models."""
+"""Metrics of user models that stop at some rank: cascade and persistence models."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tfrank_sel.serialization import register
 
 @register
 class ERR(RankedMetric):
-    """Expected reciprocal rank: of the item that satisfies a user who reads down the list.
+    """Expected reciprocal rank of the item that satisfies a user who reads down the list.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with the items in rank order
     `1, 2, ...`:
@@ -24,7 +24,7 @@ class ERR(RankedMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        max_label: The greatest label there is; greater ones count as this.
+        max_label: Greatest possible label; greater labels count as this.
         **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
@@ -58,14 +58,14 @@ class ERR(RankedMetric):
         self.max_label = max_label
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the probability that each item satisfies."""
+        """Returns the probability that each item satisfies the user."""
         gains = tf.where(mask, ranking.exponential_gain(labels), 0.0)
         return tf.minimum(gains, 2.0**self.max_label - 1.0) * 2.0**-self.max_label
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Adds up the reciprocal ranks by the probability to stop there."""
+        """Sums the reciprocal ranks, weighted by the probability to stop there."""
         stops = tf.clip_by_value(ranks.at(weights * self.worth(labels, mask)), 0.0, 1.0)
         reaches = tf.math.cumprod(1.0 - stops, axis=-1, exclusive=True)
         return tf.reduce_sum(reaches * stops / ranking.positions(stops), axis=-1)
@@ -73,7 +73,7 @@ class ERR(RankedMetric):
 
 @register
 class RBP(BinaryMetric):
-    """Rank-biased precision: of a user who goes on to the next rank with a fixed probability.
+    """Rank-biased precision, for a user who continues to the next rank with a fixed probability.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -82,7 +82,7 @@ class RBP(BinaryMetric):
     ```
 
     Args:
-        persistence: The probability `p` to go on, in (0, 1).
+        persistence: The probability `p` to continue, in (0, 1).
         k: Number of top ranks that count; all of them if `None`.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
@@ -122,7 +122,7 @@ class RBP(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Adds up the probabilities to reach the relevant items."""
+        """Sums the probabilities to reach the relevant items."""
         found = ranks.at(weights * self.worth(labels, mask))
         reaches = tf.pow(tf.constant(self.persistence, found.dtype), ranking.positions(found) - 1.0)
         return (1.0 - self.persistence) * tf.reduce_sum(found * reaches, axis=-1)

@@ -13,7 +13,7 @@ from tfrank_sel.serialization import register
 
 @register
 class ARP(RankedMetric):
-    """Average relevance position: the mean rank of the items, by relevance. Lower is better.
+    """Average relevance position: the mean rank, weighted by relevance. Lower is better.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -53,17 +53,17 @@ class ARP(RankedMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Averages the ranks, by weighted label."""
+        """Averages the ranks, weighted by the labels."""
         found = ranks.at(weights * self.worth(labels, mask))
         total = tf.reduce_sum(found * ranking.positions(found), axis=-1)
         return tf.math.divide_no_nan(total, tf.reduce_sum(found, axis=-1))
 
 
 class _Correlation(ComparingMetric):
-    """A correlation of labels and scores; a list whose labels are all equal has none."""
+    """A correlation of labels and scores, undefined for a list of equal labels."""
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns by how much the label of each item exceeds the least of its list."""
+        """Returns the label of each item less the smallest label of its list."""
         least = tf.reduce_min(tf.where(mask, labels, labels.dtype.max), axis=-1, keepdims=True)
         return tf.where(mask, labels - least, 0.0)
 
@@ -103,7 +103,7 @@ class KendallTau(_Correlation):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Adds up the pairs in order less those out of it."""
+        """Counts the pairs in the right order less those in the wrong order."""
         weights = tf.where(mask, weights, 0.0)
         y, s = (_signs(tf.where(mask, x, 0.0)) for x in (labels, scores))
         both, of_labels, of_scores = (
@@ -115,10 +115,11 @@ class KendallTau(_Correlation):
 
 @register
 class SpearmanRho(_Correlation):
-    """Spearman's rank correlation of labels and scores: Pearson's of their ranks.
+    """Spearman's rank correlation of labels and scores: Pearson's correlation of their ranks.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with ranks `a` of the labels
-    and `b` of the scores, tied items at the mean of their ranks, and the weighted means `A`, `B`:
+    and `b` of the scores, where tied items have the mean of their ranks, and weighted means `A`,
+    `B`:
 
     ```
     rho(y, s) = sum_i w_i * (a_i - A) * (b_i - B)
@@ -160,7 +161,7 @@ class SpearmanRho(_Correlation):
 
 def _signs(x: tf.Tensor) -> tf.Tensor:
     """Returns the signs of the differences of all pairs, `[batch_size, i, j]`."""
-    # by comparison: a difference of large numbers may overflow
+    # by comparison, since a difference of large numbers may overflow
     x, y = x[:, :, tf.newaxis], x[:, tf.newaxis, :]
     return tf.cast(x > y, x.dtype) - tf.cast(x < y, x.dtype)
 
@@ -168,7 +169,7 @@ def _signs(x: tf.Tensor) -> tf.Tensor:
 def _centred_ranks(x: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Ranks by ascending `x`, ties at their mean, less the weighted mean of the ranks."""
     valid = tf.cast(mask, x.dtype)
-    # up to a constant of the list, half the items below less those above
+    # up to a constant of the list, this is half of: the items below less those above
     ranks = 0.5 * tf.reduce_sum(_signs(tf.where(mask, x, 0.0)) * valid[:, tf.newaxis, :], axis=-1)
     total = tf.reduce_sum(weights, axis=-1, keepdims=True)
     mean = tf.math.divide_no_nan(tf.reduce_sum(weights * ranks, -1, keepdims=True), total)

@@ -1,4 +1,4 @@
-"""Metrics of diversity: which subtopics of a query the items on top cover."""
+"""Diversity metrics: coverage of the subtopics of a query by the top items."""
 
 from typing import Any
 
@@ -12,18 +12,18 @@ from tfrank_sel.serialization import register
 
 
 class DiversityMetric(BinaryMetric):
-    """A measure of items that cover subtopics; a subclass writes `at_ranks`.
+    """A measure of items that cover subtopics; a subclass implements `at_ranks`.
 
     Args:
         **kwargs: As in `BinaryMetric`.
 
     Inputs: as in `ListwiseMetric`, but `y_true` is `[batch_size, list_size, subtopics]`: the
-    relevance of each item to each subtopic. A label below 0 or NaN is padding; an item of which all
-    labels are padding is no item.
+    relevance of each item to each subtopic. A label below 0 or NaN is padding; an item is padding
+    if all its labels are.
     """
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, and labels of three axes."""
+        """Reads the arguments of Keras, with labels of three axes."""
         if isinstance(y_true, tf.RaggedTensor):
             if isinstance(y_pred, tf.RaggedTensor):
                 check_row_lengths(y_true, y_pred)
@@ -42,7 +42,7 @@ class DiversityMetric(BinaryMetric):
         return batch._replace(labels=tf.where(valid, labels, tf.zeros_like(labels)))
 
     def counted(self, batch: ListBatch) -> tf.Tensor:
-        """Returns the valid items: one of weight 0 covers its subtopics all the same."""
+        """Returns the valid items; also an item of weight 0 covers its subtopics."""
         return batch.mask
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -51,7 +51,7 @@ class DiversityMetric(BinaryMetric):
 
     def covered(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns 1 for each subtopic that an item covers, `[batch_size, list_size, subtopics]`."""
-        # an item covers none where there is no subtopic at all
+        # an item covers none if there is no subtopic
         labels = tf.pad(labels, [[0, 0], [0, 0], [0, 1]])
         return super().worth(labels, mask[:, :, tf.newaxis])
 
@@ -106,7 +106,7 @@ class PrecisionIA(DiversityMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Divides the subtopics that the items on top cover by those they could."""
+        """Divides the number of subtopics that the top items cover by the maximum."""
         covered = self.covered(labels, mask)
         found = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
         return tf.math.divide_no_nan(found, ranks.depths(self.clip_k) * _subtopics(covered))
@@ -154,14 +154,14 @@ class SubtopicRecall(DiversityMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Divides the subtopics covered on top by those covered at all."""
+        """Divides the number of subtopics covered by the top items by that of the whole list."""
         covered = weights[:, :, tf.newaxis] * self.covered(labels, mask)
-        # a row of zeros in front: of no item, none is covered
+        # a row of zeros in front: no item covers no subtopic
         on_top = tf.pad(ranks.gathered(covered), [[0, 0], [1, 0], [0, 0]])
         found = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
         return tf.math.divide_no_nan(found, _subtopics(self.covered(labels, mask)))
 
 
 def _subtopics(covered: tf.Tensor) -> tf.Tensor:
-    """Counts the subtopics that any item of each list covers."""
+    """Counts the subtopics that at least one item of each list covers."""
     return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)

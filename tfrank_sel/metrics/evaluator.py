@@ -1,4 +1,4 @@
-"""Several metrics of the same lists at once, list by list: one sort, one compiled call."""
+"""Evaluator of several metrics of the same lists: one sort, one compiled call."""
 
 import abc
 import collections
@@ -17,7 +17,7 @@ class ListValues(NamedTuple):
 
     Attributes:
         values: Value of each list, `[batch_size]`.
-        weights: Weight of each list in the mean, `[batch_size]`; 0 for one that does not count.
+        weights: Weight of each list in the mean, `[batch_size]`; 0 for a list that does not count.
     """
 
     values: tf.Tensor
@@ -30,7 +30,7 @@ class ListValues(NamedTuple):
 
 
 class Sort(NamedTuple):
-    """The order of the items of a batch, for metrics that rank alike.
+    """The order of the items of a batch, for metrics with the same ranking.
 
     Attributes:
         order: The places of the items, best first, `[batch_size, ranks]`.
@@ -42,7 +42,7 @@ class Sort(NamedTuple):
 
 
 class Measure(Listwise):
-    """What an `Evaluator` takes: a formula over lists that may share its sort with others."""
+    """Input of an `Evaluator`: a formula over lists that may share its sort with others."""
 
     name: str
     dtype: str
@@ -64,13 +64,13 @@ class Measure(Listwise):
 class Evaluator(Checked):
     """Evaluates several metrics of the same lists, in one call that sorts once.
 
-    Metrics that read their input alike and rank ties alike share the sort; XLA compiles the rest of
-    all of them together, where what their formulas have in common is computed once.
+    Metrics that read the same input and rank ties in the same way share the sort. XLA compiles all
+    formulas together, so that common parts are computed once.
 
     Args:
-        metrics: The metrics, each with a name of its own. Their state is not touched.
-        jit_compile: Whether XLA compiles them, for shapes that are rounded up as those of losses
-            are. That pays from the second call on, or for many lists.
+        metrics: The metrics, with unique names. Their state is not changed.
+        jit_compile: Whether XLA compiles them, for shapes that are rounded up as for losses. This
+            is faster from the second call on, or for many lists.
 
     Raises:
         TypeError: If a metric is not one of `tfrank_sel.metrics`.
@@ -90,7 +90,7 @@ class Evaluator(Checked):
     def __init__(self, metrics: Sequence[Measure], jit_compile: bool = True) -> None:
         names = collections.Counter(metric.name for metric in metrics)
         if twice := sorted(name for name, count in names.items() if count > 1):
-            raise ValueError(f"`metrics` must have names of their own. Received twice: {twice}")
+            raise ValueError(f"metric names must be unique. Received twice: {twice}")
         self.metrics = list(metrics)
         self.jit_compile = jit_compile
         alike: dict[Hashable, list[Measure]] = {}

@@ -1,4 +1,4 @@
-"""Metrics of cumulated gain."""
+"""Metrics of cumulative gain."""
 
 from collections.abc import Callable
 from typing import Any
@@ -183,7 +183,7 @@ class PWA(RankedMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Averages the labels by the reciprocals of their ranks."""
+        """Averages the labels, weighted by the reciprocals of their ranks."""
         found = ranks.at(weights * self.worth(labels, mask))
         positions = ranking.positions(found)
         held = positions <= ranks.counts()[:, tf.newaxis]

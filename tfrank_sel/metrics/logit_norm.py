@@ -1,4 +1,4 @@
-"""The size of logits, which tells whether an expansion around zero holds."""
+"""The size of logits, to check whether an expansion around zero is accurate."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from tfrank_sel.serialization import register
 
 @register
 class LogitNorm(ListwiseMetric):
-    """Root mean square of the logits of a list: whether an RG loss still stands for softmax.
+    """Root mean square of the logits of a list, to check whether an RG loss approximates softmax.
 
-    For each list of scores `s` in `y_pred`, whatever the labels:
+    For each list of scores `s` in `y_pred`, for any labels:
 
     ```
     norm = sqrt(sum_i w_i * (s_i - c)**2 / sum_i w_i)
     ```
 
     where `c` is 0, or the weighted mean of the scores if `centered`. `RG2Loss` expands the softmax
-    around 0 and misses it by half the squared mean score, at most half the squared norm, for each
-    unit of gain; `RGCrossLoss` expands around the mean and misses it in third order. So the
-    expansion holds while the norm is well below 1. Where it grows beyond, the loss punishes high
-    scores that softmax would allow, and the ranking suffers: more regularisation or a lower
-    learning rate brings it back.
+    around 0. Its error is half the squared mean score, at most half the squared norm, for each unit
+    of gain; `RGCrossLoss` expands around the mean and has an error of third order. So the expansion
+    is accurate if the norm is well below 1. If the norm is larger, the loss penalises high scores
+    that softmax would allow, and the ranking gets worse: use more regularisation or a lower
+    learning rate.
 
     Args:
-        centered: Whether to measure about the mean, as suits `RGCrossLoss`, and not about 0.
+        centered: Whether to measure around the mean, for `RGCrossLoss`, instead of around 0.
         **kwargs: `dtype`, as in `ListwiseMetric`.
 
     Example:
@@ -51,7 +51,7 @@ class LogitNorm(ListwiseMetric):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Averages the squares, by weight."""
+        """Computes the weighted mean of the squares."""
         shares = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
         centre = masking.masked_sum(shares * scores, mask)[:, None]
         from_centre = scores - centre if self.centered else scores

@@ -1,4 +1,4 @@
-"""Metrics of novelty: an item gains less by what the items before it covered."""
+"""Novelty metrics: the gain of an item is smaller for subtopics that are already covered."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from tfrank_sel.serialization import register
 
 
 class _AlphaMetric(DiversityMetric):
-    """A measure of gains that shrink by what is covered already."""
+    """A measure whose gains shrink for subtopics that are already covered."""
 
     averages_ties = False
 
@@ -43,7 +43,7 @@ class _AlphaMetric(DiversityMetric):
 
 @register
 class AlphaDCG(_AlphaMetric):
-    """Alpha-DCG at `k`: each further item that covers a subtopic gains less by it.
+    """Alpha-DCG at `k`: each further item on the same subtopic has a smaller gain.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -54,10 +54,10 @@ class AlphaDCG(_AlphaMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        alpha: How much of the gain by a subtopic an item takes that covers it, in [0, 1].
+        alpha: Share of a subtopic's gain that is lost with each item that covers it, in [0, 1].
         discount: Maps 1-based ranks to discounts.
-        **kwargs: `relevance_level`, which tells the items that count as relevant to `averaging`,
-            `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
+        **kwargs: `relevance_level`, the minimum label that `averaging` treats as relevant; `ties`,
+            `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
         ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
@@ -93,7 +93,7 @@ class AlphaDCG(_AlphaMetric):
 
 @register
 class AlphaNDCG(_AlphaMetric):
-    """Normalized alpha-DCG at `k`: over that of a greedy ranking.
+    """Alpha-DCG at `k`, divided by that of a greedy ranking.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -101,12 +101,12 @@ class AlphaNDCG(_AlphaMetric):
     alpha-nDCG@k(y, s) = alpha-DCG@k(y, s) / alpha-DCG@k(y, g)
     ```
 
-    where `g` ranks greedily: next is the item that gains most, given those before. (The best
-    ranking of all is NP-hard to find.) It is 0 for a list without a relevant item.
+    where `g` ranks greedily: the next item is the one with the largest gain given those before.
+    (Finding the best ranking of all is NP-hard.) It is 0 for a list without a relevant item.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        alpha: How much of the gain by a subtopic an item takes that covers it, in [0, 1].
+        alpha: Share of a subtopic's gain that is lost with each item that covers it, in [0, 1].
         discount: Maps 1-based ranks to discounts.
         **kwargs: As in `AlphaDCG`.
 
@@ -147,7 +147,7 @@ class AlphaNDCG(_AlphaMetric):
 
 
 def _greedy_gains(labels: tf.Tensor, weights: tf.Tensor, k: int | None, alpha: float) -> tf.Tensor:
-    """Returns the gain at each rank, where the next item is always the one that gains most."""
+    """Returns the gain at each rank of the greedy ranking."""
     size = tf.shape(labels)[1]
     steps = size if k is None else tf.minimum(k, size)
     places = tf.cumsum(tf.ones_like(weights, tf.int32), axis=-1, exclusive=True)

@@ -1,4 +1,4 @@
-"""Metrics of binary relevance: precision, recall and their mean over the ranks."""
+"""Metrics of binary relevance: precision, recall and average precision."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Precision(BinaryMetric):
     P@k(y, s) = sum_i [y_i > 0] * [rank_i(s) <= k] * w_i / k
     ```
 
-    A list of fewer than `k` items is divided by `k`, too, as in TREC evaluation, unless `clip_k`.
+    A list of fewer than `k` items is also divided by `k`, as in TREC evaluation, unless `clip_k`.
 
     Args:
         k: Number of top ranks that count; if `None`, the number of items of each list.
@@ -60,14 +60,14 @@ class Precision(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Divides the weight of the relevant items on top by the number of ranks."""
+        """Divides the weight of the relevant items in the top ranks by the number of ranks."""
         found = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
         return tf.math.divide_no_nan(found, ranks.depths(self.clip_k))
 
 
 @register
 class Recall(BinaryMetric):
-    """Share of the relevant items that stand among the top `k`.
+    """Share of the relevant items that are among the top `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -106,7 +106,7 @@ class Recall(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Divides the weight of the relevant items on top by that of all."""
+        """Divides the weight of the relevant items in the top ranks by that of all."""
         relevant = weights * self.worth(labels, mask)
         found, total = (tf.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
         return tf.math.divide_no_nan(found, total)
@@ -163,7 +163,7 @@ class MAP(BinaryMetric):
 
 @register
 class RPrecision(BinaryMetric):
-    """R-precision: the precision at the rank that is the number of relevant items.
+    """R-precision: the precision at `R`, the number of relevant items.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -197,7 +197,7 @@ class RPrecision(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Divides the weight of the relevant items on top by their number in the list."""
+        """Divides the weight of the relevant items in the top ranks by their number in the list."""
         relevant = self.worth(labels, mask)
         count = tf.reduce_sum(relevant, axis=-1)
         found = ranks.at(weights * relevant)

@@ -1,4 +1,4 @@
-"""Metrics of pairs: whether what should stand ahead does."""
+"""Pairwise metrics: shares of pairs in the right order."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tfrank_sel.serialization import register
 
 @register
 class OPA(ComparingMetric):
-    """Ordered pair accuracy: the share of pairs of unequal labels that the scores order alike.
+    """Ordered pair accuracy: the share of pairs of unequal labels in the right order by score.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -20,7 +20,7 @@ class OPA(ComparingMetric):
     OPA(y, s) = sum_{i, j: y_i > y_j} w_i * [s_i > s_j] / sum_{i, j: y_i > y_j} w_i
     ```
 
-    Scores that tie order no pair. A list without a pair is not counted.
+    A pair with tied scores is not in the right order. A list without a pair is not counted.
 
     Args:
         **kwargs: `averaging` and `dtype`, as in `ComparingMetric`.
@@ -60,7 +60,7 @@ class OPA(ComparingMetric):
 
 @register
 class AUC(ComparingMetric):
-    """Area under the ROC curve of each list: how often a relevant item beats an irrelevant one.
+    """Area under the ROC curve of each list: the share of relevant items above irrelevant ones.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -109,7 +109,7 @@ class AUC(ComparingMetric):
 
 @register
 class BPref(BinaryMetric):
-    """Binary preference: how few irrelevant items are ahead of the relevant ones.
+    """Binary preference: the mean share of irrelevant items below each relevant item.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`, with `R` relevant and `N`
     irrelevant items, where `n_i` counts the irrelevant items ahead of item `i`:
@@ -118,13 +118,13 @@ class BPref(BinaryMetric):
     bpref@k(y, s) = sum_i [y_i > 0] * [rank_i(s) <= k] * (1 - min(n_i, R) / min(R, N)) * w_i / R
     ```
 
-    It looks at judged items only: give an item without a judgement as padding. A list without a
+    It uses judged items only: pass an item without a judgement as padding. A list without a
     relevant item is 0, as in TREC evaluation.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        of_relevant: Whether to divide by `R` and not by `min(R, N)`, as the first form of the
-            measure did.
+        of_relevant: Whether to divide by `R` instead of `min(R, N)`, as in the first version of the
+            measure.
         **kwargs: `relevance_level`, `ties`, `averaging` and `dtype`, as in `BinaryMetric`.
 
     Raises:
@@ -161,7 +161,7 @@ class BPref(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Averages over the relevant items the share of irrelevant ones that they beat."""
+        """Averages, over the relevant items, the share of irrelevant items below them."""
         relevant = self.worth(labels, mask)
         irrelevant = tf.cast(mask, relevant.dtype) - relevant
         count, others = (tf.reduce_sum(x, -1, keepdims=True) for x in (relevant, irrelevant))

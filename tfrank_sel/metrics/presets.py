@@ -1,4 +1,4 @@
-"""The metrics of other evaluators, with their conventions."""
+"""Metrics with the names and conventions of other evaluators."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,19 +21,19 @@ def trec_eval(
 ) -> list[ListwiseMetric]:
     """Makes the metrics of trec_eval, under its names and with its conventions.
 
-    Gains are linear, `P_k` divides by `k` however short the list, and a query without a relevant
-    document is 0 and counts. Scores are compared in float32, and of tied documents the later one in
-    the list is first: give lists by ascending document identifier.
+    Gains are linear, `P_k` divides by `k` also for shorter lists, and a query without a relevant
+    document is 0 and counts. Scores are compared in float32, and tied documents rank in reverse
+    order of the list: sort lists by ascending document identifier.
 
     The number of relevant documents, and the ideal ranking, are over all judged documents. Give
-    those that the run did not retrieve a score of -inf: they hold no rank, but count.
+    documents that the run did not retrieve a score of -inf: they have no rank, but count.
 
-    `bpref` is of judged documents: to it, give the others as padding (label -1), to the other
-    metrics as label 0.
+    `bpref` uses judged documents only: for `bpref`, pass the others as padding (label -1); for the
+    other metrics, with label 0.
 
     Args:
         cutoffs: Where to cut `P`, `recall`, `ndcg_cut`, `map_cut` and `success`.
-        relevance_level: The least label of a relevant document, as trec_eval's option `-l`.
+        relevance_level: Minimum label of a relevant document, as trec_eval's option `-l`.
         dtype: The dtype of the computation. With float64, round scores to float32 beforehand.
 
     Returns:
@@ -75,18 +75,18 @@ def trec_eval(
 def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:
     """Makes the metrics of `tfr.keras.metrics.default_keras_metrics`, with their conventions.
 
-    An item is relevant from label 1 on, precision divides a short list by its size, and weights
-    mean what they do there (`metrics.averaging.ByRelevance`). Ties keep the order of the list,
-    where tensorflow-ranking shuffles them; a list without a valid item is not counted, where it is
-    0 there.
+    An item is relevant if its label is at least 1, precision divides a short list by its size, and
+    weights have the same meaning (`metrics.averaging.ByRelevance`). There are two differences: ties
+    keep the order of the list, but tensorflow-ranking shuffles them; a list without a valid item is
+    not counted, but is 0 in tensorflow-ranking.
 
     Args:
         cutoffs: Where to cut NDCG.
 
     Returns:
-        The metrics, under the names there: `metric/ndcg_1` and so on, `metric/arp`,
-        `metric/ordered_pair_accuracy`, `metric/mrr`, `metric/precision`, `metric/map`,
-        `metric/dcg` and `metric/ndcg`.
+        The metrics, under their names in tensorflow-ranking: `metric/ndcg_1` and so on,
+        `metric/arp`, `metric/ordered_pair_accuracy`, `metric/mrr`, `metric/precision`,
+        `metric/map`, `metric/dcg` and `metric/ndcg`.
 
     Example:
         >>> [ndcg, *_] = metrics.tfr()

@@ -1,4 +1,4 @@
-"""The reciprocal rank of the first relevant item, and whether it is on top at all."""
+"""Metrics of the first relevant item: its reciprocal rank, and success at `k`."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tfrank_sel.serialization import register
 
 @register
 class MRR(BinaryMetric):
-    """Mean reciprocal rank: how far down the first relevant item stands.
+    """Mean reciprocal rank of the first relevant item.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -20,8 +20,8 @@ class MRR(BinaryMetric):
     RR@k(y, s) = w_i / rank_i(s) if rank_i(s) <= k else 0
     ```
 
-    where `i` is the relevant item of the least rank: the first with `w_i * y_i > 0`. The value of
-    an unweighted list lies in [0, 1], and is 0 where no item is relevant, as in TREC evaluation.
+    where `i` is the relevant item of the smallest rank: the first with `w_i * y_i > 0`. The value
+    of an unweighted list lies in [0, 1], and is 0 if no item is relevant, as in TREC evaluation.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -59,7 +59,7 @@ class MRR(BinaryMetric):
 
 @register
 class Hits(BinaryMetric):
-    """Whether a relevant item is among the top `k`: success at `k`.
+    """Success at `k`: whether a relevant item is among the top `k`.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -67,7 +67,7 @@ class Hits(BinaryMetric):
     Hits@k(y, s) = w_i if rank_i(s) <= k else 0
     ```
 
-    where `i` is the relevant item of the least rank: the first with `w_i * y_i > 0`.
+    where `i` is the relevant item of the smallest rank: the first with `w_i * y_i > 0`.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -98,6 +98,6 @@ class Hits(BinaryMetric):
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
-        """Returns the weight of the first relevant item, if it is on top."""
+        """Returns the weight of the first relevant item if it is among the top `k`, else 0."""
         first = ranks.first(weights * self.worth(labels, mask))
         return tf.reduce_sum(first, axis=-1)

@@ -1,4 +1,4 @@
-"""Errors by region of score: whether a loss reached the scores that matter."""
+"""Errors by region of the observed score, to check a selective loss where it matters."""
 
 import itertools
 import math
@@ -36,7 +36,7 @@ class _RegionMetric(ListwiseMetric):
         self.label_map = label_map
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, and takes what lies outside the region for padding."""
+        """Reads the arguments of Keras, and treats items outside the region as padding."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         labels, mask = batch.observed_scores(self.label_map)
         mask = self.inside(labels, mask)
@@ -54,7 +54,7 @@ class _RegionMetric(ListwiseMetric):
         return super().reading, self.lower, self.upper, id(self.label_map)
 
     def inside(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Whether an item is valid and its observed score in the region."""
+        """Whether an item is valid and its observed score is in the region."""
         return mask & (labels >= self.lower) & (labels < self.upper)
 
 
@@ -68,8 +68,8 @@ class RegionDivergence(_RegionMetric):
     value = sum_i w_i * (H(z_i) - H(s_i) - (z_i - s_i) * h(s_i)) / sum_i w_i, lower <= s_i < upper
     ```
 
-    where `h` is the link and `H` its potential. The mean over lists follows; a list without an item
-    in the region is not counted.
+    where `h` is the link and `H` its potential. The metric is the mean over lists; a list without
+    an item in the region is not counted.
 
     Args:
         link: The increasing function `h`.
@@ -128,7 +128,7 @@ class RegionAbsoluteError(_RegionMetric):
     value = sum_i w_i * abs(z_i - s_i) / sum_i w_i, lower <= s_i < upper
     ```
 
-    The mean over lists follows; a list without an item in the region is not counted.
+    The metric is the mean over lists; a list without an item in the region is not counted.
 
     Args:
         lower: The least score of the region.
@@ -178,14 +178,14 @@ def by_region(
 
     Args:
         edges: Increasing scores, such as those of `quantile_edges`.
-        link: The link whose divergence to show, too; only absolute errors if `None`.
-        label_map: The link that makes a score of a label; if `None`, labels are scores.
+        link: Link whose divergence to add; only absolute errors if `None`.
+        label_map: Link that maps a label to a score; if `None`, labels are scores.
 
     Returns:
         The metrics, to compile a model with, from the lowest region to the highest.
 
     Raises:
-        ValueError: If `edges` is empty or does not increase.
+        ValueError: If `edges` is empty or not strictly increasing.
 
     Example:
         >>> [metric.name for metric in metrics.by_region([0.0, 2.5])]
@@ -194,7 +194,9 @@ def by_region(
     bounds = [-math.inf, *(float(edge) for edge in edges), math.inf]
     regions = list(itertools.pairwise(bounds))
     if len(bounds) == 2 or not all(low < high for low, high in regions):
-        raise ValueError(f"`edges` must increase, at least one. Received: edges={list(edges)}")
+        raise ValueError(
+            f"`edges` must be non-empty and strictly increasing. Received: edges={list(edges)}"
+        )
     found: list[ListwiseMetric] = []
     for low, high in regions:
         place = f"{low:g}_to_{high:g}"
@@ -207,7 +209,7 @@ def by_region(
 
 
 def quantile_edges(scores: Any, regions: int) -> list[float]:
-    """Computes the edges between regions that hold equally many observed scores.
+    """Computes the edges of regions with equal numbers of observed scores (quantiles).
 
     Args:
         scores: Observed scores of any shape, dense or ragged; NaN is padding.
@@ -217,7 +219,7 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
         The increasing edges: `regions - 1`, or fewer if scores are tied.
 
     Raises:
-        ValueError: If `regions` is below 2, or there is no score.
+        ValueError: If `regions` is below 2, or all scores are NaN.
 
     Example:
         >>> metrics.quantile_edges([[1.0, 2.0, 3.0], [4.0, 5.0, float("nan")]], regions=2)
@@ -228,7 +230,7 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
     values = values[~np.isnan(values)]
     if regions < 2 or values.size == 0:
         raise ValueError(
-            "`regions` must be at least 2, and `scores` hold one that is not NaN. "
+            "`regions` must be at least 2, and `scores` must hold a number that is not NaN. "
             f"Received: regions={regions}, {values.size} scores"
         )
     inner = np.quantile(values, np.linspace(0.0, 1.0, regions + 1)[1:-1])

@@ -1,6 +1,6 @@
-"""What a metric does with items of equal score.
+"""Treatment of items with equal scores in metrics.
 
-The values here are given to a metric as `ties`.
+Pass one of these values to a metric as `ties`.
 """
 
 import abc
@@ -14,17 +14,17 @@ from tfrank_sel.serialization import Configurable, register
 
 @dataclasses.dataclass(frozen=True)
 class Ties(Configurable, abc.ABC):
-    """An order of items of equal score, and what it makes of quantities at each rank.
+    """An order of items with equal scores, and the quantities at each rank under it.
 
-    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     @abc.abstractmethod
     def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the places of all items, `[batch_size, list_size]`, tied ones as they rank."""
+        """Returns the places of all items, `[batch_size, list_size]`, in rank order."""
 
     def depth(self, k: int | None) -> int | None:
-        """Returns how many ranks to sort for a cut-off `k`; all if `None`."""
+        """Returns the number of ranks to sort for a cut-off `k`; all if `None`."""
         return k
 
     def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
@@ -36,7 +36,7 @@ class Ties(Configurable, abc.ABC):
     def at_ranks(
         self, x: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
     ) -> tf.Tensor:
-        """Returns what is expected of `x` at each of the first `k` ranks, or of all if `None`."""
+        """Returns the expected value of `x` at each of the first `k` ranks, or at all if `None`."""
         return tf.gather(x, order[:, :k], batch_dims=1)
 
     def first_at(
@@ -58,7 +58,7 @@ class Ties(Configurable, abc.ABC):
 @register
 @dataclasses.dataclass(frozen=True)
 class InOrder(Ties):
-    """Items of equal score keep the order of the list.
+    """Items with equal scores keep the order of the list.
 
     Example:
         >>> mrr = metrics.MRR(ties=metrics.ties.InOrder())
@@ -79,10 +79,10 @@ IN_ORDER = InOrder()
 @register
 @dataclasses.dataclass(frozen=True)
 class Reversed(Ties):
-    """Of items of equal score the later one in the list is first, as in trec_eval.
+    """Items with equal scores rank in reverse order of the list, as in trec_eval.
 
-    trec_eval compares scores in float32 and puts the greater document identifier first: give it
-    lists by ascending identifier.
+    trec_eval compares scores in float32 and ranks the greater document identifier first: sort lists
+    by ascending identifier.
 
     Example:
         >>> mrr = metrics.MRR(ties=metrics.ties.Reversed())
@@ -100,10 +100,10 @@ REVERSED = Reversed()
 @register
 @dataclasses.dataclass(frozen=True)
 class Shuffled(Ties):
-    """Items of equal score stand in a random order, the same at each evaluation.
+    """Items with equal scores rank in a random order, the same at each evaluation.
 
-    The order depends on the seed and on the scores of the list, and neither on its padding nor on
-    the other lists of the batch.
+    The order depends only on the seed and on the scores of the list, not on its padding or on the
+    other lists of the batch.
 
     Args:
         seed: Another seed gives another order.
@@ -122,14 +122,14 @@ class Shuffled(Ties):
         of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
         place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
         drawn = _scrambled(_scrambled(of_list + self.seed) + place)
-        # floats hold 24 bits exactly; places tied in those stand in the order of the list
+        # floats hold 24 bits exactly; items tied in these bits keep the order of the list
         return ranking.order(tf.cast(drawn // 256, tf.float32), mask)
 
 
 @register
 @dataclasses.dataclass(frozen=True)
 class Averaged(Ties):
-    """The expected value over all orders of the items of equal score, in closed form.
+    """The expected value over all orders of the items with equal scores, in closed form.
 
     Example:
         >>> mrr = metrics.MRR(ties=metrics.ties.Averaged())
@@ -145,7 +145,7 @@ class Averaged(Ties):
         return IN_ORDER.arranged(scores, mask)
 
     def depth(self, k: int | None) -> None:
-        """Sorts all: the items tied at rank `k` count."""
+        """Sorts all, because the items tied at rank `k` count."""
 
     def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
         return ranking.order(scores, mask, depth)
@@ -164,7 +164,7 @@ class Averaged(Ties):
         weights = tf.gather(weights, order, batch_dims=1)
         relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
         left = block.total(tf.ones_like(weights)) - block.offset(weights.dtype)
-        # the probability that a rank holds a relevant item, where none of its block came before
+        # the probability that a rank holds a relevant item if none of its block came before
         hazard = tf.minimum(tf.math.divide_no_nan(relevant, left), 1.0)
         reached = tf.math.cumprod(1.0 - hazard, axis=-1, exclusive=True)
         weight = tf.math.divide_no_nan(block.total(weights), relevant)
@@ -184,18 +184,18 @@ class Averaged(Ties):
 
 @dataclasses.dataclass(frozen=True)
 class Ranks:
-    """The items of each list at their ranks, down to a cut-off.
+    """The items of each list at their ranks, up to a cut-off.
 
-    An item of score -inf is not retrieved: it holds no rank, although it counts among the relevant
-    items of its list.
+    An item with score -inf is not retrieved: it has no rank, but counts among the relevant items of
+    its list.
 
     Args:
-        ties: What becomes of items of equal score.
+        ties: Order of items with equal scores.
         scores: Score of each item, `[batch_size, list_size]`.
         mask: Which items are valid.
         order: Places of the items, best first, as `ties` ranks those retrieved.
         k: The cut-off; none if `None`.
-        deepest: The greatest cut-off that anything is sorted to in this call, if `k` is one.
+        deepest: The greatest cut-off of the sort in this call, if `k` is a cut-off.
     """
 
     ties: Ties
@@ -211,11 +211,11 @@ class Ranks:
         return x[:, : self.k]
 
     def at(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns what is expected of `x` at each rank, `[batch_size, ranks]`; 0 of no item."""
+        """Returns the expected value of `x` at each rank, `[batch_size, ranks]`; 0 for no item."""
         return self.ties.at_ranks(*self._held(x))
 
     def gathered(self, x: tf.Tensor) -> tf.Tensor:
-        """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 of no item."""
+        """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 for no item."""
         held = retrieved(self.scores, self.mask)[:, :, tf.newaxis]
         x = tf.where(held, x, tf.zeros_like(x))
         return tf.gather(x, self.order[:, : self.k], batch_dims=1)
@@ -234,10 +234,10 @@ class Ranks:
         return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
 
     def depths(self, clip: bool) -> tf.Tensor:
-        """Counts the ranks of each list that are looked at, `[batch_size]`: to the cut-off, if any.
+        """Counts the ranks of each list that are used, `[batch_size]`: up to the cut-off, if any.
 
         Args:
-            clip: Whether a list of fewer items is looked at no further than these.
+            clip: Whether the ranks of a shorter list end with its items.
         """
         counts = self.counts()
         if self.k is None:
@@ -248,7 +248,7 @@ class Ranks:
     def _held(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, int | None]:
         held = retrieved(self.scores, self.mask)
         x = tf.cast(x, self.scores.dtype)
-        nowhere = tf.constant(float("nan"), self.scores.dtype)  # which is a tie of nothing
+        nowhere = tf.constant(float("nan"), self.scores.dtype)  # equal to no score
         return (
             tf.where(held, x, tf.zeros_like(x)),
             tf.where(held, self.scores, nowhere),
@@ -258,22 +258,22 @@ class Ranks:
 
 
 def retrieved(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Tells the items that hold a rank: the valid ones, but for those of score -inf."""
+    """Returns a mask of the items with a rank: the valid ones, except those with score -inf."""
     return mask & (scores != float("-inf"))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Block:
-    """The blocks of equal scores of sorted lists: of each rank, where its block starts."""
+    """The blocks of equal scores of sorted lists: for each rank, the start of its block."""
 
     start: tf.Tensor
 
     @classmethod
     def of(cls, scores: tf.Tensor) -> "_Block":
-        """Tells blocks apart; NaN, which ranks last, is no equal of anything."""
+        """Finds the blocks; NaN, which ranks last, equals no other score."""
         ranks = tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
         begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]], constant_values=True)
-        begins = begins[:, : tf.shape(scores)[1]]  # of an empty list, too
+        begins = begins[:, : tf.shape(scores)[1]]  # also for an empty list
         return cls(_cumulative_maximum(tf.where(begins, ranks, 0)))
 
     def total(self, x: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Evaluation of TREC files: judgements (qrels) and runs, as trec_eval does it."""
+"""Evaluation of TREC files, judgements (qrels) and runs, as in trec_eval."""
 
 import math
 import pathlib
@@ -23,12 +23,12 @@ QUERIES_AT_ONCE = 1024
 
 
 class FileError(ValueError):
-    """A file that does not hold what it should.
+    """A malformed file.
 
     Args:
         path: The file.
-        line: The number of the line, from 1; 0 if it is about the file as a whole.
-        problem: What is expected and what was found.
+        line: The number of the line, from 1; 0 for an error of the file as a whole.
+        problem: The expected and the received content.
     """
 
     def __init__(self, path: str | pathlib.Path, line: int, problem: str) -> None:
@@ -61,7 +61,7 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
-    """Reads a run: lines of `query Q0 document rank score tag`. Ranks are not looked at.
+    """Reads a run: lines of `query Q0 document rank score tag`. Ranks are ignored.
 
     Returns:
         The score of each retrieved document, by query and document.
@@ -86,16 +86,16 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
 
 
 def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[ListwiseMetric]:
-    """Makes the metrics that trec_eval calls by these names.
+    """Makes metrics from their names in trec_eval.
 
     Args:
         names: `map`, `Rprec`, `bpref`, `recip_rank`, `ndcg`, `ERR`, `RBP`, and with cut-offs, such
-            as `P.5,10` (without one, at those of trec_eval): `P`, `recall`, `ndcg_cut`, `map_cut`,
-            `success`, `ERR`. `RBP` takes the persistence: `RBP.0.5`.
-        relevance_level: The least label of a relevant document.
+            as `P.5,10` (the default cut-offs are those of trec_eval): `P`, `recall`, `ndcg_cut`,
+            `map_cut`, `success`, `ERR`. `RBP` takes the persistence: `RBP.0.5`.
+        relevance_level: Minimum label of a relevant document.
 
     Returns:
-        The metrics, of names such as `P_5`, in float64.
+        The metrics, with names such as `P_5`, in float64.
 
     Raises:
         ValueError: If a name is not one of these.
@@ -120,9 +120,9 @@ def evaluate(
         qrels: Relevance by query and document.
         run: Score by query and document.
         metrics: The metrics, as `measures` makes them.
-        complete: Whether a query of `qrels` that `run` misses counts as one without results, as
-            under trec_eval's option `-c`. Otherwise it is left out, as are queries of `run` that
-            were not judged.
+        complete: Whether a query of `qrels` that is missing in `run` counts as one without results,
+            as with trec_eval's option `-c`. Otherwise it is left out, as are queries of `run`
+            without judgements.
 
     Returns:
         The value of each query, by metric and query, in the order of `qrels`.
@@ -134,7 +134,7 @@ def evaluate(
     """
     queries = [query for query in qrels if complete or query in run]
     values: dict[str, dict[str, float]] = {metric.name: {} for metric in metrics}
-    # bpref is of judged documents, the other measures take the rest for irrelevant
+    # bpref uses judged documents only; the other measures treat the rest as irrelevant
     for judged_only in (False, True):
         chosen = [metric for metric in metrics if (metric.name == "bpref") == judged_only]
         evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
@@ -182,18 +182,18 @@ def _persistence(name: str, argument: str) -> float:
     try:
         return float(argument)
     except ValueError as error:
-        raise ValueError(f"Expected a number behind `RBP.`. Received: {name}") from error
+        raise ValueError(f"Expected a number after `RBP.`. Received: {name}") from error
 
 
 def _cutoffs(name: str, argument: str) -> list[int]:
     parts = argument.split(",")
     if not all(x.isdecimal() and int(x) > 0 for x in parts):
-        raise ValueError(f"Expected positive integers behind the dot. Received: {name}")
+        raise ValueError(f"Expected positive integers after the dot. Received: {name}")
     return [int(x) for x in parts]
 
 
 def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]]:
-    """Reads the fields of each line that is not blank, as many as the form has."""
+    """Reads the fields of each line that is not blank, and checks their number."""
     count, line = len(form.split()), 0
     try:
         with open(path, encoding="utf-8") as file:
@@ -214,7 +214,7 @@ def _list(
 ) -> list[tuple[float, float]]:
     """The label and score of each document of a query, by ascending identifier.
 
-    One that was not retrieved has score -inf. A negative relevance is no judgement.
+    A document that was not retrieved has score -inf. A negative relevance means no judgement.
     """
     documents = {x for x, y in judged.items() if y >= 0} if judged_only else {*judged, *retrieved}
     return [

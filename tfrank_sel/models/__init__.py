@@ -1,7 +1,7 @@
 """Models that score the items of lists.
 
-The factorisation by alternating least squares stands apart in `tfrank_sel.models.als`, which needs
-the extra `als`.
+The factorisation by alternating least squares is in `tfrank_sel.models.als`, which requires the
+extra `als`.
 """
 
 from tfrank_sel import surface
@@ -14,6 +14,7 @@ from tfrank_sel.models.perceptron import Perceptron
 from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.prepared import Prepared
 from tfrank_sel.models.scorer import Scorer
+from tfrank_sel.models.soft_top_k import SoftTopK
 from tfrank_sel.models.summary import moments
 from tfrank_sel.models.transfer import warm_start
 from tfrank_sel.models.two_tower import TwoTower
@@ -29,6 +30,7 @@ __all__ = [
     "Preparation",
     "Prepared",
     "Scorer",
+    "SoftTopK",
     "TwoTower",
     "WithinList",
     "als",

@@ -1,4 +1,4 @@
-"""The last layer of a classifier by angles."""
+"""Cosine classifier: the last layer of a network with a margin softmax loss."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class CosineClassifier(Configurable, keras.layers.Layer):
     cos_j = x . w_j / (|x| * |w_j|)
     ```
 
-    It is 0 where a vector is 0. `losses.MarginSoftmaxLoss` takes the cosines.
+    It is 0 if a vector is 0. `losses.MarginSoftmaxLoss` takes the cosines.
 
     Args:
         classes: Number of classes.
@@ -46,7 +46,7 @@ class CosineClassifier(Configurable, keras.layers.Layer):
         self.classes = classes
 
     def build(self, input_shape: Any) -> None:
-        """Makes the class vectors, for `[..., num_features]`."""
+        """Creates the class vectors, for `[..., num_features]`."""
         shape = (int(input_shape[-1]), self.classes)
         self.kernel = self.add_weight(
             shape=shape, initializer="glorot_uniform", name="kernel", **stack.FULL_PRECISION
@@ -65,8 +65,8 @@ class CosineClassifier(Configurable, keras.layers.Layer):
 
 
 def _unit(x: tf.Tensor, axis: int) -> tf.Tensor:
-    """Divides by the length, which is exact for any length but 0."""
-    # the largest element goes first, so that no square leaves the range of the dtype
+    """Divides by the length, accurately for any length except 0."""
+    # divides by the largest element first, so that no square leaves the range of the dtype
     largest = tf.stop_gradient(tf.reduce_max(tf.abs(x), axis=axis, keepdims=True))
     x = tf.math.divide_no_nan(x, largest)
     square = tf.reduce_sum(tf.square(x), axis=axis, keepdims=True)

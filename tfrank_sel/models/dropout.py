@@ -1,4 +1,4 @@
-"""Dropout whose random numbers cost little on every device."""
+"""Dropout with fast random numbers on every device."""
 
 import keras
 import tensorflow as tf
@@ -11,13 +11,13 @@ from tfrank_sel.serialization import register
 class Dropout(keras.layers.Dropout):
     """Keras' `Dropout`, with random numbers by Philox.
 
-    Keras lets TensorFlow choose the generator, which, compiled by XLA for a CPU, takes ten times
-    as long: more than all the rest of a small network. Under Keras 2 it is Keras' own.
+    Keras lets TensorFlow choose the generator. Compiled by XLA for a CPU, that one takes ten times
+    as long, more than the rest of a small network. Under Keras 2 this is Keras' own layer.
 
     Args:
         rate: Share of the inputs dropped in training, in [0, 1].
-        noise_shape: Shape of what is dropped as one, as in `keras.layers.Dropout`.
-        seed: Seed of the random numbers; drawn if None.
+        noise_shape: Shape of the binary dropout mask, as in `keras.layers.Dropout`.
+        seed: Seed of the random numbers; random if None.
         **kwargs: As in `keras.layers.Dropout`.
 
     Inputs: of any shape.

@@ -1,4 +1,4 @@
-"""Several scorers as one."""
+"""Ensemble of several scorers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +19,13 @@ class Ensemble(Configurable, keras.Model):
     score_i = mean_m (s_mi - mean_j s_mj) / deviation_j s_mj
     ```
 
-    Standardising lets models trained with different losses, whose scores differ in scale, count
-    alike; it keeps no score comparable between lists. Train the members apart, such as from several
-    seeds: their mistakes cancel.
+    Standardisation gives equal weight to models trained with different losses, whose scores differ
+    in scale. Scores are then not comparable between lists. Train the members independently, for
+    example with several seeds, so that their errors cancel.
 
     Args:
-        members: The models, trained or not; each maps features to scores, or takes a mask, too,
-            where it has the attribute `takes_mask`.
+        members: The models, trained or not; each maps features to scores, and also takes a mask if
+            it has the attribute `takes_mask`.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -34,7 +34,7 @@ class Ensemble(Configurable, keras.Model):
     Outputs: scores of shape `[batch_size, list_size]`, float32; 0 at padding.
 
     Raises:
-        ValueError: If there is no member.
+        ValueError: If `members` is empty.
 
     Example:
         >>> from tfrank_sel import models
@@ -54,7 +54,7 @@ class Ensemble(Configurable, keras.Model):
         self.members = list(members)
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights of the members."""
+        """Creates the weights of the members."""
         shape = features_shape(input_shape)
         for member in self.members:
             if not member.built:
@@ -71,11 +71,11 @@ class Ensemble(Configurable, keras.Model):
             mean = masking.masked_mean(scores, mask)[:, tf.newaxis]
             gaps = tf.where(mask, scores - mean, 0.0)
             variance = masking.masked_mean(gaps**2, mask)[:, tf.newaxis]
-            # where all scores are equal, so that the gaps are 0, the root has no gradient
+            # if all scores are equal, the differences are 0 and the root has no gradient
             total += gaps / tf.sqrt(tf.where(variance > 0.0, variance, 1.0))
         return total / len(self.members)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the features' without its last axis."""
+        """Returns the shape of the scores: the shape of the features without the last axis."""
         shape = features_shape(input_shape)
         return tuple(shape[:-1])

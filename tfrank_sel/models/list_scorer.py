@@ -1,4 +1,4 @@
-"""A scorer that sees an item beside the others of its list."""
+"""Listwise scorer, which compares an item with the others of its list."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,13 +11,14 @@ from tfrank_sel.serialization import register
 
 @register
 class ListScorer(Prepared):
-    """Multilayer perceptron over the features of an item, and where they stand in its list.
+    """Multilayer perceptron over the features of an item and their values relative to its list.
 
-    It is a `Preparation` with `within_list`, and a `Perceptron`; with `num_heads`, the items of a
-    list also attend to one another. The order of the items is irrelevant, and so is padding.
+    It combines a `Preparation` with `within_list` and a `Perceptron`; with `num_heads`, the items
+    of a list also attend to one another. Scores do not depend on the order of the items or on
+    padding.
 
-    To train faster, prepare the data once, and train the network alone; the scorer then has its
-    weights, and takes raw features:
+    To train faster, prepare the data once, and train the network alone. The scorer shares its
+    weights and takes raw features:
 
     ```python
     prepared = batches.map(lambda inputs, labels: (scorer.preparation(inputs), labels)).cache()
@@ -35,14 +36,14 @@ class ListScorer(Prepared):
         **kwargs: As in `keras.Model`.
 
     Attributes:
-        preparation: The layer that standardises and compares.
-        network: The model that has the weights.
+        preparation: The layer that standardises and compares the features.
+        network: The model with the weights.
 
     Inputs: a dict of the features `[batch_size, list_size, num_features]`, under any name, and
-    `mask` `[batch_size, list_size]`, True for an item, such as `data.batches(...,
-    inputs=["features", "mask"])` gives; or the features alone, if there is no padding.
+    `mask` `[batch_size, list_size]`, True for an item, as in the batches of
+    `data.batches(..., inputs=["features", "mask"])`; or only the features, if there is no padding.
 
-    Outputs: scores of shape `[batch_size, list_size]`, float32; those of padding mean nothing.
+    Outputs: scores of shape `[batch_size, list_size]`, float32; ignore the scores of padding.
 
     Raises:
         ValueError: If `mean` and `variance` differ in length, a variance is negative, a width is

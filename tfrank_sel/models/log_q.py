@@ -1,4 +1,4 @@
-"""A layer that corrects in-batch similarities for the sampling frequency of the items."""
+"""logQ correction: a layer that corrects in-batch similarities for item frequencies."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _PRIME = 2**31 - 1
 
 @register
 class LogQCorrection(Configurable, keras.layers.Layer):
-    """logQ correction of in-batch similarities, with item frequencies estimated from the stream.
+    """logQ correction of in-batch similarities, with item frequencies estimated in training.
 
     For the similarities `S` of queries and items of a batch, in training, at step `t`:
 
@@ -23,26 +23,26 @@ class LogQCorrection(Configurable, keras.layers.Layer):
     output  = S_ij - temperature * log q_j,                        q_j = 1 / max_h B[h(j)]
     ```
 
-    for each item `j` of the batch, which is in it `c_j` times. `h` maps identities to buckets, `A`
-    holds the step at which a bucket was seen last, and `B` the mean number of steps for each
-    time, so that `q_j` estimates how many times item `j` is in a batch. `rate` is `alpha`, but
-    `1 / n` for the first times `n < 1 / alpha` of a bucket, so that `B` begins as a mean; `c_j`
-    times at once count as many. The paper has `c_j = 1`: its items are rarely twice in a batch.
-    With several hash functions the largest `B` counts: a collision only makes a bucket look more
-    frequent.
+    for each item `j`, which occurs `c_j` times in the batch. `h` maps identities to buckets. `A`
+    holds the last step of each bucket, and `B` the mean number of steps between occurrences, so
+    that `q_j` estimates the number of occurrences of item `j` per batch. `rate` is `alpha`, but
+    `1 / n` for the first occurrences `n < 1 / alpha` of a bucket, so that `B` begins as a mean;
+    `c_j` occurrences in one batch count as `c_j`. In the paper `c_j = 1`, because its items are
+    rarely twice in a batch. With several hash functions the largest `B` is used, because a
+    collision can only make a bucket more frequent.
 
-    Outside training the output is `S`, and nothing is estimated: evaluation and serving are not
-    corrected. The estimates are weights of the layer, which are saved with the model. End the model
-    with this layer, and compile it with `InBatchInfoNCELoss(temperature)`: the loss is that of its
-    argument `log_q`.
+    Outside training the output is `S` and the estimates do not change: evaluation and serving are
+    not corrected. The estimates are weights of the layer, which are saved with the model. Make this
+    the last layer of the model, and compile with `InBatchInfoNCELoss(temperature)`. The loss is the
+    same as with its argument `log_q`.
 
     Args:
         num_buckets: Length of `A` and `B`; positive. With at least as many buckets as items, the
             first hash function has no collisions.
-        temperature: That of the loss; positive.
-        alpha: Rate at which old gaps are forgotten, in (0, 1]. A small one is exact on a stationary
-            stream, a large one follows a drift.
-        num_hashes: Number of hash functions; positive. More than one helps if there are more items
+        temperature: Temperature of the loss; positive.
+        alpha: Update rate of the estimates, in (0, 1]. A small rate is accurate on a stationary
+            stream; a large rate follows drift.
+        num_hashes: Number of hash functions; positive. Use more than one if there are more items
             than buckets.
         name: Name of the layer.
         **kwargs: As in `keras.layers.Layer`.
@@ -53,7 +53,7 @@ class LogQCorrection(Configurable, keras.layers.Layer):
     Outputs: corrected similarities, `[batch_size, batch_size]`.
 
     Raises:
-        ValueError: If an argument is out of its range.
+        ValueError: If an argument is out of range.
 
     Example:
         >>> layer = LogQCorrection(num_buckets=2)
@@ -90,7 +90,7 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         self.num_hashes = num_hashes
 
     def build(self, similarities_shape: Any, identities_shape: Any = None) -> None:
-        """Makes the tables, and the hash functions: the first is the identity."""
+        """Creates the tables and the hash functions, of which the first is the identity."""
 
         def table(name: str, shape: list[int], dtype: str) -> Any:
             kept = {"initializer": "zeros", "trainable": False, **stack.FULL_PRECISION}
@@ -120,13 +120,13 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         return similarities_shape
 
     def _places(self, identities: tf.Tensor) -> tf.Tensor:
-        """Returns the bucket of each identity in the tables of all hashes, one behind another."""
+        """Returns the bucket of each identity in the concatenated tables of all hashes."""
         multiplier, offset = (tf.constant(x[:, np.newaxis]) for x in self._factors.T)
         hashed = (tf.cast(identities, tf.int64) * multiplier + offset) % _PRIME % self.num_buckets
         return hashed + self.num_buckets * tf.range(self.num_hashes, dtype=tf.int64)[:, tf.newaxis]
 
     def _count(self, places: tf.Tensor) -> None:
-        """Renews the tables at the places."""
+        """Updates the tables at the places."""
         step, indices = tf.convert_to_tensor(self.step) + 1, places[..., tf.newaxis]
         last, visits, gaps = (
             tf.gather(tf.convert_to_tensor(x), places) for x in (self.last, self.visits, self.gaps)
@@ -144,6 +144,6 @@ class LogQCorrection(Configurable, keras.layers.Layer):
             (self.visits, visits),
             (self.gaps, gaps),
         ):
-            # an item that is in the batch twice has the same values twice
+            # an item that occurs twice in the batch has the same values twice
             table.assign(tf.tensor_scatter_nd_update(tf.convert_to_tensor(table), indices, values))
         self.step.assign(step)

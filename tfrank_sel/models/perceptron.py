@@ -1,4 +1,4 @@
-"""The network of the scorers: all of them that has weights."""
+"""Perceptron: the network of the scorers, which has all their weights."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +15,8 @@ from tfrank_sel.serialization import Configurable, register
 class Perceptron(Configurable, keras.Model):
     """Multilayer perceptron over the prepared features of an item.
 
-    Dense layers with ReLU, and one linear output. With `num_heads`, the items of a list attend to
-    one another, once, before the output:
+    Dense layers with ReLU, and one linear output. With `num_heads`, there is one attention layer
+    over the items of a list before the output:
 
     ```
     u      = hidden(x)
@@ -27,9 +27,9 @@ class Perceptron(Configurable, keras.Model):
         hidden_units: Widths of the hidden layers.
         dropout: Share of the hidden units dropped in training, in [0, 1).
         num_heads: Heads of the attention, which must divide the last width; 0 for no attention.
-        embeddings: `[numbers, integers, size]` of each embedding: how many of the last numbers of
-            an item are integers to look up, how many integers there are, and how many numbers are
-            learnt for each. Of several the mean is taken, in which 0 does not count.
+        embeddings: `[numbers, integers, size]` of each embedding: the number of columns among the
+            last numbers of an item that are integers to look up, the number of integers, and the
+            length of each vector. Several vectors are averaged, without those of 0.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -62,7 +62,7 @@ class Perceptron(Configurable, keras.Model):
         name: str = "perceptron",
         **kwargs: Any,
     ) -> None:
-        # float16 does not hold the integers of embeddings; the layers cast what they take
+        # float16 cannot represent the integers of embeddings; the layers cast their inputs
         super().__init__(name=name, autocast=False, **kwargs)
         if any(units < 1 for units in hidden_units) or not 0.0 <= dropout < 1.0:
             raise ValueError(
@@ -90,7 +90,7 @@ class Perceptron(Configurable, keras.Model):
         self._score = keras.layers.Dense(1, dtype="float32")
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights, for the shapes of the inputs."""
+        """Creates the weights, for the shapes of the inputs."""
         looked_up = sum(size - count for count, _, size in self.embeddings)
         widths = (features_shape(input_shape)[-1] + looked_up, *self.hidden_units)
         for embedding in self._embeddings:
@@ -98,7 +98,7 @@ class Perceptron(Configurable, keras.Model):
         for layer, width in zip((*self._hidden, self._score), widths, strict=True):
             layer.build((None, width))
         if self._attention is not None:
-            # called and not built: how to build one differs between Keras 2 and 3
+            # called instead of built, because building differs between Keras 2 and 3
             items = keras.Input((None, widths[-1]))
             self._attention(items, items)
         self.built = True
@@ -106,14 +106,14 @@ class Perceptron(Configurable, keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
         """Returns the scores of the items."""
         features, mask = features_and_mask(inputs)
-        # one matrix of the items of all lists is faster than a third axis
+        # a single matrix of the items of all lists is faster than a third axis
         lists = tf.shape(features)[:-1]
         values = self._looked_up(tf.reshape(features, [-1, features.shape[-1]]))
         for dense, drop in zip(self._hidden, self._drops, strict=True):
             values = drop(dense(values), training=training)
         if self._attention is not None:
             u = tf.reshape(values, tf.concat([lists, [self.hidden_units[-1]]], axis=0))
-            # a list without items attends to its padding, and not to nothing
+            # a list without items attends to its padding, to avoid an empty softmax
             seen = mask | ~tf.reduce_any(mask, axis=1, keepdims=True)
             found = self._attention(u, u, attention_mask=seen[:, tf.newaxis])
             found = tf.reshape(found, tf.shape(values))
@@ -121,7 +121,7 @@ class Perceptron(Configurable, keras.Model):
         return tf.reshape(self._score(values), lists)
 
     def _looked_up(self, values: tf.Tensor) -> tf.Tensor:
-        """Replaces the integers of each item by what is learnt for them."""
+        """Replaces the integers of each item by their embeddings."""
         if not self.embeddings:
             return values
         counts = [count for count, _, _ in self.embeddings]
@@ -130,7 +130,7 @@ class Perceptron(Configurable, keras.Model):
         for embedding, found in zip(self._embeddings, ids, strict=True):
             vectors = embedding(tf.cast(found, tf.int32))
             if found.shape[-1] > 1:
-                # a set without values has the vector of 0
+                # a set without values has the vector of integer 0
                 is_value = tf.cast(found > 0.0, vectors.dtype)[..., tf.newaxis]
                 count = tf.reduce_sum(is_value, axis=1)
                 mean = tf.math.divide_no_nan(tf.reduce_sum(vectors * is_value, axis=1), count)
@@ -141,5 +141,5 @@ class Perceptron(Configurable, keras.Model):
         return tf.concat(parts, axis=-1)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the features' without its last axis."""
+        """Returns the shape of the scores: the shape of the features without the last axis."""
         return tuple(features_shape(input_shape)[:-1])

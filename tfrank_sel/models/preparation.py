@@ -1,4 +1,4 @@
-"""What a scorer needs of features, and what does not depend on its weights."""
+"""Preparation layer: the transformation of features that does not depend on weights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -23,7 +23,7 @@ from tfrank_sel.serialization import Configurable, register
 
 @register
 class Preparation(Configurable, keras.layers.Layer):
-    """Makes of the features of items what a network takes: all that does not depend on its weights.
+    """Transforms the features of items into the inputs of a network, without weights.
 
     A number `x` becomes
 
@@ -31,37 +31,37 @@ class Preparation(Configurable, keras.layers.Layer):
     u = (sign(x) * log(1 + abs(x)) - mean) / sqrt(variance)
     ```
 
-    (0 where it is missing or the variance is 0). With `within_list`, `WithinList` of `u` follows,
-    of the features whose type says so; then 1 or 0 for each feature that was missing in training,
-    whether it is missing here; then features of texts, one-hot; and at last the integers of those
-    that have an embedding, as numbers: see `embeddings`.
+    (0 if it is missing or the variance is 0). The following columns are appended, in this order:
+    with `within_list`, `WithinList` of `u` for the features whose type requests it; for each
+    feature with missing values in training, an indicator (1 if missing, else 0); one-hot text
+    features; and the integers of features with an embedding, as numbers: see `embeddings`.
 
-    It has no weights: it can run once before training, and its results be kept. What it gives for a
-    list does not depend on padding, nor on the other lists of the batch, to the last bit.
+    It has no weights, so you can run it once before training and cache the results. The result for
+    a list does not depend on padding or on the other lists of the batch, to the last bit.
 
     Args:
         mean: Mean of each number after compression, one for each of the `columns` of all features;
             see `moments`.
         variance: Variance of each number after compression.
-        within_list: Whether to append where items stand within their list.
+        within_list: Whether to append the values of items relative to their list.
         features: Type of each feature by name, of `tfrank_sel.features`, or its `config()`. None if
             all are numbers that are never missing.
-        vocabularies: The values of each `Category` and `Set`, by its name, most frequent first. On
-            export they become files in `assets`.
-        missing: Names of the features that were missing in training.
+        vocabularies: The values of each `Category` and `Set`, by name, most frequent first. An
+            export writes them to files in `assets`.
+        missing: Names of the features with missing values in training.
         name: Name of the layer.
         **kwargs: As in `keras.layers.Layer`.
 
     Attributes:
-        embeddings: For each feature that has an embedding: how many of the last numbers are its,
-            how many integers there are, and the size of the embedding, for `Perceptron`.
+        embeddings: For each feature with an embedding: its number of columns among the last
+            numbers, the number of integers, and the size of the embedding, for `Perceptron`.
 
     Inputs: numbers of shape `[batch_size, list_size, num_features]`; or a dict of these, under any
-    name, `mask` `[batch_size, list_size]`, True for an item, and, if there are features of texts,
+    name, `mask` `[batch_size, list_size]`, True for an item, and, if there are text features,
     `texts` `[batch_size, list_size, num_texts]`.
 
     Outputs: prepared features `[batch_size, list_size, width]`, float32, where `width` is
-    `num_features`, or thrice that with `within_list`, if there are no types; or a dict of
+    `num_features`, or three times that with `within_list`, if there are no types; or a dict of
     `features` and `mask`.
 
     Raises:
@@ -88,7 +88,8 @@ class Preparation(Configurable, keras.layers.Layer):
         super().__init__(name=name, autocast=False, **kwargs)
         if len(mean) != len(variance) or not len(mean) or min(variance) < 0.0:
             raise ValueError(
-                "`mean` and `variance` must have one value a feature, and no variance be negative. "
+                "`mean` and `variance` must have one value per feature, and variances must not "
+                "be negative. "
                 f"Received: mean={mean}, variance={variance}"
             )
         self.mean = [float(value) for value in mean]
@@ -118,13 +119,14 @@ class Preparation(Configurable, keras.layers.Layer):
         features: Mapping[str, Feature] | None = None,
         within_list: bool = True,
     ) -> Self:
-        """Returns the preparation whose moments and vocabularies are those of a dataset.
+        """Returns a preparation with the moments and vocabularies of a dataset.
 
         Args:
-            batches: Inputs as this layer takes them, with their mask, and anything that follows
-                them, such as `tfrank_sel.data.frames.dataset` gives. They are held in memory.
+            batches: Batches of inputs of this layer, with their mask, such as those of
+                `tfrank_sel.data.frames.dataset`; further elements are ignored. They are held in
+                memory.
             features: Type of each feature.
-            within_list: Whether to append where items stand within their list.
+            within_list: Whether to append the values of items relative to their list.
 
         Raises:
             ValueError: If there is no item, a number is infinite, or a vocabulary is empty.
@@ -145,7 +147,9 @@ class Preparation(Configurable, keras.layers.Layer):
         values = columns(types, tf.constant(rows, tf.float64)).numpy()
         if not len(rows) or np.isinf(values).any():
             received = f"{len(rows)} items, {int(np.isinf(values).sum())} infinite numbers"
-            raise ValueError(f"`batches` must hold an item, and be finite. Received: {received}")
+            raise ValueError(
+                f"`batches` must have at least one item and finite numbers. Received: {received}"
+            )
         found = Moments.of(compressed(values))
         vocabularies = {}
         for texts in others:
@@ -169,12 +173,12 @@ class Preparation(Configurable, keras.layers.Layer):
 
     @property
     def looked_up(self) -> dict[str, list[str]]:
-        """What each integer of each of the `embeddings` stands for, by the name of the feature."""
+        """The meaning of each integer of each of the `embeddings`, by feature name."""
         return self._texts.meanings("embedding", self.vocabularies or {})
 
     @property
     def names(self) -> list[str]:
-        """A name for each prepared feature but the integers of the `embeddings`."""
+        """A name for each prepared feature except the integers of the `embeddings`."""
         numbers = column_names(self._types)
         kinds = ("standing", "rank") if self._places is not None else ()
         relative = [f"{kind} of {numbers[i]}" for kind in kinds for i in self._standing]
@@ -185,7 +189,7 @@ class Preparation(Configurable, keras.layers.Layer):
 
     @property
     def num_features(self) -> int:
-        """Number of numbers of an item, as they are."""
+        """Number of raw numbers of an item."""
         return sum(len(feature.numbers(name)) for name, feature in self._types.items())
 
     @property
@@ -205,9 +209,9 @@ class Preparation(Configurable, keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Any) -> Any:
-        """Returns the prepared features, in a dict with their mask if the inputs are one."""
+        """Returns the prepared features, in a dict with their mask if the inputs are a dict."""
         numbers, mask = features_and_mask(inputs)
-        # a logarithm of float32 depends on where in a tensor a number stands, one of float64 hardly
+        # a float32 logarithm depends on the position in the tensor, a float64 logarithm hardly does
         x = columns(self._types, tf.cast(numbers, tf.float64))
         is_missing = tf.math.is_nan(x)
         x = tf.sign(x) * tf.math.log1p(tf.abs(x)) - tf.constant(self.mean, tf.float64)
@@ -234,7 +238,7 @@ class Preparation(Configurable, keras.layers.Layer):
         return tf.concat([values, among[..., count:]], axis=-1)
 
     def compute_output_shape(self, input_shape: Any) -> Any:
-        """Returns the shape of the prepared features, in a dict if that of the inputs is one."""
+        """Returns the shape of the prepared features, in a dict if the inputs are a dict."""
         shape = (*features_shape(input_shape)[:-1], self.width)
         if isinstance(input_shape, Mapping):
             return {"features": shape, "mask": input_shape["mask"]}
@@ -247,17 +251,17 @@ def column_names(features: Mapping[str, Feature]) -> list[str]:
 
 
 def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
-    """Returns what is standardised of the numbers of items.
+    """Returns the columns to standardise from the numbers of items.
 
-    A number that is missing becomes the constant that its type has for it, and a timestamp its age
-    in days, or the sines and cosines of the time of its day and of its week.
+    A missing number becomes the constant of its type. A timestamp becomes its age in days, or the
+    sines and cosines of its time of day and day of the week.
 
     Args:
         features: Type of each feature.
-        numbers: The numbers as they are, float64 `[..., num_features]`, NaN for a missing one.
+        numbers: Raw numbers, float64 `[..., num_features]`, NaN if missing.
 
     Returns:
-        As many as there are `column_names`, in their order; NaN where one is missing.
+        The columns, in the order of `column_names`; NaN if missing.
     """
     widths = [len(feature.numbers(name)) for name, feature in features.items()]
     found = dict(zip(features, tf.split(numbers, widths, axis=-1), strict=True))
@@ -294,7 +298,7 @@ def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]
 
 
 def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns features and mask of the inputs of a scorer of lists."""
+    """Returns features and mask from the inputs of a list scorer."""
     if isinstance(inputs, Mapping):
         return _features(inputs), tf.cast(inputs["mask"], tf.bool)
     if isinstance(inputs, tf.RaggedTensor):
@@ -306,7 +310,7 @@ def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def features_shape(input_shape: Any) -> Any:
-    """Returns the shape of the features, of the shapes of the inputs."""
+    """Returns the shape of the features, given the shapes of the inputs."""
     return _features(input_shape) if isinstance(input_shape, Mapping) else input_shape
 
 
@@ -314,7 +318,7 @@ def _features(inputs: Mapping[str, Any]) -> Any:
     names = [name for name in inputs if name not in ("mask", "texts")]
     if len(names) != 1 or "mask" not in inputs:
         raise ValueError(
-            "Inputs must be the features alone, or a dict of the features, `mask` and, where there "
-            f"are some, `texts`. Received: {sorted(inputs)}"
+            "Inputs must be the features, or a dict of the features, `mask` and, if there are any, "
+            f"`texts`. Received: {sorted(inputs)}"
         )
     return inputs[names[0]]

@@ -12,14 +12,14 @@ from tfrank_sel.serialization import Configurable, register
 
 @register
 class Prepared(Configurable, keras.Model):
-    """A network behind the preparation of its inputs: what a server loads.
+    """A preparation followed by a network, as one servable model.
 
     ```
     scores = network(preparation(inputs))
     ```
 
-    The network can be trained alone, on inputs that were prepared once; the model then has its
-    weights, and takes raw features.
+    You can train the network alone, on inputs that were prepared once. This model shares its
+    weights and takes raw features.
 
     Args:
         preparation: A layer without weights, such as `Preparation`.
@@ -52,7 +52,7 @@ class Prepared(Configurable, keras.Model):
         self.network = network
 
     def build(self, input_shape: Any) -> None:
-        """Makes the weights of the network."""
+        """Creates the weights of the network."""
         if not self.preparation.built:
             self.preparation.build(input_shape)
         if not self.network.built:
@@ -65,10 +65,10 @@ class Prepared(Configurable, keras.Model):
 
     @property
     def layers(self) -> list[keras.layers.Layer]:
-        """The layers, those of a perceptron first: version 0.1 saved them as the model's own."""
+        """The layers, starting with those of a perceptron, as version 0.1 saved them."""
         inner = self.network.layers if isinstance(self.network, Perceptron) else []
         return [*inner, self.preparation, self.network]
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: the features' without its last axis."""
+        """Returns the shape of the scores: the shape of the features without the last axis."""
         return tuple(features_shape(input_shape)[:-1])

@@ -1,4 +1,4 @@
-"""A scorer that looks at each item alone."""
+"""Pointwise scorer, which scores each item independently."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from tfrank_sel.serialization import register
 class Scorer(Prepared):
     """Multilayer perceptron over the standardised features of an item.
 
-    It is a `Preparation` and a `Perceptron`.
+    It combines a `Preparation` and a `Perceptron`.
 
     Args:
         mean: As in `Preparation`.
@@ -24,8 +24,8 @@ class Scorer(Prepared):
         **kwargs: As in `keras.Model`.
 
     Attributes:
-        preparation: The layer that standardises.
-        network: The model that has the weights.
+        preparation: The layer that standardises the features.
+        network: The model with the weights.
 
     Inputs: as in `Preparation`.
 

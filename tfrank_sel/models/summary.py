@@ -1,4 +1,4 @@
-"""What a preparation has to know of data: moments of numbers, and vocabularies of texts."""
+"""Statistics for a preparation: moments of numbers, and vocabularies of texts."""
 
 import collections
 import dataclasses
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tfrank_sel.features import Category, Feature
 
-BLOCK = 2**16  # items of which to hold a copy in float64
+BLOCK = 2**16  # items at a time that are copied to float64
 
 
 def moments(
@@ -19,15 +19,15 @@ def moments(
 ) -> tuple[list[float], list[float]]:
     """Returns the mean and variance with which `Preparation` standardises features.
 
-    They are those of `sign(x) * log(1 + abs(x))` over the items, in float64. The variance is 0, and
-    scorers leave the feature out, where float32 can hardly tell its values apart.
+    They are the moments of `sign(x) * log(1 + abs(x))` over the items, in float64. If float32 can
+    hardly distinguish the values of a feature, its variance is 0 and scorers ignore it.
 
     Args:
         features: Features of items, `[..., num_features]`.
         mask: True for an item, False for padding, `[...]`; None if there is no padding.
 
     Raises:
-        ValueError: If there is no item, or a feature of one is not finite.
+        ValueError: If there is no item, or a feature is not finite.
 
     Example:
         >>> mean, variance = moments([[0.0, 3.0], [1.0, 3.0]])
@@ -40,7 +40,7 @@ def moments(
     )
     if not rows.size or not np.isfinite(rows).all():
         raise ValueError(
-            "`features` must hold an item, and be finite. "
+            "`features` must have at least one item and finite values. "
             f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
         )
     blocks = (rows[i : i + BLOCK].astype(np.float64) for i in range(0, len(rows), BLOCK))
@@ -50,12 +50,12 @@ def moments(
 
 @dataclasses.dataclass
 class Moments:
-    """Moments of columns, merged without cancellation; NaN counts for nothing.
+    """Moments of columns, merged without cancellation; NaN is ignored.
 
     Args:
         count: Number of values of each column.
-        mean: Their mean; 0 if there is none.
-        squares: Sum of their squared deviations from it.
+        mean: Mean of the values; 0 if there is none.
+        squares: Sum of the squared deviations from the mean.
     """
 
     count: np.ndarray
@@ -71,7 +71,7 @@ class Moments:
         return cls(count, mean, np.sum(np.square(rows - mean), axis=0, where=is_there))
 
     def merged(self, other: "Moments") -> "Moments":
-        """Returns the moments of the values of both."""
+        """Returns the moments of the values of both objects together."""
         count = self.count + other.count
         share = other.count / np.maximum(count, 1)
         gap = other.mean - self.mean
@@ -90,15 +90,15 @@ def compressed(values: npt.ArrayLike) -> np.ndarray:
 
 
 def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Returns variances, 0 where float32, in which a model computes, hardly tells values apart.
+    """Returns variances, with 0 if float32, the dtype of models, can hardly distinguish the values.
 
-    To divide by what is left of rounding would make noise of a constant.
+    Dividing by the rounding error of a constant would turn it into noise.
     """
     return np.where(np.sqrt(variance) < 2.0**-20 * np.abs(mean), 0.0, variance)
 
 
 def decoded(octets: np.ndarray) -> np.ndarray:
-    """Returns texts that TensorFlow gave as octets."""
+    """Returns bytes of TensorFlow as texts."""
     texts: np.ndarray = np.vectorize(bytes.decode, otypes=[object])(octets)
     return texts
 
@@ -113,7 +113,7 @@ def by_feature(
         features: Type of each feature.
 
     Returns:
-        How often each value occurs; an empty text is an item without any.
+        The count of each value; an empty text means a missing value.
     """
     found = {}
     for name, of_feature in of_features(texts, features).items():
@@ -124,7 +124,7 @@ def by_feature(
 
 
 def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
-    """Divides the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
+    """Splits the texts of items, `[items, num_texts]`, by feature, `[items, its texts]`."""
     found, start = {}, 0
     for name, feature in features.items():
         width = len(feature.texts(name))
@@ -135,11 +135,11 @@ def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str,
 
 
 def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:
-    """Returns the values of a feature that get an integer of their own, most frequent first.
+    """Returns the vocabulary of a feature, most frequent value first.
 
     Args:
-        counts: How often each value occurs.
-        feature: How often it must, and how many values there are at most.
+        counts: Count of each value.
+        feature: The feature, with the minimum count and the maximum size.
 
     Example:
         >>> vocabulary({"a": 2, "b": 5, "c": 1, "": 9}, Category(min_count=2))

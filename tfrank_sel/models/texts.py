@@ -1,4 +1,4 @@
-"""Features of texts as integers, by vocabularies and hashes."""
+"""Text features as integers, by vocabularies and hashes."""
 
 import re
 import shutil
@@ -13,14 +13,14 @@ from tfrank_sel.features import Category, Feature, Hash
 
 
 class Texts(tf.Module):
-    """Texts to one-hot numbers and to integers: see `Preparation`.
+    """Conversion of texts to one-hot numbers and to integers: see `Preparation`.
 
     Args:
         features: Type of each feature, by name.
         vocabularies: The values of each `Category` and `Set`.
 
     Raises:
-        ValueError: If a vocabulary is missing, empty, or has a value that is empty or has a line
+        ValueError: If a vocabulary is missing or empty, or has an empty value or one with a line
             break.
     """
 
@@ -42,7 +42,7 @@ class Texts(tf.Module):
 
     @property
     def embeddings(self) -> list[list[int]]:
-        """How many integers an item has, how many there are, and the size, of each embedding."""
+        """For each embedding: integers per item, number of integers, and size."""
         return [
             [len(kind.texts(name)), self._sizes[name], kind.dimension]
             for name, kind in self._types.items()
@@ -52,7 +52,7 @@ class Texts(tf.Module):
     def meanings(
         self, encoding: str, vocabularies: Mapping[str, Sequence[str]]
     ) -> dict[str, list[str]]:
-        """Returns what each integer stands for, of each feature of an encoding."""
+        """Returns the meaning of each integer, for each feature of an encoding."""
         found = {}
         for name, kind in self._types.items():
             if kind.encoding == encoding:
@@ -64,7 +64,7 @@ class Texts(tf.Module):
 
     @property
     def width(self) -> int:
-        """Number of numbers that become of the texts of an item."""
+        """Number of numbers made from the texts of an item."""
         hot = (self._sizes[n] for n, kind in self._types.items() if kind.encoding == "one_hot")
         return sum(hot) + sum(count for count, _, _ in self.embeddings)
 
@@ -78,7 +78,7 @@ class Texts(tf.Module):
             if kind.encoding == "embedding":
                 ids.append(tf.cast(found, tf.float32))
             else:
-                # 0 stands for a missing value, which is hot too, but not beside others of a set
+                # 0 is a missing value, which is also one-hot, except beside other values of a set
                 each = tf.one_hot(found, self._sizes[name])
                 each = tf.reduce_max(each, axis=-2)
                 is_none = tf.reduce_all(found == 0, axis=-1, keepdims=True)
@@ -100,9 +100,11 @@ class Texts(tf.Module):
 
     def _table(self, name: str, values: Sequence[str]) -> tf.lookup.StaticHashTable:
         if not values or any(not value or "\n" in value or "\r" in value for value in values):
-            wanted = f"the vocabulary of {name!r} must have values, none empty or with a line break"
+            wanted = (
+                f"the vocabulary of {name!r} must be non-empty, without empty values or line breaks"
+            )
             raise ValueError(f"{wanted}. Received: {list(values)[:10]}")
-        # a table reads a file, so that an export has it among its assets
+        # a table reads a file, so that an export contains it as an asset
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"

@@ -1,4 +1,4 @@
-"""Warm start: the weights of a trained model in a new one, which may take more features."""
+"""Warm start: weights of a trained model for a new one, which may take more features."""
 
 from collections.abc import Sequence
 
@@ -14,27 +14,27 @@ from tfrank_sel.models.prepared import Prepared
 def warm_start(model: keras.Model, before: keras.Model) -> None:
     """Copies the weights of a trained model to a new one.
 
-    Where both are `Prepared`, of a `Preparation` and a `Perceptron` (or an `Ensemble` of them),
-    as are `Scorer` and `ListScorer`, the features may differ. Weights then belong to a feature, a
-    value of a vocabulary or an indicator of missing values by its name:
+    The features may differ if both models are `Prepared`, with a `Preparation` and a `Perceptron`
+    (such as `Scorer` and `ListScorer`), or an `Ensemble` of these. Weights are then matched by the
+    name of a feature, of a value of a vocabulary or of an indicator of missing values:
 
-    * What is new has no effect at first: its rows of the first kernel are 0. A new value of a
-      vocabulary has the embedding that it was initialised with.
-    * What is no longer there is left out.
+    * New inputs have no effect at first: their rows of the first kernel are 0. A new value of a
+      vocabulary keeps its initial embedding.
+    * Removed inputs are dropped.
 
-    So if features and values are only added, and `mean` and `variance` of the others stay, the
-    scores of items without new values stay, too. The hash of an `out_of_vocabulary` value or of a
-    `Hash` is a name only while the number of integers for it stays.
+    So if you only add features and values, and `mean` and `variance` of the others stay the same,
+    the scores of items without new values stay the same, too. Hashed values (of `out_of_vocabulary`
+    or `Hash`) are matched only if the number of hash buckets is unchanged.
 
-    Of any other model, all weights are copied, and must have the same shapes.
+    For any other model, all weights are copied, and must have the same shapes.
 
     Args:
-        model: The new model, built; of an `Ensemble`, as many members as `before`.
+        model: The new model, built; an `Ensemble` must have as many members as `before`.
         before: The trained model.
 
     Raises:
-        ValueError: If a weight has another shape than in `before`, or the number of weights or of
-            members differs.
+        ValueError: If the shape of a weight, the number of weights or the number of members differs
+            from `before`.
 
     Example:
         >>> from tfrank_sel import models
@@ -49,11 +49,11 @@ def warm_start(model: keras.Model, before: keras.Model) -> None:
     new, old = members_of(model), members_of(before)
     if len(new) != len(old):
         raise ValueError(
-            "`model` and `before` must be of as many members. "
+            "`model` and `before` must have the same number of members. "
             f"Received: {len(new)} and {len(old)} members"
         )
     pairs = [(_network(one), _values(one, other)) for one, other in zip(new, old, strict=True)]
-    for network, values in pairs:  # none, if a shape was wrong
+    for network, values in pairs:  # none if a shape was wrong
         network.set_weights(values)
 
 
@@ -90,7 +90,7 @@ def _values(model: keras.Model, before: keras.Model) -> list[np.ndarray]:
 
 
 def _has_names(model: keras.Model) -> bool:
-    """Whether it is known what each of the first weights belongs to."""
+    """Whether the names of the inputs of the first weights are known."""
     return (
         isinstance(model, Prepared)
         and isinstance(model.preparation, Preparation)
@@ -100,7 +100,7 @@ def _has_names(model: keras.Model) -> bool:
 
 
 def _by_name(model: Prepared, before: Prepared) -> list[np.ndarray]:
-    """The tables of the embeddings and the first kernel, row by row, and all other weights."""
+    """The tables of the embeddings and the first kernel by row name, and all other weights."""
     meanings, meanings_before = (x.preparation.looked_up for x in (model, before))
     initial, trained = model.network.get_weights(), before.network.get_weights()
     tables = dict(zip(meanings_before, trained, strict=False))
@@ -127,7 +127,7 @@ def _inputs(model: Prepared) -> list[str]:
 def _with_rows(
     rows: np.ndarray, names: Sequence[str], known: np.ndarray, known_names: Sequence[str]
 ) -> np.ndarray:
-    """Rows, those whose name is known replaced."""
+    """Rows, replaced if their name is known."""
     places = {name: place for place, name in enumerate(known_names)}
     taken = {place: places[name] for place, name in enumerate(names) if name in places}
     found = rows.copy()

@@ -1,4 +1,4 @@
-"""A scorer of users and items by the product of their embeddings."""
+"""Two-tower scorer: the inner product of user and item embeddings."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class TwoTower(Configurable, keras.Model):
         self.items = keras.layers.Embedding(self.num_items, self.num_factors, name="items")
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the embeddings."""
+        """Creates the embeddings."""
         self.users.build((None,))
         self.items.build((None, None))
         self.built = True
@@ -68,5 +68,5 @@ class TwoTower(Configurable, keras.Model):
         return tf.cast(tf.einsum("bk,blk->bl", users, items), tf.float32)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
-        """Returns the shape of the scores: that of the items."""
+        """Returns the shape of the scores, which is that of the items."""
         return tuple(input_shape["item"])

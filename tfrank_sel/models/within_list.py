@@ -9,13 +9,13 @@ from tfrank_sel import stack
 from tfrank_sel.serialization import Configurable, register
 
 FARTHEST = 4.0
-# the longest lists of which items are counted one by one: a loop is what XLA compiles best
+# longest lists for which items are counted one by one, in a loop that XLA compiles best
 COUNTED, COUNTED_BY_XLA = 128, 1024
 
 
 @register
 class WithinList(Configurable, keras.layers.Layer):
-    """Appends to each feature where it stands among those of its list.
+    """Appends to each feature its value relative to the other items of its list.
 
     For each feature `x` of a list of `n` items:
 
@@ -24,16 +24,16 @@ class WithinList(Configurable, keras.layers.Layer):
     r_i = (#{j: x_j < x_i} - #{j: x_j > x_i}) / (n - 1)
     ```
 
-    so that the largest of a list has `r` = 1 and the smallest -1. Both are 0 where all items are
-    alike. What is relevant is often what is better than the rest of the list, which a scorer that
-    sees each item alone cannot tell. It takes time in `n log n`, and memory in `n`.
+    so that the largest value of a list has `r` = 1 and the smallest -1. Both are 0 if all items are
+    equal. A relevant item is often one that is better than the rest of its list; a scorer of single
+    items cannot detect this. Time grows with `n log n`, and memory with `n`.
 
     Args:
         name: Name of the layer.
         **kwargs: As in `keras.layers.Layer`.
 
     Inputs: features of shape `[batch_size, list_size, num_features]`, and a mask
-    `[batch_size, list_size]`, True for an item: padding counts for nothing.
+    `[batch_size, list_size]`, True for an item; padding is ignored.
 
     Outputs: `[batch_size, list_size, 3 * num_features]`, float32: `x`, `z` and `r`; 0 at padding.
 
@@ -48,16 +48,16 @@ class WithinList(Configurable, keras.layers.Layer):
         super().__init__(name=name, autocast=False, **kwargs)
 
     def call(self, features: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the features, and each relative to its list."""
+        """Returns the features and their values relative to the list."""
         is_item = mask[..., tf.newaxis]
         size = tf.reduce_sum(tf.cast(is_item, tf.float64), axis=1, keepdims=True)
         x = tf.where(is_item, tf.cast(features, tf.float32), 0.0)
         ranks = _centred_ranks(x, is_item, tf.cast(size, tf.float32))
-        # the sum of float32 depends on how much padding is beside it, that of float64 does not
+        # a sum in float32 depends on the amount of padding, a sum in float64 does not
         exact = tf.cast(x, tf.float64)
         gaps = tf.where(is_item, exact - _mean(exact, size), tf.zeros_like(exact))
         deviation = tf.sqrt(_mean(gaps**2, size))
-        # rounding of the mean leaves gaps where there are none
+        # rounding of the mean would leave differences between equal values
         is_spread = deviation > 1e-6 * tf.reduce_max(tf.abs(exact), axis=1, keepdims=True)
         deviation = tf.where(is_spread, deviation, tf.ones_like(deviation))
         z = tf.cast(tf.where(is_spread, gaps / deviation, tf.zeros_like(gaps)), tf.float32)
@@ -66,7 +66,7 @@ class WithinList(Configurable, keras.layers.Layer):
     def compute_output_shape(
         self, features_shape: Any, mask_shape: Any = None
     ) -> tuple[int | None, ...]:
-        """Returns the shape of the output: thrice the features."""
+        """Returns the shape of the output: three times the features."""
         return (*features_shape[:-1], 3 * features_shape[-1])
 
 
@@ -75,8 +75,8 @@ def _mean(values: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """How many items are below, less how many are above, as a share of the others."""
-    # padding stands above every item, where it can be taken off again
+    """The number of items below less the number above, as a share of the other items."""
+    # padding sorts above every item, so that it can be subtracted again
     x = tf.stop_gradient(tf.where(is_item, x, x.dtype.max))
     count = tf.shape(x)[1]
     longest = COUNTED_BY_XLA if stack.is_compiled_by_xla() else COUNTED
@@ -86,7 +86,7 @@ def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tens
 
 
 def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """How many are below, less how many are above, item by item."""
+    """The number of items below less the number above, counted item by item."""
 
     def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return j + 1, total + tf.sign(x - x[:, j, tf.newaxis])
@@ -95,7 +95,7 @@ def _counted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
 
 
 def _sorted(x: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """The same from the places of the first and the last of what is equal, once sorted."""
+    """The same numbers by sorting, from the first and last place of each group of equal values."""
     rows = tf.transpose(x, [0, 2, 1])
     order = tf.argsort(rows, axis=-1)
     ordered = tf.gather(rows, order, batch_dims=2)

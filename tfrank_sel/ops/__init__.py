@@ -1,1 +1,1 @@
-"""Pure functions over masked lists: reductions, ranking, and the pieces of stable divergences."""
+"""Pure functions over masked lists: reductions, ranking, and parts of stable divergences."""

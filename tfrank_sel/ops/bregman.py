@@ -1,7 +1,7 @@
-"""Divergences `D(z, x) = Phi(z) - Phi(x) - (z - x) * phi(x)`, and what they are made of.
+"""Stable divergences `D(z, x) = Phi(z) - Phi(x) - (z - x) * phi(x)`, and their parts.
 
-Computed as they stand, they lose all digits where `z` is near `x`. Every function takes `d = z - x`
-as an argument, since it was known before `z` and `x` were rounded.
+The plain formulas lose all digits if `z` is near `x`. Every function takes `d = z - x` as an
+argument, because it was known before `z` and `x` were rounded.
 """
 
 import functools
@@ -15,7 +15,7 @@ Pairwise = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 def with_derivative(f: Function, derivative: Function, x: tf.Tensor) -> tf.Tensor:
-    """Computes `f(x)`, whose gradient is `derivative(x)`, whatever `f` is made of."""
+    """Computes `f(x)` with the gradient `derivative(x)`, for any `f`."""
 
     @tf.custom_gradient
     def value(x: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -25,7 +25,7 @@ def with_derivative(f: Function, derivative: Function, x: tf.Tensor) -> tf.Tenso
 
 
 def softplus(x: tf.Tensor) -> tf.Tensor:
-    """Computes `log(1 + exp(x))` to the last digits, in a third of the time of TensorFlow's.
+    """Computes `log(1 + exp(x))` accurately, in a third of the time of TensorFlow's function.
 
     With `e = exp(-abs(x))` at most 1, and `z = e / (2 + e)` at most 1/3, it is
     `max(x, 0) + log(1 + e)`, and `log(1 + e) = 2 * atanh(z) = 2 * (z + z**3 / 3 + z**5 / 5 + ...)`.
@@ -36,7 +36,7 @@ def softplus(x: tf.Tensor) -> tf.Tensor:
 
 
 def times_sigmoid(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Computes `sigmoid(x) * y`, also where the sigmoid underflows, but the product does not."""
+    """Computes `sigmoid(x) * y`, also if the sigmoid underflows but the product does not."""
     root = tf.exp(0.5 * tf.minimum(x, 0.0))
     return root * (y / (1.0 + tf.exp(-tf.abs(x)))) * root
 
@@ -132,7 +132,7 @@ def _sigmoid_growth(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `p * expm1(d)` and `p * (expm1(d) - d)`, of which the second is at least 0.
 
-    Where both `z` and `d` are large, so is the growth: 1 stands for it.
+    If both `z` and `d` are large, so is the growth, and 1 is returned instead.
     """
     series = expm1_series(d)
     far = tf.where(z > 0.0, tf.ones_like(z), q * exp_z - p)
@@ -144,7 +144,7 @@ def _sigmoid_growth(
 def _mirrored(
     z: tf.Tensor, x: tf.Tensor, d: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Mirrors all to `x <= 0`, where the sigmoid `p` keeps its digits, and so does `q = 1 - p`.
+    """Mirrors all arguments to `x <= 0`, where the sigmoid `p` and `q = 1 - p` are accurate.
 
     The last two are `exp(-abs(z))`, and `p * d`, also where `p` underflows.
     """
@@ -223,7 +223,7 @@ def power_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor, exponent: float) 
     relative = size_x**above * tf.where(tf.abs(r) < 0.5, near, middle)
     relative = tf.where(r == 0.0, r, relative)  # also where the power overflows
     far = (size_z**above - size_x**above) / above - tf.abs(d) * size_x**n
-    # of opposite signs, all terms are at least 0
+    # for opposite signs, all terms are at least 0
     across = (size_z**above + n * size_x**above) / above + size_z * size_x**n
     return tf.where(same, tf.where(r > 8.0, far, relative), across)
 
@@ -262,7 +262,7 @@ def _quadrature(size: int) -> tuple[list[float], list[float]]:
 def capped_potential(
     potential: Function, link: Function, x: tf.Tensor, lower: float, upper: float
 ) -> tf.Tensor:
-    """Computes the potential of a link that is constant, so linear, beyond `lower` and `upper`."""
+    """Computes the potential of a link that is constant beyond `lower` and `upper`."""
     c = tf.clip_by_value(x, lower, upper)
     return potential(c) + link(c) * (x - c)
 
@@ -278,7 +278,8 @@ def capped_divergence(
 ) -> tf.Tensor:
     """Computes the divergence of a link that is constant beyond `lower` and `upper`.
 
-    The part inside is the link's own; beyond, `z` adds what is left of its way times the rise.
+    Inside, it is the divergence of the link. Beyond, it adds the remaining distance of `z` times
+    the rise.
     """
     b, a, e = _clipped(z, x, d, lower, upper)
     return divergence(b, a, e) + (z - b) * difference(b, a, e)

@@ -1,4 +1,4 @@
-"""Labels that are the index of the one relevant item, or class, of each list."""
+"""Labels given as the index of the relevant item, or class, of each list."""
 
 from typing import Any
 
@@ -6,19 +6,20 @@ import tensorflow as tf
 
 
 def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
-    """Makes labels of items of indices of the one relevant item of each list.
+    """Converts indices of the relevant item of each list to labels of items.
 
     Args:
         y_true: Indices, integers `[batch_size]` or `[batch_size, 1]`; or the labels of items.
         y_pred: Scores, `[batch_size, list_size]`.
-        are_relevances: Whether labels are relevances, of which an index gives 1 and 0. Otherwise
-            indices are refused.
+        are_relevances: Whether labels are relevances, so that an index means labels 1 and 0.
+            Otherwise indices are not accepted.
 
     Returns:
-        The labels of items, as they are or as `one_hot` makes them.
+        The labels of items, unchanged or from `one_hot`.
 
     Raises:
-        ValueError: If there is one label a list, and it is no integer or labels are no relevances.
+        ValueError: If there is one label per list, and it is not an integer or labels are not
+            relevances.
     """
     if isinstance(y_true, tf.RaggedTensor):
         return y_true
@@ -31,16 +32,16 @@ def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
     if are_indices:
         return one_hot(tf.reshape(y_true, [-1]), y_pred)
     if isinstance(y_pred, tf.RaggedTensor):
-        return y_true  # a row is no longer than the labels beside it
-    # how many labels a list has shows when the graph runs
+        return y_true  # a row must not be longer than the labels
+    # the number of labels of a list is known only when the graph runs
     y_true = as_matrix(y_true)
     is_one = (tf.shape(y_true)[1] == 1) & (tf.shape(y_pred)[1] != 1)
-    first = tf.reduce_sum(y_true[:, :1], axis=1)  # of lists without items, too
+    first = tf.reduce_sum(y_true[:, :1], axis=1)  # also for lists without items
     return tf.where(is_one, tf.cast(one_hot(first, y_pred), y_true.dtype), y_true)
 
 
 def indices(y_true: Any, y_pred: Any) -> tf.Tensor | None:
-    """Reads `y_true` as the index of a class of each list, of any dtype, if it is one.
+    """Returns `y_true` as the class index of each list, of any dtype, if it is one.
 
     Args:
         y_true: Indices, `[batch_size]` or `[batch_size, 1]`, or the labels of items.
@@ -60,7 +61,7 @@ def indices(y_true: Any, y_pred: Any) -> tf.Tensor | None:
 
 
 def one_hot(classes: tf.Tensor, y_pred: Any) -> tf.Tensor | tf.RaggedTensor:
-    """Makes labels of items of indices: 1 for the class; an index out of range is no class."""
+    """Converts indices to labels of items: 1 for the class; none for an index out of range."""
     classes = tf.cast(classes, tf.int32)
     if not isinstance(y_pred, tf.RaggedTensor):
         return tf.one_hot(classes, tf.shape(y_pred)[1])
@@ -70,13 +71,13 @@ def one_hot(classes: tf.Tensor, y_pred: Any) -> tf.Tensor | tf.RaggedTensor:
 
 
 def as_matrix(x: tf.Tensor) -> tf.Tensor:
-    """Gives a scalar or a vector one column, where a graph may not know the number of axes."""
+    """Adds a column axis to a scalar or a vector, also if the rank is not static."""
     shape = tf.ensure_shape(tf.concat([tf.shape(x), [1, 1]], axis=0)[:2], [2])
     return tf.reshape(x, shape)
 
 
 def _are_indices(labels: tf.TensorShape, scores: tf.TensorShape) -> bool | None:
-    """Whether there is one label a list, not one an item; `None` if the shapes do not tell."""
+    """Whether there is one label per list, not per item; `None` if the shapes are ambiguous."""
     if scores.rank != 2 or not labels[:1].is_compatible_with(scores[:1]):
         return False
     if labels.rank == 1:
@@ -94,10 +95,10 @@ def _shape(y_pred: Any) -> tf.TensorShape:
 def _refusal(y_true: tf.Tensor, scores: tf.TensorShape, are_relevances: bool) -> str:
     accepted, advice = "", f"tf.one_hot(y_true, {scores[1]})"
     if are_relevances:
-        accepted = ", or the index of its relevant item, an integer a list"
+        accepted = ", or the index of its relevant item, one integer per list"
         advice = "tf.cast(y_true, tf.int32)"
     return (
-        f"`y_true` must hold a label of each item, [batch_size, list_size]{accepted}. Received: "
+        f"`y_true` must have a label for each item, [batch_size, list_size]{accepted}. Received: "
         f"y_true.shape={y_true.shape}, {y_true.dtype.name}, y_pred.shape={scores}. "
         f"If these are indices of relevant items, write {advice}"
     )

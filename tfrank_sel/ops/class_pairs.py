@@ -14,7 +14,7 @@ def log_sum_exp_of_others(scores: tf.Tensor) -> tf.Tensor:
     is_top = tf.one_hot(highest, tf.shape(scores)[-1], on_value=True, off_value=False)
     top = tf.stop_gradient(tf.reduce_max(scores, axis=-1, keepdims=True))
     exp = tf.exp(scores - top)
-    # without another class the sum still holds the top, 1: the difference does not cancel
+    # without the other class the sum still contains the top, 1, so the difference does not cancel
     others = tf.reduce_sum(exp, axis=-1, keepdims=True) - exp
     below_top = top + tf.math.log(tf.where(is_top, tf.ones_like(exp), others))
     at_top = masking.log_sum_exp(scores, ~is_top)[..., tf.newaxis]
@@ -24,7 +24,7 @@ def log_sum_exp_of_others(scores: tf.Tensor) -> tf.Tensor:
 def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     """Computes `sum_{k != j} log(1 + sum_i m_ij * exp(s_ik - s_ij))` for each class `j`.
 
-    One class is compared at a time, in the gradient, too: memory is that of the scores.
+    One class is compared at a time, also in the gradient, so memory is that of the scores.
 
     Args:
         masses: The mass `m_ij` of each row in each class, at least 0.

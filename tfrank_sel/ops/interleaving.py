@@ -1,4 +1,4 @@
-"""The best way to merge two sorted sequences into one."""
+"""Optimal merge of two sorted sequences."""
 
 import math
 
@@ -8,14 +8,14 @@ import tensorflow as tf
 def best_interleaving(values: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     """Finds the non-decreasing `j_1 <= j_2 <= ...` that maximises `sum_i values[i, j_i]`.
 
-    Row `i` stands for the `i`-th item of one sequence, and `j_i` for how many of the other go ahead
-    of it. The merged sequence is built one item at a time, for all numbers of rows so far placed at
-    once: work and memory are the product of both lengths. Where it makes no difference, `j_i` is
-    the smaller.
+    Row `i` is the `i`-th item of one sequence, and `j_i` is the number of items of the other
+    sequence ahead of it. The merged sequence is built one item at a time, in parallel for all
+    numbers of rows placed so far: time and memory are the product of both lengths. Among equal
+    values, `j_i` is the smallest.
 
     Args:
-        values: `[batch_size, n, n + 1]`; `-inf` for what may not be.
-        num_rows: How many rows count, `[batch_size]`, int32: the first of each entry.
+        values: `[batch_size, n, n + 1]`; `-inf` for forbidden places.
+        num_rows: Number of rows that count, `[batch_size]`, int32: the first rows of each entry.
 
     Returns:
         The `j_i`, `[batch_size, n]`, int32; 0 for rows that do not count.

@@ -1,7 +1,7 @@
-"""Sums over the items behind each item, in lists that are sorted by descending labels.
+"""Sums over the items behind each item, in lists sorted by descending labels.
 
-Labels, scores and masks are `[batch_size, list_size]`, padding stands last, and items of equal
-labels form a group. All work is linear in the list size, but for a logarithm of it.
+Labels, scores and masks are `[batch_size, list_size]`, padding is last, and items of equal labels
+form a group. Time is linear in the list size, up to a logarithmic factor.
 """
 
 import math
@@ -23,7 +23,7 @@ class Groups(NamedTuple):
 
 
 def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
-    """Finds the groups of equal labels; padding is a group of its own."""
+    """Finds the groups of equal labels; padding is a separate group."""
     size = tf.shape(labels)[1]
     place = tf.range(size)
     differs = (labels[:, 1:] != labels[:, :-1]) | (mask[:, 1:] != mask[:, :-1])
@@ -38,9 +38,9 @@ def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
 def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
     size = tf.shape(labels)[1]
-    # abs, for both the bits of -0 and the order of XLA put it below 0
+    # abs, because both the bits of -0 and the order of XLA put it below 0
     if labels.dtype == tf.float32:
-        # one number for label and place: the bits of a float that is not negative sort as it does
+        # one number for label and place: the bits of non-negative floats sort like the floats
         places = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
         bits = tf.cast(tf.bitcast(tf.abs(labels), tf.int32), tf.int64)
         keys = tf.where(mask, bits * 2**32 + places, -1)
@@ -61,12 +61,12 @@ def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tens
 def sum_exp_behind(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes `sum_{j >= i} exp(x_j)` for each place `i`, and behind the last place.
 
-    Each sum is relative to its own largest term, so that it is exact wherever that lies, and its
-    gradient, `exp(x_j)` over the sum, is so, too.
+    Each sum is relative to its largest term, so that the sum and its gradient, `exp(x_j)` divided
+    by the sum, are accurate for any size of the terms.
 
     Args:
         x: Exponents.
-        mask: True for those that count.
+        mask: True for the items that count.
 
     Returns:
         The largest exponents `t` and the sums of `exp(x_j - t)`, `[batch_size, list_size + 1]`:
@@ -91,7 +91,7 @@ def log_sum_exp_below(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Te
 
 
 def at(x: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Gathers what stands at `places` of each list."""
+    """Gathers the values at `places` of each list."""
     return tf.gather(x, places, axis=1, batch_dims=1)
 
 
@@ -109,7 +109,7 @@ def _decayed_sums(x: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-        # its transpose runs the other way: what reaches x_j has decayed from each i before it
+        # its transpose runs in the other direction: x_j gets decayed values from each i before it
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             reached = _decayed_sums(tf.reverse(upstream, [1]), tf.reverse(decay, [1]))
             return tf.reverse(reached, [1])
@@ -124,11 +124,11 @@ def _decayed_sums(x: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
 
 
 def _moved(x: tf.Tensor, step: tf.Tensor, fill: float) -> tf.Tensor:
-    """Moves what stands `step` places behind to each place."""
+    """Shifts values by `step` places to the front."""
     left = tf.range(tf.shape(x)[1]) < tf.shape(x)[1] - step
     return tf.where(left, tf.roll(x, -step, axis=1), tf.constant(fill, x.dtype))
 
 
 def _doubling(body: object, size: tf.Tensor, *state: tf.Tensor) -> list[tf.Tensor]:
-    """Repeats a scan's body with steps of 1, 2, 4, ... as long as they are shorter than a list."""
+    """Repeats the body of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
     return tf.while_loop(lambda step, *_: step < size, body, (tf.constant(1), *state))[1:]

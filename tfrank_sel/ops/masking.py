@@ -1,8 +1,8 @@
 """Reductions over the valid items of a list.
 
 Every function takes a boolean `mask` of the shape of its input and reduces the last axis. A list
-without a valid item reduces to zero, never to NaN, and so does its gradient. What a masked slot
-holds, NaN and infinity included, changes nothing.
+without a valid item reduces to zero, never to NaN, and so does its gradient. The values in masked
+slots, including NaN and infinity, have no effect.
 """
 
 import tensorflow as tf
@@ -26,15 +26,15 @@ def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def softmax_complement(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Computes `1 - softmax(x)`, exact where an item has nearly all the probability."""
+    """Computes `1 - softmax(x)`, accurate if an item has nearly all the probability."""
     exp, centred, rest, count = _exponentials(x, mask)
-    # the one at the top moves with `rest` alone
+    # the top item depends only on `rest`
     own = tf.where((centred < 0.0) | (count > 1.0), exp, 1.0)
     return (rest + (count - own)) / (rest + count)
 
 
 def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Computes `log sum_i exp(x_i)` over the valid items of each list; 0 where there are none."""
+    """Computes `log sum_i exp(x_i)` over the valid items of each list; 0 if there are none."""
     top = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
     top = tf.stop_gradient(tf.reduce_max(top, axis=-1, keepdims=True))
     top = tf.where(tf.reduce_any(mask, axis=-1, keepdims=True), top, 0.0)
@@ -44,12 +44,11 @@ def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
-    """Computes `log(1 + sum_i m_i * exp(x_i))`, exact where the sum is tiny and where it is huge.
+    """Computes `log(1 + sum_i m_i * exp(x_i))`, accurate for tiny and for huge sums.
 
     Args:
         x: Exponents.
-        masses: What multiplies each exponential, at least 0; what stands in `x` where it is 0
-            changes nothing.
+        masses: Factor of each exponential, at least 0; where it is 0, `x` has no effect.
         axis: The axis to sum over.
 
     Returns:
@@ -59,7 +58,7 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
     x, log_mass = tf.where(counts, x, 0.0), tf.math.log(tf.where(counts, masses, 1.0))
     exponent = tf.where(counts, x + log_mass, x.dtype.min)
     top = tf.reduce_max(exponent, axis=axis, keepdims=True)
-    # relative to the item at the top, whose sum of both was rounded
+    # relative to the top item, whose sum of both was rounded
     is_top = counts & (exponent == top) & (top > 0.0)
     some = tf.reduce_any(is_top, axis=axis, keepdims=True)
     x_top = tf.reduce_max(tf.where(is_top, x, x.dtype.min), axis=axis, keepdims=True)
@@ -71,16 +70,16 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
     exp = tf.exp((x - x_top) + (log_mass - mass_top))
     total = tf.reduce_sum(tf.where(counts, exp, 0.0), axis=axis)
     top = tf.squeeze(top, axis)
-    # with top = 0 this is log1p of the sum, and else the total is at least 1: nothing cancels
+    # if top = 0 this is log1p of the sum, otherwise the total is at least 1: nothing cancels
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
 
 
 def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
 
-    Both ends are exact: where an item has nearly all the probability, its logarithm is `log1p` of
-    the rest, not the logarithm of a number that was rounded to 1, and so is the gradient,
-    `softmax(x)_i * sum_j t_j - t_i`.
+    It is accurate at both ends: if an item has nearly all the probability, its logarithm is `log1p`
+    of the rest, not the logarithm of a number rounded to 1. The gradient,
+    `softmax(x)_i * sum_j t_j - t_i`, is equally accurate.
 
     Args:
         targets: Weight `t` of each item, `[..., list_size]`; they need not sum to 1.
@@ -106,7 +105,7 @@ def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.
 
 
 def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Computes `softmax(x)_i * sum_j t_j - t_i`, which has a gradient of its own."""
+    """Computes `softmax(x)_i * sum_j t_j - t_i`, with a custom gradient."""
 
     @tf.custom_gradient
     def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -117,8 +116,8 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
             return total * p * (upstream - tf.reduce_sum(p * upstream, axis=-1, keepdims=True))
 
         exp, centred, rest, count = _exponentials(logits, mask)
-        # at the top p * total = (below + tied) / (rest + count): relative to one of the targets
-        # tied there, those that are equal cancel
+        # at the top, p * total = (below + tied) / (rest + count): relative to one of the tied #
+        # targets, equal targets cancel
         is_below = centred < 0.0
         below = masked_sum(targets, is_below)[..., tf.newaxis]
         top = tf.reduce_max(tf.where(is_below, targets.dtype.min, targets), axis=-1, keepdims=True)
@@ -133,12 +132,12 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
 def _exponentials(
     x: tf.Tensor, mask: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Computes `exp(x - max x)`, `x - max x`, the sum of the former below its top, and the ties.
+    """Computes `exp(x - max x)`, `x - max x`, the sum of the former below its top, and tie counts.
 
     The sum of all is the sum below the top and the number of items tied at the top (at least 1).
     """
     x = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
-    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)  # of no item: finite
+    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)  # for no item: finite
     centred = x - top
     exp = tf.exp(centred)
     below = centred < 0.0

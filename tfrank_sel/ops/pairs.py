@@ -1,8 +1,8 @@
 """Sums over the pairs of items of each list, in memory that does not grow with their number.
 
-Rows of the matrix of pairs are computed in chunks, and within a chunk nothing but the sums of its
-rows is kept. Value and gradient are sums of the same kind, so that a list of any size can be
-trained on: the sums are exact, and no pair is sampled.
+Rows of the matrix of pairs are computed in chunks, and only the sums of rows are stored. Value and
+gradient are sums of the same kind, so you can train on lists of any size: the sums are exact,
+without sampling of pairs.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# Summands of a row are added up in lanes first: adding along a row is a chain of operations of
-# which each waits for the one before, and lanes are independent of one another.
+# The summands of a row are first added in lanes: adding along a row is a chain of dependent #
+# operations, but lanes are independent of one another.
 LANES = 4
 SHORT = 64  # lists of fewer items have one lane
 PAIRS_AT_A_TIME = 2**22
@@ -28,8 +28,8 @@ class Items(NamedTuple):
         labels: Their labels.
         mask: True for the valid ones.
         weights: Their weights.
-        ranks: Their ranks by score, 1-based; of batch size 1, since items are in that order.
-        gains: What each is worth to a lambda weight.
+        ranks: Their ranks by score, 1-based; of batch size 1, because items are in that order.
+        gains: Their gains for a lambda weight.
     """
 
     scores: tf.Tensor
@@ -40,25 +40,24 @@ class Items(NamedTuple):
     gains: tf.Tensor
 
 
-# Of the items on both sides and the differences of their scores, two numbers for each pair: what it
-# costs, and what it counts.
+# Maps the items on both sides and the differences of their scores to the cost and the count of #
+# each pair.
 PairFunction = Callable[[Items, Items, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
 Sums = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tensor]:
-    """Adds up the costs of the unordered pairs of each list, and what they count.
+    """Sums the costs and the counts of the unordered pairs of each list.
 
     Args:
-        function: Computes cost and count of each pair, of the first items, the second items, and
-            the score of the first less that of the second. It must be symmetric: the same for a
-            pair the other way round. It must be 0 for an item with itself, and where one is
-            padding.
+        function: Computes cost and count of each pair, from the first items, the second items, and
+            the score of the first less that of the second. It must be symmetric in the two items,
+            and 0 for an item with itself and for padding.
         items: The items.
 
     Returns:
-        The two sums of each list, `[batch_size]`. The gradient of the first flows to `items.scores`
-        alone, through the differences; it is computed along with the sums.
+        The two sums of each list, `[batch_size]`. The gradient of the first flows only to
+        `items.scores`, through the differences; it is computed together with the sums.
     """
 
     def with_slope(first: Items, second: Items, difference: tf.Tensor) -> Sums:
@@ -84,7 +83,7 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
         def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
 
-        # each pair is met from both sides
+        # each pair is computed from both sides
         return tuple(0.5 * tf.reduce_sum(x, axis=-1) for x in (costs, counts)), gradient
 
     return f(items.scores)
@@ -93,8 +92,8 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
 def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items) -> Sums:
     """Adds up a function of each item with the others, `[batch_size, list_size]`.
 
-    Lists are cut into as many blocks as there are lanes; a lane pairs each block with the one that
-    lies so many blocks behind it, where the first follows the last.
+    Lists are split into one block per lane; lane `l` pairs each block with the one `l` blocks
+    behind it, cyclically.
     """
     is_short = items.scores.shape[1] is not None and items.scores.shape[1] < SHORT
     num_lanes = 1 if is_short else LANES
@@ -126,7 +125,7 @@ def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items)
 
 
 def _in_chunks(row_sums: Callable[[Items], Sums], blocked: Items, rows: tf.Tensor) -> Sums:
-    """Computes the sums of so many rows of each block at a time."""
+    """Computes the sums of a number of rows of each block at a time."""
 
     def chunks(x: tf.Tensor) -> tf.Tensor:
         batch_size, num_lanes, width = tf.unstack(tf.shape(x))

@@ -1,8 +1,8 @@
-"""Distributions of ranks, where each pair of items is a coin toss of its own.
+"""Distributions of ranks, with independent pairs of items.
 
 Item `i` is ahead of item `j` with probability `ahead[b, i, j]`, and behind with `behind`; both are
-`[batch_size, list_size, list_size]`. An item is behind itself, and padding behind all, with
-certainty. Work is cubic in the list size, memory quadratic.
+`[batch_size, list_size, list_size]`. With probability 1, an item is behind itself and padding is
+behind all. Time is cubic in the list size, memory quadratic.
 """
 
 import math
@@ -44,7 +44,7 @@ def rank_distributions(ahead: tf.Tensor, behind: tf.Tensor) -> tf.Tensor:
     first = tf.one_hot(0, size, dtype=ahead.dtype)
 
     def add(i: tf.Tensor, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # the last rank is not reached before all other items are added: what rolls over is 0
+        # the last rank is not reached before all other items are added, so the rolled value is 0
         later = tf.roll(p, 1, axis=-1)
         return i + 1, p * behind[:, i, :, tf.newaxis] + later * ahead[:, i, :, tf.newaxis]
 
@@ -57,8 +57,8 @@ def expected_discounts(
 ) -> tf.Tensor:
     """Computes the expected discount of each item, for scores with Gaussian noise.
 
-    Its gradient needs the rank distribution of each item without each other one, which comes of
-    taking that other one out again: nothing of the way there is kept.
+    Its gradient needs the rank distribution of each item without each other item. This is computed
+    by removing the other item again, without storing intermediate results.
 
     Args:
         scores: Mean score of each item, `[batch_size, list_size]`.
@@ -87,11 +87,11 @@ def expected_discounts(
 
 
 def _discount_steps(ahead: tf.Tensor, behind: tf.Tensor, discounts: tf.Tensor) -> tf.Tensor:
-    """Computes what the discount of `j` changes by, in expectation, once `i` is ahead of it.
+    """Computes the expected change of the discount of `j` if `i` is ahead of it.
 
-    With `q` the distribution of `j` without `i`, `p_r = behind * q_r + ahead * q_(r-1)`. That is
-    solved from the first rank on where `behind` is the larger, else from the last rank back: either
-    way errors shrink.
+    With `q` the distribution of `j` without `i`, `p_r = behind * q_r + ahead * q_(r-1)`. This is
+    solved forward from the first rank if `behind` is larger, else backward from the last rank, so
+    that errors shrink.
     """
     p = rank_distributions(ahead, behind)
     steps = discounts[1:] - discounts[:-1]
@@ -113,6 +113,6 @@ def _differences(scores: tf.Tensor) -> tf.Tensor:
 
 
 def _pairs(mask: tf.Tensor) -> tf.Tensor:
-    """Tells the pairs of two different valid items."""
+    """Returns a mask of the pairs of two different valid items."""
     pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
     return tf.linalg.set_diag(pairs, tf.zeros_like(mask))

@@ -1,8 +1,8 @@
 """Sorting, ranks, gains and discounts of masked lists.
 
 Scores, labels and masks are `[batch_size, list_size]`. Ranks are 1-based. Masked items always sort
-last, and ties keep the order of the list, in eager mode, in a graph and under XLA alike. A score
-of NaN ranks like -inf, so that the order is the same everywhere.
+last, and ties keep the order of the list, in eager mode, in a graph and under XLA. A score of NaN
+ranks like -inf, so that the order is the same in all modes.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ def order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None) 
     if _lies_on_the_host(scores):
         return tf.constant(_host_order(scores.numpy(), mask.numpy(), int(size)))
     key = tf.where(mask, _key(scores), tf.constant(float("-inf"), scores.dtype))
-    return tf.math.top_k(key, k=size).indices  # stable, and takes time for k items only
+    return tf.math.top_k(key, k=size).indices  # stable, and takes time only for k items
 
 
 def sort_by(
@@ -45,7 +45,7 @@ def positions(x: tf.Tensor) -> tf.Tensor:
 
 
 def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Averages the weights of each list, an item counting by its label; 0 if all labels are 0."""
+    """Averages the item weights of each list, weighted by the labels; 0 if all labels are 0."""
     labels = tf.where(mask, labels, 0.0)
     weighted = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
     return tf.math.divide_no_nan(weighted, tf.reduce_sum(labels, axis=-1))
@@ -82,7 +82,7 @@ def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
 
 
 def _key(scores: tf.Tensor) -> tf.Tensor:
-    """Lifts NaN and -inf to the lowest number, below which is only padding, and -0 to 0."""
+    """Replaces NaN and -inf by the lowest number, above padding, and -0 by 0."""
     lowest = tf.constant(scores.dtype.min, scores.dtype)
     key = tf.where(scores > lowest, scores, lowest)  # NaN fails the comparison
     return tf.where(key == 0.0, tf.zeros_like(key), key)  # XLA sorts -0 below 0
@@ -98,7 +98,7 @@ def _host_order(
     """The stable order by NumPy's vectorised sort: 1/15 of the time of a sort under XLA on CPU."""
     rows, columns = scores.shape
     order = np.empty([rows, size], np.int32)
-    at_once = max(1, 32_768 // max(columns, 1))  # what they need stays in the cache
+    at_once = max(1, 32_768 // max(columns, 1))  # so that the data stays in the cache
     for begin in range(0, rows, at_once):
         some = slice(begin, begin + at_once)
         order[some] = _sorted_places(scores[some], mask[some])[:, :size]
@@ -106,15 +106,15 @@ def _host_order(
 
 
 def _sorted_places(scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Sorts numbers whose high half orders like the score, and whose low half is the place.
+    """Sorts numbers whose high half orders like the score and whose low half is the place.
 
-    So equal scores keep their order.
+    Equal scores thus keep their order.
     """
     key = np.fmax(scores, np.finfo(np.float32).min)  # NaN and -inf become the lowest number
     key[~mask] = -np.inf
     key += 0.0  # -0 and 0 are equal
     bits = key.view(np.int32)
-    flipped = bits >> 31  # of a negative number, greater bits are a lesser number
+    flipped = bits >> 31  # for negative floats, greater bits mean a smaller number
     flipped &= 0x7FFFFFFF
     bits ^= ~flipped
     packed = np.empty(key.shape, "<i8")

@@ -1,7 +1,7 @@
-"""The best `k` items of a list, softly or not.
+"""Hard and soft selection of the best `k` items of a list.
 
-What a loss needs of them is the same either way: the `k`-th largest score, the sums of the largest
-scores, a maximum and a hinge. At a temperature of zero the soft ones are the hard ones.
+Both provide the same functions for a loss: the `k`-th largest score, the sums of the largest
+scores, a maximum and a hinge. At temperature zero the soft functions equal the hard ones.
 """
 
 import math
@@ -13,16 +13,16 @@ from tfrank_sel.ops import symmetric
 
 
 class Selection(Protocol):
-    """Picks items by scores, `[batch_size, list_size]`, where -inf is an absent item."""
+    """Selects items by scores, `[batch_size, list_size]`, where -inf is an absent item."""
 
     @property
     def k(self) -> int:
-        """The number of items that are picked."""
+        """The number of selected items."""
 
     def kth_largest_beside(
         self, x: tf.Tensor, item: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The `k`-th largest score of all but one item and that item's score, in float64.
+        """The `k`-th largest score of all items but one, and the score of that item, in float64.
 
         The index of the item is `[batch_size]`, int32, or -1; or `None`, for no item in any list.
         The score is -inf for a list of fewer than `k` other items.
@@ -39,7 +39,7 @@ class Selection(Protocol):
 
 
 class HardSelection(NamedTuple):
-    """The `k` items of the largest scores; the first of equals.
+    """The `k` items with the largest scores; among equal scores, the first items.
 
     Attributes:
         k: Number of items; positive.

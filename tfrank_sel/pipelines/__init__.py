@@ -1,4 +1,4 @@
-"""From files of lists to a served ranker: Beam components, and the run that composes them."""
+"""Pipelines from files of lists to a served ranker: Beam components, and runs of them."""
 
 import importlib.util
 

@@ -1,11 +1,11 @@
-"""The command `tfrank-sel-pipelines`."""
+"""Command line of `tfrank-sel-pipelines`."""
 
 import enum
 import logging
 import os
 from typing import Annotated, TypeAlias
 
-# TensorFlow reads it once, when it is first imported.
+# TensorFlow reads it only once, at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
@@ -21,12 +21,12 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 Files: TypeAlias = list[str] | None
 Step = enum.StrEnum("Step", {name: name for name in manifests.STEPS})  # type: ignore[misc]
 
-_BEAM = "Options of Beam and of its runner come last, after `--`."
+_BEAM = "Pass options of Beam and its runner last, after `--`."
 
 
 @app.callback()
 def _commands() -> None:
-    """From files of lists to a served ranker."""
+    """Train, evaluate and publish a ranker from files of lists."""
 
 
 @app.command(epilog=flags.AFTER)
@@ -50,7 +50,8 @@ def run(
     list_weight: Annotated[str | None, flags.option("data.list_weight")] = None,
     propensity: Annotated[str | None, flags.option("data.propensity")] = None,
     features: Annotated[
-        str | None, typer.Option(help="Names of the features, by commas; all numbers if unset.")
+        str | None,
+        typer.Option(help="Comma-separated names of the features; all numbers if unset."),
     ] = None,
     slice_by: Annotated[str | None, flags.option("data.slice_by")] = None,
     adjacent: Annotated[bool | None, flags.option("data.adjacent")] = None,
@@ -66,7 +67,7 @@ def run(
     model_name: Annotated[str | None, flags.option("serving.model_name")] = None,
     version: Annotated[int | None, flags.option("serving.version")] = None,
     ensemble: Annotated[
-        bool | None, typer.Option(help="Train with three losses, or with RGCrossLoss alone.")
+        bool | None, typer.Option(help="Train with three losses, or only with RGCrossLoss.")
     ] = None,
     epochs: flags.Epochs = None,
     patience: flags.Patience = None,
@@ -77,17 +78,16 @@ def run(
     seed: flags.Seed = None,
     continue_from: Annotated[str | None, flags.option("data.continue_from")] = None,
     from_: Annotated[
-        Step | None, typer.Option("--from", help="Run this step and those after it again.")
+        Step | None, typer.Option("--from", help="Run this step and all later steps again.")
     ] = None,
 ) -> None:
-    """Trains a ranker, compares it with a baseline and with the model that is served, and
-    publishes it for serving.
+    """Train a ranker, compare it with a baseline and with the served model, and publish it.
 
-    Each option is a key of the configuration, which `config` prints, and replaces the value in the
-    file. Without files, a synthetic set is made. In a folder that holds a run, its configuration
-    is read, steps that are up to date are kept, and what was interrupted goes on. A model that is
-    not blessed is not published, and data that fails a gate is not trained on: the status is 3
-    then, and all else is in the output folder.
+    Each option replaces a key of the configuration file; `config` prints all keys. Without files,
+    synthetic data is used. In the folder of a run, its configuration is read, steps that are up to
+    date are kept, and interrupted steps continue. The exit status is 3 if the data fails a gate, so
+    that nothing is trained, or if the model is not blessed, so that nothing is published. All other
+    results are in the output folder.
     """
     steps.take(output, config, context.params, force=from_ and from_.value)
 
@@ -107,9 +107,9 @@ def print_configuration(
     propensity: Annotated[str | None, flags.option("data.propensity")] = None,
     slice_by: Annotated[str | None, flags.option("data.slice_by")] = None,
 ) -> None:
-    """Prints the configuration, with a comment on each key.
+    """Print the configuration, with a comment on each key.
 
-    With files, a type is proposed for each column that has no role.
+    With files, propose a type for each column without a role.
     """
     try:
         configuration, left_out = proposed(load(config, flags.overrides(context.params)))
@@ -128,7 +128,8 @@ app.add_typer(runs.app, name="runs")
 
 def main() -> None:
     """Runs the command line."""
-    logging.basicConfig(level=logging.ERROR)  # Beam warns of cloud clients that nothing here uses
+    # Beam warns about cloud clients that are not used here
+    logging.basicConfig(level=logging.ERROR)
     interrupts.listen()
     app()
 

@@ -1,7 +1,6 @@
-"""Artefacts on disk: whole or not at all."""
+"""Atomic artefacts on disk, and errors of a full disk."""
 
 import contextlib
-import errno
 import json
 import os
 import uuid
@@ -16,48 +15,48 @@ from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines import folders
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
 
 @contextlib.contextmanager
 def room_for(output: str | Path) -> Iterator[None]:
-    """Tells a disk that is full by its place.
+    """Converts errors of a full disk to an error that names the output folder.
 
     Args:
-        output: The folder that is written to.
+        output: The output folder.
 
     Raises:
-        tfrank_sel.data.InputError: If an error in the block is one of a full disk.
+        tfrank_sel.data.InputError: If the block fails because the disk is full.
     """
     try:
         yield
     except Exception as error:
-        if not _is_for_room(error):
+        reason = _full_disk(error)
+        if reason is None:
             raise
-        wanted = "there must be room for the output folder"
-        raise data.InputError(str(output), f"{wanted}. Received: {error}") from error
+        wanted = "the disk of the output folder must have free space"
+        raise data.InputError(str(output), f"{wanted}. Received: {reason}") from error
 
 
-def _is_for_room(error: BaseException | None) -> bool:
-    """Whether a disk that is full is behind an error; Beam and TensorFlow have their own for it."""
+def _full_disk(error: BaseException | None) -> str | None:
+    """Returns the text of a full disk that caused an error; Beam and TensorFlow wrap it."""
     while error is not None:
-        if any(os.strerror(code) in str(error) for code in _NO_ROOM):
-            return True
+        for reason in map(os.strerror, stores.NO_ROOM):
+            if reason in str(error):
+                return reason
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def shards(prefix: str | Path) -> list[str]:
-    """Returns the shards that ingest wrote under a prefix, a path or URL, in order."""
+    """Returns the shards of ingest under a prefix, a path or URL, in order."""
     folder = str(prefix).rpartition("/")[0]
     return [path for path in stores.find(folder) if path.startswith(f"{prefix}-")]
 
 
 def tell(values: beam.PCollection, prefix: str | Path) -> None:
-    """Writes the values of a Beam pipeline as JSON, for `told` to read when it has run.
+    """Writes the values of a Beam pipeline as JSON, for `told` to read after the run.
 
-    A bundle writes a file of its own. The files of those that succeeded are named in another, so
-    that a bundle that is done again counts once.
+    Each bundle writes its own file. Another file lists those of the successful bundles, so that a
+    retried bundle counts once.
 
     Args:
         values: The values.
@@ -71,7 +70,7 @@ def tell(values: beam.PCollection, prefix: str | Path) -> None:
 
 
 def told(prefix: str | Path) -> Iterator[Any]:
-    """Reads what `tell` wrote, one value at a time."""
+    """Reads the values written by `tell`, one at a time."""
     if stores.is_file(f"{prefix}.json"):
         for path in json.loads(stores.read_text(f"{prefix}.json")):
             with stores.opened(path) as file:
@@ -79,7 +78,7 @@ def told(prefix: str | Path) -> Iterator[Any]:
 
 
 class _Tell(beam.DoFn):
-    """Values to files of JSON lines, a file a bundle: the prefix, and its path."""
+    """Writes values to files of JSON lines, one per bundle: yields the prefix and the path."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix

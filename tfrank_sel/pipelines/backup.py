@@ -1,4 +1,4 @@
-"""Backups of a training: its state after each epoch, from which it resumes."""
+"""Backups of a training: the state after each epoch, to resume from."""
 
 import json
 import os
@@ -18,12 +18,12 @@ Variables = Sequence[Any]  # of Keras or TensorFlow
 
 
 class Backup:
-    """The backup of the training of one model: a file, which a kill at any time leaves whole.
+    """The backup of the training of one model: a file that is replaced atomically.
 
     Args:
         path: The file, which need not exist.
-        on_save: Called when the file is written.
-        keeps: Whether to save; if False, it only restores.
+        on_save: Called after the file is written.
+        keeps: Whether to save; if False, only restore.
 
     Attributes:
         record: The JSON-ready part of the state that was found; empty if there is none.
@@ -56,8 +56,8 @@ class Backup:
 
         Args:
             record: JSON-ready part of the state.
-            variables: What `restore` assigns.
-            others: What `restore` returns.
+            variables: Variables for `restore` to assign.
+            others: Arrays for `restore` to return.
         """
         if not self._keeps:
             return
@@ -73,10 +73,10 @@ class Backup:
             self._on_save()
 
     def restore(self, variables: Variables) -> list[np.ndarray]:
-        """Assigns the values that were saved to variables, and returns the other arrays.
+        """Assigns the saved values to variables, and returns the other arrays.
 
         Raises:
-            ValueError: If these are not the variables that were saved.
+            ValueError: If the variables are not those that were saved.
         """
         expected, received = _described(variables), self.record["variables"]
         if expected != received:
@@ -98,16 +98,16 @@ class Backup:
 class Resumption(keras.callbacks.Callback):
     """Resumes a training from its backup, and saves its state before each epoch.
 
-    It comes after all other callbacks, which then have their part of the state: `SwapEMAWeights`
-    has the weights of training back in the model.
+    It must be the last callback, so that the others have updated their state: `SwapEMAWeights` has
+    restored the weights of training.
 
     Args:
-        backup: Where the state is kept.
+        backup: Storage of the state.
         loss: The loss, whose variables belong to the state.
-        watch: Keeps durations.
-        history: Keeps what was measured after each epoch.
-        stopping: Keeps the best weights.
-        board: Told of the epochs before an interruption.
+        watch: Callback with the durations.
+        history: Callback with the measurements after each epoch.
+        stopping: Callback with the best weights.
+        board: TensorBoard callback, which gets the epochs before an interruption.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Resumption(keras.callbacks.Callback):
         self._stopping.best_weights = best or None
         epochs, steps = record["epochs"], int(optimizer.iterations)
         for epoch in range(epochs):
-            # the board asks the optimizer for the learning rate
+            # TensorBoard reads the learning rate from the optimizer
             optimizer.iterations.assign(steps * (epoch + 1) // epochs)
             measured = {name: values[epoch] for name, values in record["history"].items()}
             self._board.on_epoch_end(epoch, measured)
@@ -160,7 +160,7 @@ class Resumption(keras.callbacks.Callback):
 
 
 def variables_of(model: keras.Model, loss: keras.losses.Loss) -> Variables:
-    """Returns the weights of a model and the state of random numbers, its own and the loss's."""
+    """Returns the weights of a model, and the random states of the model and the loss."""
     metrics = {id(variable) for variable in model.metrics_variables}
     of_model = [variable for variable in model.variables if id(variable) not in metrics]
     return [*of_model, *_variables_of_loss(loss)]
@@ -177,7 +177,7 @@ def _variables_of_loss(loss: keras.losses.Loss) -> Variables:
 
 
 def _described(variables: Variables) -> list[str]:
-    """Name, shape and type of each variable; Keras numbers layers by what a process made before."""
+    """Name, shape and type of each variable, without the layer numbers of this process."""
     return [
         f"{re.sub(r'_[0-9]+', '', getattr(x, 'path', x.name))} {tuple(x.shape)} "
         f"{np.dtype(getattr(x.dtype, 'as_numpy_dtype', x.dtype))}"

@@ -1,4 +1,4 @@
-"""Candidates: what is trained, a loss and a model, and how."""
+"""Candidates: a loss and a model to train."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ from tfrank_sel.pipelines.settings import Settings as Settings
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
-    """Returns a scorer that sees each item beside the others of its list: the default model.
+    """Returns a scorer that compares each item with the others of its list: the default model.
 
     Args:
         preparation: Layer that prepares the features.
@@ -28,10 +28,10 @@ def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Mo
 
 
 def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
-    """Returns a scorer that sees each item alone.
+    """Returns a scorer that scores each item independently.
 
     Args:
-        preparation: Layer that prepares the features; what it says of the list is left out.
+        preparation: Layer that prepares the features; used without `within_list`.
         settings: Widths of the hidden layers, and dropout.
     """
     alone = models.Preparation.from_config({**preparation.get_config(), "within_list": False})
@@ -47,15 +47,15 @@ class Candidate(Checked):
 
     Args:
         loss: The loss of scores `[batch_size, list_size]`. Its labels are the grades; NaN is
-            padding. Or several, of different names: a model is trained with each, from another
-            seed, and the candidate is their `models.Ensemble`. By default `SoftmaxLoss`,
+            padding. Or several losses with unique names: one model is trained with each, from
+            different seeds, and the candidate is their `models.Ensemble`. By default `SoftmaxLoss`,
             `RGCrossLoss` and `LambdaLoss`.
-        make_model: A function `(preparation, settings, **arguments) -> keras.Model`, which makes
-            the model, not compiled. The `models.Preparation` turns features `[batch_size,
-            list_size, num_features]` into what a network takes; the model maps the features to
-            scores. If it has the attribute `takes_mask`, it gets a dict of `features` and `mask`,
-            as in `export.export`. If it is a `models.Prepared`, as `list_scorer` returns, lists are
-            prepared once, and its network alone is trained.
+        make_model: A function `(preparation, settings, **arguments) -> keras.Model` that returns an
+            uncompiled model, which maps features to scores. The `models.Preparation` converts
+            features `[batch_size, list_size, num_features]` to inputs of a network. If the model
+            has the attribute `takes_mask`, it gets a dict of `features` and `mask`, as in
+            `export.export`. If it is a `models.Prepared`, as from `list_scorer`, lists are prepared
+            once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
 
     Raises:
@@ -80,9 +80,7 @@ class Candidate(Checked):
     def __post_init__(self) -> None:
         names = [loss.name for loss in self.losses]
         if not names or len(set(names)) < len(names):
-            raise ValueError(
-                f"`loss` must be one or several, of different names. Received: {names}"
-            )
+            raise ValueError(f"`loss` must be one or several with unique names. Received: {names}")
 
     @property
     def losses(self) -> Sequence[keras.losses.Loss]:
@@ -93,10 +91,10 @@ class Candidate(Checked):
         """Checks that the losses can be computed for labels.
 
         Args:
-            labels: Labels of items, different ones.
+            labels: Distinct labels of items.
 
         Raises:
-            ValueError: If a loss refuses them, or is not finite for them and padding.
+            ValueError: If a loss rejects them, or is not finite for them and padding.
         """
         received = f"Received: labels from {min(labels):g} to {max(labels):g}"
         y_true = tf.constant([[*labels, math.nan]], tf.float32)
@@ -113,7 +111,7 @@ class Candidate(Checked):
                 )
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the candidate as JSON-ready values, from which any machine can make it.
+        """Returns the candidate as JSON-ready values, from which another machine can create it.
 
         Raises:
             ValueError: If Keras cannot find the loss, or Python cannot import `make_model`, by
@@ -141,9 +139,9 @@ class Candidate(Checked):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Makes the candidate that `get_config` described."""
+        """Creates a candidate from the result of `get_config`."""
         for module in config["modules"]:
-            pkgutil.resolve_name(module)  # where a loss is registered
+            pkgutil.resolve_name(module)  # to register the loss
         found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
         return cls(
             found if len(found) > 1 else found[0],

@@ -1,4 +1,4 @@
-"""Objects from the names of their classes: losses, links, optimizers, schedules, models."""
+"""Creation of losses, links, optimizers, schedules and models from their class names."""
 
 import inspect
 import pkgutil
@@ -15,15 +15,15 @@ Names: TypeAlias = Mapping[str, Callable[..., Any]]
 
 
 def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.Loss:
-    """Makes the loss that a table names.
+    """Creates the loss described by a table.
 
     Args:
         table: `class`, the name of a loss of `tfrank_sel.losses` or `module:function`, and its
-            arguments. An argument may be such a table, of a link too, or a list of them.
+            arguments. An argument may itself be such a table, also of a link, or a list of tables.
         key: The key of the table, for errors.
 
     Raises:
-        ConfigurationError: If there is no such class, it refuses an argument, or it is no loss.
+        ConfigurationError: If there is no such class, it rejects an argument, or is not a loss.
 
     Example:
         >>> made = loss({"class": "SelectiveSoftmaxLoss",
@@ -43,14 +43,14 @@ def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.L
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
-    """Makes the optimizer that settings name, which averages weights.
+    """Creates the optimizer of the settings, with averaging of the weights.
 
     Args:
         settings: Optimizer, learning rate, schedule and averaging.
-        steps: Number of steps of a training that is not stopped early.
+        steps: Number of steps of a training without early stopping.
 
     Raises:
-        ConfigurationError: If there is no such class, or it refuses an argument.
+        ConfigurationError: If there is no such class, or it rejects an argument.
 
     Example:
         >>> made = optimizer(Settings(schedule={"class": "CosineDecay"}), 100)
@@ -73,7 +73,7 @@ def imported(name: str, key: str) -> Callable[..., Any]:
     """Imports the function `module:function`.
 
     Raises:
-        ConfigurationError: If there is none.
+        ConfigurationError: If there is no such function.
     """
     try:
         found = pkgutil.resolve_name(name)
@@ -92,7 +92,7 @@ def _made(
     kind: type,
     defaults: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Makes the object of a table; it takes those defaults that its signature has."""
+    """Creates the object of a table, with the defaults that its signature accepts."""
     name = table.get("class")
     if not isinstance(name, str):
         raise ConfigurationError(key, f"must have a `class`, a string. Received: {dict(table)}")
@@ -116,7 +116,7 @@ def _made(
 
 
 def _argument(value: Any, key: str, known: Names) -> Any:
-    """Makes what an argument names: a table with a `class`, or `module:function`."""
+    """Creates the value of an argument: a table with a `class`, or `module:function`."""
     if isinstance(value, Mapping) and "class" in value:
         return _made(value, key, known, object)
     if isinstance(value, list):
@@ -127,7 +127,7 @@ def _argument(value: Any, key: str, known: Names) -> Any:
 
 
 def _ours() -> Names:
-    """The public classes and functions that losses are made of, by name."""
+    """The public classes and functions for losses and their arguments, by name."""
     folders = (losses.lambdas, losses.margin, losses.targets, links.labels, links, losses)
     return {
         name: found

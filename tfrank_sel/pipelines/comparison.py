@@ -1,4 +1,4 @@
-"""Comparison of two runs: their exported models on the same lists, their settings and training."""
+"""Comparison of two runs: exported models on the same lists, settings and training."""
 
 import dataclasses
 import tempfile
@@ -21,9 +21,9 @@ class Compared:
     """Two runs side by side.
 
     Args:
-        names: Name of each run: of its folder, or the path where these are the same.
-        settings: The keys in which they differ, with both values.
-        fits: How training went with each loss, by the name of the run.
+        names: Name of each run: that of its folder, or the path if the names are equal.
+        settings: The keys with different values, and both values.
+        fits: Training results of each loss, by the name of the run.
         evaluation: The second model, as `ours`, against the first.
     """
 
@@ -38,12 +38,12 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
 
     Args:
         a: Folder of a run whose model is exported.
-        b: Folder of another one, whose features the lists of the first have.
-        progress: Told of the step.
+        b: Folder of another run, whose features are in the lists of the first.
+        progress: Progress display.
 
     Raises:
-        tfrank_sel.data.InputError: If one is no run, its model is not exported, or the second
-            model takes features that the lists lack.
+        tfrank_sel.data.InputError: If a folder is not a run, its model is not exported, or the
+        lists lack features of the second model.
         ConfigurationError: If the configuration of the first cannot be read.
     """
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]

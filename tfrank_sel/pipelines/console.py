@@ -1,4 +1,4 @@
-"""What a run shows while it goes and when it is done."""
+"""Console output of a run: progress and final tables."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """A step that is under way."""
+    """A step in progress."""
 
     def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
         self._name = name
@@ -33,27 +33,27 @@ class Step:
         self.told: list[str] = []
 
     def doing(self, what: object) -> None:
-        """Shows what the step does now, until something else is shown."""
+        """Shows the current activity of the step, until the next one."""
         self._doing = str(what)
 
     def epoch(self, epoch: "Epoch") -> None:
-        """Shows an epoch that is over."""
+        """Shows a finished epoch."""
         self.doing(epoch)
         if self._on_epoch is not None:
             self._on_epoch(epoch)
 
     def reads(self, files: Iterable[str], times: int = 1) -> None:
-        """Estimates from here on what is left by what this process reads, where Linux counts it.
+        """Estimates the remaining time from the bytes that this process reads, as counted by Linux.
 
         Args:
             files: The files that the step reads.
-            times: How often it reads them.
+            times: Number of times that it reads them.
         """
         self._to_read = times * sum(os.path.getsize(file) for file in files if os.path.isfile(file))
         self._had_read, self._began = _octets_read(), time.perf_counter()
 
     def tell(self, what: str) -> None:
-        """Keeps a line to print when the step is done."""
+        """Stores a line to print at the end of the step."""
         self.told.append(what)
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Step:
 
 
 def _octets_read() -> int:
-    """What this process has read until now; 0 where the system does not count it."""
+    """Bytes that this process has read; 0 if the system does not count them."""
     try:
         with open("/proc/self/io") as file:
             return int(file.readline().split()[1])
@@ -79,10 +79,10 @@ class Progress:
     """Shows the steps of a run and keeps their durations.
 
     Args:
-        console: Where to write: on a terminal a line that changes each second, elsewhere a new line
-            after each `interval`.
+        console: Console to write to: a terminal shows a line that is updated each second, other
+            outputs get a new line after each `interval`.
         interval: Seconds between lines of a step.
-        on_epoch: Called after each epoch of a training, if it is given.
+        on_epoch: Called after each epoch of a training, if given.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Progress:
         self.seconds: dict[str, float] = {}
 
     def skip(self, name: str) -> None:
-        """Says that a step is up to date."""
+        """Prints that a step is up to date."""
         self.console.print(f"[green]kept[/] {name:18} up to date", highlight=False)
 
     def note(self, what: str) -> None:
@@ -105,7 +105,7 @@ class Progress:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[Step]:
-        """Shows a step while the block runs, and its outcome and duration if it succeeds."""
+        """Shows a step during the block, and then its outcome and duration if it succeeds."""
         interrupts.check()
         began, ended = time.perf_counter(), threading.Event()
         step = Step(name, self.on_epoch)
@@ -124,7 +124,7 @@ class Progress:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
     def _watch(self, step: Step, status: Status, ended: threading.Event) -> None:
-        """Shows a step again and again until it ends."""
+        """Updates the display of a step until it ends."""
         is_terminal = self.console.is_terminal
         while not ended.wait(1.0 if is_terminal else self.interval):
             if is_terminal:
@@ -134,7 +134,7 @@ class Progress:
 
 
 def tables(run: "Run") -> list[Table]:
-    """Returns the tables of a run that is done."""
+    """Returns the tables of a finished run."""
     metric = run.configuration.blessing.metric
     return [
         seconds_table(run.seconds),
@@ -156,7 +156,7 @@ def comparison_table(
 
 def speed_table(trained: Mapping[str, "Trained"]) -> Table:
     """Returns the table of training speed."""
-    table = Table("training", "loss", "epochs", "ms a step", "lists/s", "documents/s")
+    table = Table("training", "loss", "epochs", "ms per step", "lists/s", "documents/s")
     for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
         table.add_row(
             name,

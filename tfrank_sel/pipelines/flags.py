@@ -1,4 +1,4 @@
-"""Options that the commands of the pipelines share: each is a key of the configuration."""
+"""Shared command-line options of the pipelines, one per configuration key."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
@@ -9,7 +9,7 @@ from tfrank_sel.pipelines.configuration import Configuration, Override
 
 
 def option(key: str) -> Any:
-    """Returns the option that replaces a key, with the description and default of that."""
+    """Returns the option that replaces a key, with the key's description and default."""
     section, name = key.split(".")
     field = Configuration.model_fields[section].annotation.model_fields[name]  # type: ignore[union-attr]
     default = field.default
@@ -17,16 +17,16 @@ def option(key: str) -> Any:
     return typer.Option(help=field.description, show_default=str(shown) if shown else False)
 
 
-AFTER = "Options of Beam and of its runner come last, after `--`."
+AFTER = "Pass options of Beam and its runner last, after `--`."
 Output: TypeAlias = Annotated[
     str,
     typer.Option(
-        metavar="FOLDER", help="Folder or URL of the run: new, empty, or of a run to go on with."
+        metavar="FOLDER", help="Folder or URL of the run: new, empty, or of a run to continue."
     ),
 ]
 BeamOptions: TypeAlias = Annotated[list[str] | None, typer.Argument(help="Options of Beam.")]
 Config: TypeAlias = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Configuration to read, a TOML file.")
+    str | None, typer.Option(metavar="FILE", help="Configuration file (TOML).")
 ]
 Set: TypeAlias = Annotated[
     list[str] | None,
@@ -36,7 +36,7 @@ Set: TypeAlias = Annotated[
 ]
 Module: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(metavar="FILE", help="Python file of yours to import first; may be repeated."),
+    typer.Option(metavar="FILE", help="Your own Python file to import first; may be repeated."),
 ]
 Epochs: TypeAlias = Annotated[int | None, option("training.epochs")]
 Patience: TypeAlias = Annotated[int | None, option("training.patience")]
@@ -50,11 +50,10 @@ BlessMinQueries: TypeAlias = Annotated[int | None, option("blessing.min_queries"
 
 
 def overrides(options: Mapping[str, Any]) -> list[Override]:
-    """Returns what the options of a command replace in the configuration.
+    """Returns the configuration overrides of the options of a command.
 
     Args:
-        options: The value of each option, by the name of its parameter; None or empty where it was
-            not given.
+        options: The value of each option, by the name of its parameter; None or empty if not given.
 
     Raises:
         ConfigurationError: If an item of `--set` is malformed.
@@ -73,7 +72,7 @@ def overrides(options: Mapping[str, Any]) -> list[Override]:
 
 
 def names(text: str) -> list[str]:
-    """Returns the names that commas divide.
+    """Splits comma-separated names.
 
     Example:
         >>> names("price, clicks")

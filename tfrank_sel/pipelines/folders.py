@@ -1,4 +1,4 @@
-"""The folder of a run: one process at a time, and each step in it whole or absent."""
+"""Folder of a run: locked for one process, with atomic steps."""
 
 import contextlib
 import json
@@ -14,33 +14,33 @@ from tfrank_sel.data.lists import InputError
 
 CONFIGURATION = "config.toml"
 MANIFEST = "manifest.json"
-KEY = ".key"  # what a step that is not done is made of
+KEY = ".key"  # the key of an unfinished step
 
 
 @contextlib.contextmanager
 def only_here(output: Path) -> Iterator[None]:
-    """Holds the folder of a run for this process; a folder that stays empty is removed.
+    """Locks the folder of a run for this process; removes the folder if it stays empty.
 
     Args:
         output: The folder: new, empty, or of a run.
 
     Raises:
-        tfrank_sel.data.InputError: If it is a file, holds something else, cannot be written to, or
-            another process holds it.
+        tfrank_sel.data.InputError: If it is a file, has other contents or is not writable, or
+        another process holds the lock.
     """
     with contextlib.ExitStack() as stack:
         try:
             if output.exists() and not output.is_dir():
                 raise InputError(str(output), "the output must be a folder. Received: a file")
             if output.is_dir() and any(output.iterdir()) and not _is_run(output):
-                reason = "the output folder must be new, empty, or hold a run"
-                raise InputError(str(output), f"{reason}. Received: a folder of something else")
+                reason = "the output folder must be new, empty, or contain a run"
+                raise InputError(str(output), f"{reason}. Received: a folder with other contents")
             stack.enter_context(held(output))
         except FileExistsError as error:
             reason = "one process at a time can work on a run"
             raise InputError(str(output), f"{reason}. Received: {error}") from error
         except OSError as error:
-            wanted = "the output folder must be in a place that can be written to"
+            wanted = "the output folder must be writable"
             raise InputError(str(output), f"{wanted}. Received: {error}") from error
         yield
 
@@ -50,23 +50,23 @@ def _is_run(output: Path) -> bool:
 
 
 def partial(output: Path, name: str) -> Path:
-    """Returns the folder that a step writes to until it is done."""
+    """Returns the temporary folder of an unfinished step."""
     return output / f".{name}.partial"
 
 
 @contextlib.contextmanager
 def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterator[Path]:
-    """Gives a folder that becomes the folder of a step if the block succeeds.
+    """Provides a folder that becomes the folder of a step if the block succeeds.
 
     Args:
         output: Folder of the run.
         name: Name of the step.
-        key: What the step is made of, as text.
-        resumes: Whether to keep what is there if the block fails or the process is killed, for the
-            next time with the same `key`.
+        key: Text that identifies the inputs of the step.
+        resumes: Whether to keep the contents if the block fails or the process is killed, to resume
+            in a later call with the same `key`.
 
     Yields:
-        The folder to write to meanwhile.
+        The temporary folder to write to.
     """
     folder = partial(output, name)
     known = folder / KEY
@@ -85,17 +85,17 @@ def step(output: Path, name: str, key: str, *, resumes: bool = False) -> Iterato
 
 
 def drop_partial(output: Path, name: str) -> None:
-    """Removes what a step that will not be resumed left."""
+    """Removes the temporary folder of a step that will not be resumed."""
     shutil.rmtree(partial(output, name), ignore_errors=True)
 
 
 def clear(output: Path) -> None:
-    """Removes what stands beside the steps, if there is none."""
+    """Removes all other files if there is no step."""
     (output / CONFIGURATION).unlink(missing_ok=True)
 
 
 def recover(output: Path, name: str) -> None:
-    """Ends what a process that was killed had almost done: to put a step in its place."""
+    """Completes the final rename of a step that a killed process had left."""
     folder, old = partial(output, name), output / f".{name}.old"
     if (folder / MANIFEST).is_file() and not (folder / KEY).exists():
         _put(folder, output / name)
@@ -117,7 +117,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text file, to a path or URL, whole or not at all; its folder is made if need be."""
+    """Writes a text file atomically to a path or URL; creates its folder if needed."""
     if stores.is_remote(path):
         with stores.opened(path, "wb") as file:
             file.write(text.encode())
@@ -133,7 +133,7 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def link(folder: str | Path, place: str | Path) -> None:
-    """Puts the files of a folder or URL in another, without a copy where the disk allows it."""
+    """Links the files of a folder or URL into another; copies them if links are not possible."""
     for path in stores.find(folder):
         found = stores.join(place, path.removeprefix(f"{folder}/"))
         if not stores.is_remote(place):

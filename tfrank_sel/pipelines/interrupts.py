@@ -1,13 +1,13 @@
-"""Ctrl-C and SIGTERM, also where the code that they interrupt swallows the exception.
+"""Handling of Ctrl-C and SIGTERM, even if the interrupted code swallows the exception.
 
-TensorFlow and Keras catch every exception in places, `KeyboardInterrupt` among them, most of all
+TensorFlow and Keras catch all exceptions in some places, including `KeyboardInterrupt`, mostly
 while they trace a model.
 """
 
 import signal
 from types import FrameType
 
-_told: list[int] = []  # signals that came
+_told: list[int] = []  # received signals
 
 
 def listen() -> None:
@@ -18,7 +18,7 @@ def listen() -> None:
 
 
 def check() -> None:
-    """Raises `KeyboardInterrupt` if a signal has come, again if need be."""
+    """Raises `KeyboardInterrupt` if a signal was received, repeatedly if necessary."""
     if _told:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Manifests of steps: what went into each, so that a step whose inputs are the same is skipped."""
+"""Manifests of steps: the inputs of each step, to skip steps whose inputs are unchanged."""
 
 import dataclasses
 import datetime
@@ -25,7 +25,7 @@ class Kind:
     """A kind of step.
 
     Args:
-        keys: The keys of the configuration that it depends on.
+        keys: The configuration keys on which it depends.
         after: The steps whose results it reads.
     """
 
@@ -50,12 +50,12 @@ STEPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
-    """What a file is known by.
+    """The identity of a file.
 
     Args:
         size: Its size, in bytes.
-        modified: When it was modified, in nanoseconds; or the tag that a store gives it.
-        digest: Hash of its content; of a file in a store, that of size and tag.
+        modified: Time of modification, in nanoseconds; or the tag of the store.
+        digest: Hash of the content; for a file in a store, hash of size and tag.
     """
 
     size: int
@@ -64,7 +64,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, path: str, known: "Fingerprint | None" = None) -> "Fingerprint":
-        """Returns that of a file, whose content is read only if size or time are not as known.
+        """Returns the fingerprint of a file; reads the content only if size or time changed.
 
         Raises:
             tfrank_sel.data.InputError: If it cannot be read.
@@ -85,10 +85,10 @@ class Fingerprint:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What went into a step.
+    """The inputs of a step.
 
     Args:
-        configuration: The values of the keys that it depends on.
+        configuration: The values of the keys on which it depends.
         files: Fingerprint of each file that it reads, by path.
         after: The digests of the steps whose results it reads.
         version: Version of the library.
@@ -101,13 +101,13 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """Hash of all that went in, the times of files apart."""
+        """Hash of all inputs, without the times of files."""
         files = {path: found.digest for path, found in sorted(self.files.items())}
         parts = [self.configuration, files, self.after, self.version]
         return _hash(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def change(self, now: "Manifest") -> str:
-        """Returns the first thing that is another now, in words; an empty text if none is."""
+        """Describes the first changed input; an empty text if nothing changed."""
         if self.digest == now.digest:
             return ""
         for key, value in now.configuration.items():
@@ -123,7 +123,7 @@ class Manifest:
         return f"the version is {now.version}, was {self.version}"
 
     def write(self, folder: Path, seconds: Mapping[str, float]) -> None:
-        """Writes the manifest of a step to its folder, with what else is good to know."""
+        """Writes the manifest of a step to its folder, with additional information."""
         told = {
             **dataclasses.asdict(self),
             "digest": self.digest,
@@ -135,7 +135,7 @@ class Manifest:
 
 
 def read(output: Path, step: str) -> dict[str, Any] | None:
-    """Returns the manifest of a step as it was written; None if the step has not been run."""
+    """Returns the stored manifest of a step; None if the step has not been run."""
     path = output / step / folders.MANIFEST
     return json.loads(path.read_text()) if path.is_file() else None
 
@@ -143,12 +143,12 @@ def read(output: Path, step: str) -> dict[str, Any] | None:
 def current(
     configuration: Configuration, sources: Iterable[str], output: Path
 ) -> dict[str, Manifest]:
-    """Returns the manifest that each step would have if it was run now.
+    """Returns the manifest that each step would have if it ran now.
 
     Args:
         configuration: The configuration.
         sources: The files to read.
-        output: Folder of the run, whose manifests tell the content of files that are not modified.
+        output: Folder of the run, whose manifests have the digests of unmodified files.
 
     Raises:
         tfrank_sel.data.InputError: If a file cannot be read.
@@ -162,14 +162,14 @@ def current(
             for path in _files(name, configuration, sources)
         }
         chosen = {key: _value(values, key) for key in kind.keys}
-        if name == "ingest" and not files:  # a synthetic set is made
+        if name == "ingest" and not files:  # synthetic data
             chosen["training.seed"] = configuration.training.seed
         found[name] = Manifest(chosen, files, {step: found[step].digest for step in kind.after})
     return found
 
 
 def stale(manifests: Mapping[str, Manifest], output: Path) -> dict[str, str]:
-    """Returns the steps that are to be run, each with the reason."""
+    """Returns the steps that must run, each with the reason."""
     found = {}
     for name, now in manifests.items():
         written = _written(read(output, name))
@@ -180,14 +180,14 @@ def stale(manifests: Mapping[str, Manifest], output: Path) -> dict[str, str]:
 
 
 def check_unchanged(manifest: Manifest) -> None:
-    """Raises an error if a file that a step has read is not what it was before.
+    """Raises an error if a file changed while a step read it.
 
     Raises:
-        tfrank_sel.data.InputError: Names the first such file.
+        tfrank_sel.data.InputError: If a file changed; the error names the first one.
     """
     for path, known in manifest.files.items():
         if Fingerprint.of(path, known).digest != known.digest:
-            reason = "a file must stay as it is while it is read. Received: one that changed"
+            reason = "a file must not change while it is read. Received: a changed file"
             raise InputError(path, reason)
 
 
@@ -199,7 +199,7 @@ def _written(values: Mapping[str, Any] | None) -> Manifest | None:
 
 
 def _files(step: str, configuration: Configuration, sources: Iterable[str]) -> Iterator[str]:
-    """Yields the files that a step reads, those of other steps of the run apart."""
+    """Yields the files that a step reads, except those of other steps of the run."""
     data = configuration.data
     earlier = data.continue_from
     if step == "ingest":
@@ -222,7 +222,7 @@ def _files(step: str, configuration: Configuration, sources: Iterable[str]) -> I
 
 
 def _code(configuration: Configuration) -> Iterator[str]:
-    """Yields the files of the user that hold losses, models and what else is named."""
+    """Yields the user's files with losses, models and other configured objects."""
     yield from configuration.modules
     known = {Path(file).stem for file in configuration.modules}
     training, model = configuration.training, configuration.model
@@ -232,7 +232,7 @@ def _code(configuration: Configuration) -> Iterator[str]:
         if found is None:
             try:
                 found = importlib.util.find_spec(module)
-            except (ImportError, ValueError):  # it is told when it is imported
+            except (ImportError, ValueError):  # the import reports the error
                 continue
         file = getattr(found, "__file__", None) or getattr(found, "origin", None)
         if file and os.path.isfile(file):
@@ -257,7 +257,7 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 
 
 def differences(key: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Yields the key of each value that differs, the old and the new one; None stands for none."""
+    """Yields the key of each changed value, with the old and the new value; None if absent."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for name in dict.fromkeys((*new, *old)):
             yield from differences(f"{key}.{name}", old.get(name), new.get(name))

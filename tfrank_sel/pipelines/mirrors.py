@@ -73,13 +73,12 @@ class Mirror:
         if found and folders.CONFIGURATION not in found:
             reason = "the output folder must be new, empty, or hold a run"
             raise InputError(self.url, f"{reason}. Received: a folder of something else")
-        for name in _BESIDE:
-            if name in found:
-                self._get([name])
+        if beside := [name for name in _BESIDE if name in found]:
+            stores.fetch(self.url, beside, self.path)
         for step in STEPS:
             manifest = f"{step}/{folders.MANIFEST}"
             mine, theirs = self.path / manifest, found.get(manifest)
-            if theirs and not (mine.is_file() and mine.read_bytes() == self._read(manifest)):
+            if theirs and not (mine.is_file() and mine.read_text() == self._manifest(step)):
                 names = [x for x in found if x.startswith(f"{step}/") and not x.startswith(_THERE)]
                 self._replace(step, names)
             if not theirs and step == "ingest":
@@ -96,19 +95,21 @@ class Mirror:
         """
         if self.url is None:
             return
-        manifest = f"{step}/{folders.MANIFEST}"
-        mine = (self.path / manifest).read_bytes()
-        if stores.is_file(stores.join(self.url, manifest)) and self._read(manifest) == mine:
+        place, mine = stores.join(self.url, step), self.path / step
+        known = (mine / folders.MANIFEST).read_text()
+        if stores.is_file(stores.join(place, folders.MANIFEST)) and self._manifest(step) == known:
             return
         self.send_beside()
-        self.drop(step, but=_THERE)
-        self._put(step)
+        kept = (name.removeprefix(f"{step}/") for name in _THERE)
+        stores.send(mine, place, folders.MANIFEST, kept)
         self.drop(f".{step}.partial")
 
     def sender(self, step: str, folder: str) -> Callable[[], None] | None:
         """Returns what sends a folder of a step that is not done, unless it has just been sent."""
         if self.url is None:
             return None
+        partial = f".{step}.partial"
+        here, there = self.path / partial, stores.join(self.url, partial)
         sent = -math.inf
 
         def send() -> None:
@@ -116,8 +117,8 @@ class Mirror:
             if time.monotonic() > sent + _OFTEN:
                 if sent < 0.0:
                     self.send_beside()
-                    self._put(f".{step}.partial/{folders.KEY}")
-                self._put(f".{step}.partial/{folder}")
+                    stores.copy(here / folders.KEY, stores.join(there, folders.KEY))
+                folders.link(here / folder, stores.join(there, folder))
                 sent = time.monotonic()
 
         return send
@@ -126,20 +127,12 @@ class Mirror:
         """Sends the files beside the steps."""
         for name in _BESIDE:
             if self.url is not None and (self.path / name).is_file():
-                self._put(name)
+                stores.copy(self.path / name, stores.join(self.url, name))
 
-    def drop(self, step: str, but: tuple[str, ...] = ()) -> None:
-        """Removes a step from the store, its manifest first.
-
-        Args:
-            step: The step.
-            but: Folders that are kept.
-        """
+    def drop(self, step: str) -> None:
+        """Removes a step from the store, its manifest first."""
         if self.url is not None:
-            found = (name for name in self._found() if name.startswith(f"{step}/"))
-            names = [name for name in found if not name.startswith(but)]
-            for name in sorted(names, key=lambda name: not name.endswith(f"/{folders.MANIFEST}")):
-                stores.remove(stores.join(self.url, name))
+            stores.drop(stores.join(self.url, step), folders.MANIFEST)
 
     def _found(self) -> dict[str, str]:
         """The files of the run in the store, by their names."""
@@ -147,39 +140,19 @@ class Mirror:
         names = ((x.removeprefix(f"{self.url}/"), x) for x in stores.find(self.url))
         return {name: x for name, x in names if not name.startswith(_OF_OTHERS)}
 
-    def _read(self, name: str) -> bytes:
+    def _manifest(self, step: str) -> str:
         assert self.url is not None
-        with stores.opened(stores.join(self.url, name)) as file:
-            return bytes(file.read())
-
-    def _get(self, names: Sequence[str], place: Path | None = None) -> None:
-        assert self.url is not None
-        copies = [(place or self.path) / name for name in names]
-        for copy in copies:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-        with stores.reached(self.url) as (store, path):
-            store.get([f"{path}/{name}" for name in names], list(map(str, copies)))
+        return stores.read_text(stores.join(self.url, step, folders.MANIFEST))
 
     def _replace(self, folder: str, names: Sequence[str]) -> None:
         """Replaces a folder on this machine by that of the store."""
+        assert self.url is not None
         aside = self.path / ".pulled"
         shutil.rmtree(aside, ignore_errors=True)
-        self._get(names, aside)
+        stores.fetch(self.url, names, aside)
         shutil.rmtree(self.path / folder, ignore_errors=True)
         (aside / folder).rename(self.path / folder)
         shutil.rmtree(aside)
-
-    def _put(self, name: str) -> None:
-        """Sends a file, or the files of a folder, its manifest last."""
-        assert self.url is not None
-        place = self.path / name
-        found = [place] if place.is_file() else [x for x in place.rglob("*") if x.is_file()]
-        last = [x for x in found if x == place / folders.MANIFEST]
-        with stores.reached(self.url) as (store, path):
-            for paths in ([x for x in found if x not in last], last):
-                if paths:
-                    to = [f"{path}/{x.relative_to(self.path).as_posix()}" for x in paths]
-                    store.put(list(map(str, paths)), to)
 
 
 @contextlib.contextmanager

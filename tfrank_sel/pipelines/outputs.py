@@ -1,4 +1,4 @@
-"""Outputs of several files: new, whole or gone on with, on disk and in stores."""
+"""Output folders of several files, on disk and in stores: atomic and resumable."""
 
 import contextlib
 import json
@@ -11,20 +11,20 @@ from tfrank_sel.claim import held
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
 
-STATE = "state.json"  # in the folder of what was interrupted: what that depends on
-SUCCESS = "_SUCCESS"  # without which an output in a store is not complete
+STATE = "state.json"  # in the folder of an interrupted call: its inputs
+SUCCESS = "_SUCCESS"  # marks a complete output in a store
 
 
 @contextlib.contextmanager
 def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """Gives a folder beside the output, with what the same call has left there if interrupted.
+    """Provides a temporary folder beside the output, with the results of an interrupted call.
 
-    It is the same call if `state` is what stands in `state.json`. Without such a file at the end,
-    there is nothing to go on from, and the folder is removed.
+    A call resumes if `state` equals the contents of `state.json`. If there is no such file at the
+    end, nothing can be resumed, and the folder is removed.
 
     Args:
         output: Absolute path or URL of the output.
-        state: What the call depends on, as JSON-ready values.
+        state: Inputs of the call, as JSON-ready values.
 
     Yields:
         The path or URL of the folder `work` in `.NAME.partial`.
@@ -42,7 +42,7 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
         try:
             stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
         except OSError as error:
-            wanted = "one process at a time must be able to write to the output folder"
+            wanted = "the output folder must be writable, by one process at a time"
             raise InputError(folder, f"{wanted}. Received: {error}") from error
         try:
             if (known := _known(work)) != json.loads(json.dumps(state)):
@@ -58,13 +58,13 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _known(work: str) -> Any:
-    """What was made in a folder, if something was."""
+    """The stored state in a folder, if any."""
     path = stores.join(work, STATE)
     return json.loads(stores.read_text(path)) if stores.is_file(path) else None
 
 
 def _check_new(output: str, known: Any) -> None:
-    """Refuses an output that holds what no interrupted call has left, of which `known` tells."""
+    """Raises an error if the output has files other than those of an interrupted call, `known`."""
     if not stores.is_remote(output):
         is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
     else:

@@ -1,4 +1,4 @@
-"""The candidate, the baseline, the settings and the rules that a configuration describes."""
+"""Candidate, baseline, settings and rules from a configuration."""
 
 import importlib.util
 import inspect
@@ -25,7 +25,7 @@ def beam_options(configuration: Configuration) -> PipelineOptions:
     """Returns the options of every Beam pipeline.
 
     Raises:
-        ConfigurationError: If there is no such runner, or Beam does not know an option.
+        ConfigurationError: If there is no such runner, or Beam has no such option.
     """
     beam = configuration.beam
     try:
@@ -35,10 +35,10 @@ def beam_options(configuration: Configuration) -> PipelineOptions:
 
 
 def candidate(configuration: Configuration) -> Candidate:
-    """Returns what to train; the modules of the user are imported first.
+    """Returns the candidate to train, after importing the user's modules.
 
     Raises:
-        ConfigurationError: If a loss, the model or the optimizer cannot be made.
+        ConfigurationError: If a loss, the model or the optimizer cannot be created.
     """
     _import(configuration)
     try:
@@ -49,17 +49,17 @@ def candidate(configuration: Configuration) -> Candidate:
 
 
 def baseline(configuration: Configuration) -> Candidate | None:
-    """Returns what to train for comparison, or None to compare with a random order.
+    """Returns the baseline to train, or None to compare with a random order.
 
     Raises:
-        ConfigurationError: If its loss cannot be made.
+        ConfigurationError: If its loss cannot be created.
     """
     table = configuration.evaluation.baseline
     return None if table is False else _candidate(configuration, [table], "evaluation.baseline")
 
 
 def settings(configuration: Configuration) -> Settings:
-    """Returns how to train."""
+    """Returns the settings of training."""
     model, training = configuration.model, configuration.training
     return Settings(
         hidden_units=model.hidden_units,
@@ -70,12 +70,12 @@ def settings(configuration: Configuration) -> Settings:
 
 
 def rules(configuration: Configuration) -> Rules:
-    """Returns what a model must be to be published."""
+    """Returns the rules that a model must meet to be published."""
     return Rules(**configuration.blessing.model_dump(exclude={"champion"}))
 
 
 def gates(configuration: Configuration) -> Gates:
-    """Returns what the rules of the data do."""
+    """Returns the gates of the data."""
     rules = configuration.gates.model_dump(exclude={"features"})
     of_features = configuration.gates.features
     return Gates.from_config({"rules": rules, "features": of_features})
@@ -116,7 +116,7 @@ def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -
 
 
 def _import(configuration: Configuration) -> None:
-    """Imports the files of the user, each under its own name."""
+    """Imports the user's files, each under its own name."""
     for file in map(stores.near, configuration.modules):
         name = Path(file).stem
         known = sys.modules.get(name)
@@ -124,12 +124,12 @@ def _import(configuration: Configuration) -> None:
             continue
         spec = importlib.util.spec_from_file_location(name, os.path.abspath(file))
         if known is not None or spec is None or spec.loader is None:
-            wanted = "must be Python files, of names that no other module has"
+            wanted = "must be Python files whose names differ from those of other modules"
             raise configuration.error("modules", f"{wanted}. Received: {file!r}")
         module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except Exception as error:  # whatever the file raises
+        except Exception as error:  # any exception that the file raises
             del sys.modules[name]
             reason = f"must be files that can be imported. Received: {file!r}, {error!r}"
             raise configuration.error("modules", reason) from error

@@ -1,4 +1,4 @@
-"""The first steps of a run: files to splits that are known, and held against each other."""
+"""First steps of a run: synthetic data, statistics, schema, gates and preparation."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +24,12 @@ SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
 
 
 def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
-    """Makes a set of three files.
+    """Writes synthetic data, one file per split.
 
     Args:
-        folder: Folder to make.
-        seed: The same seed makes the same set.
-        progress: Told of the step.
+        folder: Folder to create.
+        seed: Seed of the data.
+        progress: Progress display.
     """
     with progress.step("synthesis") as step:
         folder.mkdir(parents=True)
@@ -39,12 +39,12 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
             path = folder / f"{split}.txt"
             letor.write(path, (next(lists) for _ in range(count)))
             sources.append(Source(str(path), split))
-        step.tell(f"no files given: made a synthetic set of {SYNTHETIC_LISTS} lists")
+        step.tell(f"no files given: using synthetic data with {SYNTHETIC_LISTS} lists")
     return Inputs(sources)
 
 
 def described(found: statistics.Statistics) -> str:
-    """Tells how many lists and items a split has."""
+    """Describes the numbers of lists and items of a split."""
     sizes = found.list_sizes
     described = f"{found.lists} lists of {min(sizes)} to {max(sizes)} items, {found.items} items"
     if 1 in sizes:
@@ -59,7 +59,7 @@ def check_comparable(found: statistics.Statistics, source: str) -> None:
         raise data.InputError(
             source,
             "expected a list with two different labels. "
-            f"Received: {found.lists} lists, each with one label throughout (labels: {labels})",
+            f"Received: {found.lists} lists, each with equal labels (labels: {labels})",
         )
 
 
@@ -69,18 +69,18 @@ def examine(
     own: Mapping[str, statistics.Statistics],
     folder: Path,
 ) -> None:
-    """Infers the schema of the training split, and tells what is other elsewhere.
+    """Infers the schema of the training split, and finds the anomalies of all splits.
 
     Args:
         run: The run.
         splits: The splits.
         own: Statistics of the lists that this run ingested.
-        folder: Where to write `schema.pbtxt`, `anomalies/SPLIT.json` and `failures.json`, a line
+        folder: Folder for `schema.pbtxt`, `anomalies/SPLIT.json` and `failures.json`, with a line
             for each anomaly that fails.
 
     Raises:
         tfrank_sel.data.InputError: If the reference is not the folder of a run, or the gates name a
-            feature that is neither here, nor in the curated schema, nor there.
+        feature that is not in the data, the curated schema or the reference.
     """
     known = splits["train"].statistics
     with run.progress.step("schema") as step:
@@ -124,7 +124,7 @@ def check_named(
     known: Sequence[statistics.Statistics],
     curated: schema_pb2.Schema | None = None,
 ) -> None:
-    """Raises an error if a gate is of a feature that is neither known nor in the schema."""
+    """Raises an error if a gate names a feature that is neither known nor in the schema."""
     columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
     columns += [x.name for x in curated.feature] if curated is not None else []
     names = sorted({*columns, *map(gating.whole, columns)})
@@ -137,19 +137,19 @@ def check_named(
 def prepared(
     split: Split, layout: Layout, within_list: bool, before: models.Preparation | None = None
 ) -> models.Preparation:
-    """Returns the preparation of features for a network, from the statistics of training.
+    """Returns the preparation of features for a network, from the training statistics.
 
     Args:
         split: The training split.
-        layout: What a list holds.
+        layout: Layout of a list.
         within_list: As in `models.Preparation`.
         before: The preparation of a model for a warm start. Its vocabularies are kept, and new
-            values follow them up to `max_size`; features that were missing before still have a
-            column that says where.
+            values are appended up to `max_size`. Features with missing values before keep their
+            indicator column.
 
     Raises:
-        tfrank_sel.data.InputError: If a feature has one value throughout, or no value occurs often
-            enough for a vocabulary, and it has no vocabulary before.
+        tfrank_sel.data.InputError: If a feature is constant, or if it has no earlier vocabulary and
+        no value reaches the minimum count.
     """
     found = split.statistics
     known = (before and before.vocabularies) or {}

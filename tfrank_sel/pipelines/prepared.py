@@ -1,4 +1,4 @@
-"""Lists prepared for training, once for all models that take them alike."""
+"""Lists prepared for training, once for all models with equal preparations."""
 
 import functools
 import shutil
@@ -16,14 +16,14 @@ from tfrank_sel.pipelines.settings import Settings
 
 
 class PreparedLists:
-    """Lists to train on, prepared once for all models that take them alike.
+    """Training lists, prepared once for all models with equal preparations.
 
     Args:
-        train: Batches of inputs, `features`, `mask` and, if there are any, `texts` by name, of
-            labels and, if there are any, of weights; to learn from.
-        validation: Batches that decide when to stop.
-        settings: How many items of a list to choose.
-        folder: Where to keep them; removed on `__exit__`.
+        train: Training batches of inputs (`features`, `mask` and, if there are any, `texts` by
+            name), labels and, if there are any, weights.
+        validation: Batches for early stopping.
+        settings: Settings, with the maximum number of items of a list.
+        folder: Folder for the prepared lists; removed on `__exit__`.
         workers: The workers that train on them. The chief prepares the lists for all.
     """
 
@@ -45,7 +45,7 @@ class PreparedLists:
         self._kept: list[tuple[Any, tuple[Cache, Cache]]] = []
 
     def __enter__(self) -> Self:
-        self._remove()  # what a killed process left
+        self._remove()  # left by a killed process
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,7 +79,7 @@ class PreparedLists:
 
 
 def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
-    """Truncates longer lists to the items that the settings name."""
+    """Truncates longer lists according to the settings."""
     inputs, labels, *_ = batch
     size = tf.minimum(settings.max_items, tf.shape(labels)[1])
     if settings.truncation == "random":
@@ -96,7 +96,7 @@ def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def parts_of(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
-    """Returns the preparation of a model, if it has one, and what of it is trained."""
+    """Returns the preparation of a model, if it has one, and its trained part."""
     if isinstance(model, models.Prepared):
         return model.preparation, model.network
     return None, model

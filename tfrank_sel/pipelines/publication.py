@@ -1,4 +1,4 @@
-"""Requests of lists as a server is sent them, and an exported model tried with them."""
+"""Test of an exported model with requests of real lists."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ def first_lists(
     count: int,
     features: Mapping[str, Feature] | None = None,
 ) -> list[bytes]:
-    """Returns the first lists of TFRecord files as a server is sent them.
+    """Returns the first lists of TFRecord files as requests for a server.
 
     Args:
         shards: TFRecord files of the packed layout.
         spec: Names of the parts and number of features.
-        count: How many lists.
+        count: Number of lists.
         features: Type of each feature, if the server takes them by name.
 
     Returns:
@@ -40,7 +40,7 @@ def first_lists(
 def request(
     one: data.ItemList, spec: data.FeatureSpec, features: Mapping[str, Feature] | None = None
 ) -> bytes:
-    """Returns a list as a server is sent it, an `ExampleListWithContext`: see `first_lists`."""
+    """Returns a list as a request, an `ExampleListWithContext`: see `first_lists`."""
     if features is None:
         return elwc.serialize(
             one.features,
@@ -62,18 +62,18 @@ def infra_validate(
     lists: int,
     features: Mapping[str, Feature] | None = None,
 ) -> float:
-    """Loads a SavedModel and runs the signatures that score lists on real ones.
+    """Loads a SavedModel and runs its scoring signatures on real lists.
 
     Args:
         saved_model: Folder of the SavedModel.
-        model: Scores lists by the model it was made from.
+        model: Scoring function of the original model.
         spec: Names of the parts and number of features.
-        shards: TFRecord files of the packed layout; the first lists are taken.
-        lists: How many lists to try.
+        shards: TFRecord files of the packed layout, whose first lists are used.
+        lists: Number of lists.
         features: Type of each feature, if the server takes them by name.
 
     Returns:
-        The largest difference found between the scores of a signature and of the model.
+        The largest difference between the scores of a signature and of the model.
 
     Raises:
         ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for

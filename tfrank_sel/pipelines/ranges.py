@@ -1,4 +1,4 @@
-"""Ranges of keys of a configuration: checked, and values chosen from them by Optuna."""
+"""Ranges of configuration keys: validation, and sampling of values by Optuna."""
 
 import json
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 def check(configuration: Configuration) -> None:
-    """Checks that each end and choice of a range is allowed beside the first of the others.
+    """Checks that each end and choice of a range is valid, with the first values of the others.
 
     Args:
-        configuration: The configuration, whose section `search` names the ranges.
+        configuration: The configuration, with the ranges in section `search`.
 
     Raises:
-        ConfigurationError: Names the key, if a value is not allowed or there is no range.
+        ConfigurationError: If a value is invalid or there is no range; the error names the key.
     """
     found = configuration.search.keys
     if not found:
@@ -36,9 +36,9 @@ def check(configuration: Configuration) -> None:
 
 
 def suggest(ranges: Ranges, trial: Trial) -> None:
-    """Chooses a value of each key for a trial, where it has none."""
+    """Chooses a value for each key of a trial that has none."""
     for key, found in ranges.items():
-        if "choices" in found:  # any JSON, where Optuna takes texts and numbers alone
+        if "choices" in found:  # any JSON; Optuna accepts only texts and numbers
             trial.suggest_categorical(key, [json.dumps(one) for one in found["choices"]])
             continue
         low, high, log = found["low"], found["high"], found.get("log", False)
@@ -59,7 +59,7 @@ def values(ranges: Ranges, trial: FrozenTrial | Trial) -> dict[str, Any]:
 
 
 def shown(value: Any) -> str:
-    """Returns the value of a key in short.
+    """Returns a short form of the value of a key.
 
     Example:
         >>> shown([{"class": "LambdaLoss", "temperature": 2.0}, {"class": "RGCrossLoss"}])

@@ -1,4 +1,4 @@
-"""Files of ranked lists: a row an item, with its rank and score."""
+"""Files of ranked lists: one row per item, with its rank and score."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ def table(
         queries: Identifier of each query, bytes `[batch_size]`.
         doc_ids: Identifiers of the items, bytes `[batch_size, list_size]`.
         scores: Their scores, of the same shape.
-        mask: Which are no padding, of the same shape; padding comes last.
+        mask: True for items, False for padding, of the same shape; padding is last.
 
     Example:
         >>> ids, scores = np.array([[b"a", b"b", b""]], object), np.array([[1.0, 2.0, 0.0]])
@@ -52,7 +52,7 @@ def table(
 
 @contextlib.contextmanager
 def written(path: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Gives what writes tables to a file, which is there when all of it is.
+    """Provides a writer of tables to a file, which appears when it is complete.
 
     Args:
         path: Path or URL of the file: `.parquet`, `.csv` or `.jsonl`.
@@ -76,7 +76,7 @@ def written(path: str) -> Iterator[Callable[[pa.Table], None]]:
 
 @contextlib.contextmanager
 def _whole(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file to write: on disk, aside, to be renamed; a store shows none but whole ones."""
+    """Opens a file for atomic writing: renamed at the end on disk; stores show only whole files."""
     if stores.is_remote(path):
         with stores.opened(path, "wb") as file:
             yield file
@@ -89,7 +89,7 @@ def _whole(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _json_lines(file: IO[bytes], schema: pa.Schema) -> Iterator[Any]:
-    """Gives a writer of JSON lines, as pyarrow has one of Parquet and of CSV."""
+    """Provides a writer of JSON lines, like those of pyarrow for Parquet and CSV."""
 
     def write_table(found: pa.Table) -> None:
         file.writelines(f"{json.dumps(row)}\n".encode() for row in found.to_pylist())

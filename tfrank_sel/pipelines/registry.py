@@ -1,4 +1,4 @@
-"""Registry of runs: what the folders of finished and unfinished runs tell, read from JSON alone."""
+"""Registry of runs: summaries of finished and unfinished runs, read from their JSON files."""
 
 import dataclasses
 import json
@@ -17,18 +17,18 @@ METRIC = "NDCG@10"
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """A run in a line.
+    """Summary of a run.
 
     Args:
         folder: Folder of the run.
-        made: When its last step was made, as ISO 8601; None if there is none.
-        losses: Names of the losses of our model; none before the training.
+        made: Time of its last step, as ISO 8601; None if there is none.
+        losses: Names of the losses of our model; empty before the training.
         metric: The comparison of NDCG@10 on the test split: `ours`, `baseline`, and the interval
             `low` to `high` of their difference; None before the evaluation.
-        against: What `baseline` is.
-        blessed: Whether the model may be served; None if it was not judged yet.
-        version: The version that is published, if one is.
-        unfinished: The steps that are not made.
+        against: Description of `baseline`.
+        blessed: Whether the model may be served; None if not evaluated yet.
+        version: The published version, if any.
+        unfinished: The steps that are not done.
     """
 
     folder: Path
@@ -42,10 +42,10 @@ class Summary:
 
 
 def runs(folder: Path) -> Iterator[Path]:
-    """Yields the folders of runs in a folder, at any depth; those of studies are left out.
+    """Yields the folders of runs in a folder, at any depth, except those of studies.
 
     Raises:
-        tfrank_sel.data.InputError: If it is no folder.
+        tfrank_sel.data.InputError: If it is not a folder.
     """
     if not folder.is_dir():
         raise InputError(str(folder), "expected a folder. Received: none")
@@ -58,7 +58,7 @@ def runs(folder: Path) -> Iterator[Path]:
 
 
 def summary(folder: Path) -> Summary:
-    """Returns what the folder of a run tells."""
+    """Returns the summary of a run from its folder."""
     made = {step: manifests.read(folder, step) for step in STEPS}
     training = _read(folder / "train" / "training.json")
     metrics = _read(folder / "evaluate" / "metrics.json")
@@ -77,7 +77,7 @@ def summary(folder: Path) -> Summary:
 
 
 def fits(training: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Returns how training went with each loss of our model, from `training.json`."""
+    """Returns the training results of each loss of our model, from `training.json`."""
     return training["ours"]["fits"] if training else []
 
 
@@ -85,7 +85,7 @@ def learned(folder: Path) -> list[dict[str, Any]]:
     """Returns `fits` of a run.
 
     Raises:
-        tfrank_sel.data.InputError: If it is no run, or not trained.
+        tfrank_sel.data.InputError: If it is not a run, or not trained.
     """
     training = _read(folder / "train" / "training.json")
     if training is None:
@@ -95,12 +95,12 @@ def learned(folder: Path) -> list[dict[str, Any]]:
 
 
 def differing(a: Path, b: Path) -> list[tuple[str, Any, Any]]:
-    """Returns the keys in which the configurations of two runs differ, with both values.
+    """Returns the keys with different values in the configurations of two runs, and both values.
 
-    The section `search` is left out: a run does not depend on it.
+    The section `search` is ignored, because a run does not depend on it.
 
     Raises:
-        tfrank_sel.data.InputError: If one is no run.
+        tfrank_sel.data.InputError: If a folder is not a run.
     """
     one, other = map(_configuration, (a, b))
     return [

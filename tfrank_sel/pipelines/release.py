@@ -1,4 +1,4 @@
-"""Release: a model judged against the one that is served, and published beside it."""
+"""Release: comparison of a model with the served one, and publication."""
 
 import contextlib
 import dataclasses
@@ -24,19 +24,19 @@ from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 STABLE, CANARY = "stable", "canary"
 CONFIGURATION = "models.config"
 TOP = 10
-_TRIED = 200  # lists whose scoring is timed
+_TRIED = 200  # number of lists for timing
 
 
 @dataclasses.dataclass(frozen=True)
 class Pushed:
-    """What became of a model.
+    """The outcome of a release.
 
     Args:
-        blessed: Whether it may be served.
-        reasons: Why it may not.
+        blessed: Whether the model may be served.
+        reasons: Reasons why it may not.
         saved_model: Folder or URL of the published version; None if it is not published.
-        champion: That of the model that it was judged against, if there is one.
-        digest: Of the export that was published.
+        champion: Folder or URL of the champion that it was compared with, if there is one.
+        digest: Digest of the published export.
         beside: Latency in milliseconds of both models and, with a champion, `top_10_agreement`.
     """
 
@@ -49,12 +49,12 @@ class Pushed:
 
     @property
     def version(self) -> int | None:
-        """The version that is published."""
+        """The published version."""
         return None if self.saved_model is None else int(Path(self.saved_model).name)
 
     @classmethod
     def load(cls, folder: Path) -> Self | None:
-        """Reads what `write` wrote; None if nothing is there."""
+        """Reads `pushed.json`; None if it does not exist."""
         path = folder / "pushed.json"
         return cls(**json.loads(path.read_text())) if path.is_file() else None
 
@@ -63,29 +63,29 @@ class Pushed:
         folders.write_json(folder / "pushed.json", dataclasses.asdict(self))
 
     def told(self) -> Iterator[str]:
-        """Tells it, in lines."""
+        """Returns the outcome as lines of text."""
         if self.champion is not None:
             agreement = self.beside["top_10_agreement"]
             yield f"beside {self.champion}: {agreement:.0%} of the first {TOP} items agree"
         times = {name: x["p99"] for name, x in self.beside["milliseconds"].items()}
-        yield ", ".join(f"{name}: {x:.1f} ms a list (p99)" for name, x in times.items())
+        yield ", ".join(f"{name}: {x:.1f} ms per list (p99)" for name, x in times.items())
         yield self.saved_model or "not published"
 
 
 def served(base: str, configuration: str) -> str | None:
-    """Returns the version that a server answers with by default.
+    """Returns the version that a server uses by default.
 
     Args:
         base: Folder or URL of the versions of a model.
         configuration: The `models.config` that the server reads; it need not exist.
 
     Returns:
-        The folder of the version labelled `stable`, or else of the latest, or its URL; None if
-        there is none.
+        The folder or URL of the version labelled `stable`, if there is one, else of the latest;
+        None if there is no version.
 
     Raises:
-        tfrank_sel.data.InputError: If a store cannot be reached or refuses, or `configuration` is
-            none.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access, or
+        `configuration` is malformed.
     """
     entry = _entry(_read(configuration), Path(base).name)
     found = export.versions(base)
@@ -97,33 +97,33 @@ def served(base: str, configuration: str) -> str | None:
 
 
 def publish(saved_model: Path, root: str, serving: Serving, published: str | None = None) -> str:
-    """Publishes a version of a model, and tells the server by `models.config`.
+    """Publishes a version of a model, and updates `models.config` for the server.
 
-    Without labels, a server takes the latest version. The first canary makes labels: `stable`
-    stays with the version that was served, and `canary` stands for the new one. A version that is
-    published without `canary` from then on is `stable`.
+    Without labels, a server uses the latest version. The first canary creates labels: `stable` for
+    the version that was served, and `canary` for the new one. From then on, a version that is
+    published without `canary` gets the label `stable`.
 
     Args:
         saved_model: Folder of the SavedModel.
-        root: Folder or URL of all models that are served. In a store, one process at a time
-            publishes there.
+        root: Folder or URL of all served models. In a store, only one process at a time can
+            publish.
         serving: Name of the model, its version, and whether it is a canary.
-        published: The version that it has, if it was published before: its label alone changes.
+        published: Its version, if it was published before: then only its label changes.
 
     Returns:
         The folder of the version, or its URL.
 
     Raises:
-        tfrank_sel.data.InputError: If the version is there already, or no version is served beside
-            which there could be a canary; if a store cannot be reached or refuses, or another
-            process publishes there.
+        tfrank_sel.data.InputError: If the version exists, or a canary is requested but no version
+        is served; if a store cannot be reached or denies access, or another process is publishing
+        there.
     """
     base, path = stores.join(root, serving.model_name), stores.join(root, CONFIGURATION)
     try:
         with leases.held(root) if stores.is_remote(root) else contextlib.nullcontext():
             before = served(base, path)
             if serving.canary and before in (None, published):
-                reason = "a canary must stand beside a version that is served"
+                reason = "a canary requires another version that is served"
                 raise data.InputError(base, f"{reason}. Received: {before}")
             place = published or str(export.publish(saved_model, base, serving.version))
             _tell(path, base, serving, int(Path(place).name), before)
@@ -133,7 +133,7 @@ def publish(saved_model: Path, root: str, serving: Serving, published: str | Non
 
 
 def _tell(path: str, base: str, serving: Serving, version: int, before: str | None) -> None:
-    """Writes to `models.config` that a version is served."""
+    """Adds a version to `models.config`."""
     configuration = _read(path)
     entry = _entry(configuration, serving.model_name)
     if entry is None:
@@ -158,23 +158,23 @@ def _tell(path: str, base: str, serving: Serving, version: int, before: str | No
 def beside(
     ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
 ) -> dict[str, Any]:
-    """Returns how long models take for a list, and how far their first items agree.
+    """Measures the latency of two models, and the agreement of their first items.
 
     Args:
-        ours: Scores lists by our model.
-        champion: Scores lists by the other model.
-        lists: What the models take, a list at a time; the first 200 are taken.
+        ours: Scoring function of our model.
+        champion: Scoring function of the other model.
+        lists: Inputs of the models, one list at a time; the first 200 are used.
 
     Returns:
         `milliseconds`, with the median `p50` and the 99th percentile `p99` of each model, and
-        `top_10_agreement`, the mean share of the first 10 items of ours that are among those of
-        the other.
+        `top_10_agreement`, the mean share of our first 10 items that are also among the first 10 of
+        the other model.
     """
     models = {"ours": ours, **({"champion": champion} if champion else {})}
     times: dict[str, list[float]] = {name: [] for name in models}
     agreements = []
     tried = list(itertools.islice(lists, _TRIED))
-    for model in models.values():  # which makes room, and compiles
+    for model in models.values():  # warms up: allocates memory and compiles
         model(tried[0])
     for one in tried:
         tops = []

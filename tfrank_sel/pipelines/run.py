@@ -1,4 +1,4 @@
-"""The run: from files of lists to a published ranker, step by step."""
+"""A run: all steps from files of lists to a published ranker."""
 
 import contextlib
 import json
@@ -28,26 +28,27 @@ def run(
     only: str | None = None,
     force: str | None = None,
 ) -> Run:
-    """Makes a ranker from files of lists, by the steps that are not up to date.
+    """Trains a ranker from files of lists, running the steps that are not up to date.
 
-    Each step is in the folder whole or not at all. One whose configuration, files and earlier
-    steps are as they were is not run again. A training that was interrupted goes on after its last
+    Each step appears in the folder only when it is complete. A step whose configuration, files and
+    earlier steps are unchanged is not run again. An interrupted training continues after its last
     epoch.
 
     Args:
-        configuration: What to do.
+        configuration: The configuration.
         output: Folder of the run, a path or a URL: new, empty, or of a run.
-        progress: Told of each step.
+        progress: Progress display.
         only: The only step to run; by default all.
-        force: The first step to run again, up to date or not, with all that follow.
+        force: The first step to run again even if up to date, with all later steps.
 
     Returns:
-        The run, with what came out.
+        The run, with its results.
 
     Raises:
-        tfrank_sel.data.InputError: If the input or the folder cannot be used, or a step before
-            `only` is not up to date.
-        tfrank_sel.pipelines.configuration.ConfigurationError: If what is configured cannot be made.
+        tfrank_sel.data.InputError: If the input or the folder is invalid, or a step before `only`
+        is not up to date.
+        tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
+        created.
     """
     configuration, inputs, _ = complete(configuration)
     tracker = _tracker(configuration) if only is None else None
@@ -64,7 +65,7 @@ def run(
             after = tuple(STEPS)[tuple(STEPS).index(force) :]
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
-        # what cannot be made is told before anything is read
+        # report objects that cannot be created before reading data
         _ = found.candidates, found.options, found.curated, workers.cluster(configuration)
         try:
             for step in chosen:
@@ -90,27 +91,27 @@ def run(
 
 
 def assist(configuration: Configuration, output: str, *, is_forced: bool = False) -> bool:
-    """Trains together with the chief, which takes all steps, if `TF_CONFIG` says so.
+    """Trains together with the chief, which runs all steps, if `TF_CONFIG` names this worker.
 
     Args:
-        configuration: That of the chief.
-        output: Folder of the run, which the chief and this process see; or its URL if both are on
-            one machine.
-        is_forced: Whether to train even if that is up to date.
+        configuration: The configuration of the chief.
+        output: Folder of the run, accessible to the chief and this process; or its URL if both are
+            on one machine.
+        is_forced: Whether to train even if training is up to date.
 
     Returns:
-        Whether this process is a worker beside the chief.
+        Whether this process is a worker other than the chief.
 
     Raises:
-        tfrank_sel.data.InputError: If the chief does not come, or a worker ends.
-        tfrank_sel.pipelines.configuration.ConfigurationError: If `TF_CONFIG` cannot be used.
+        tfrank_sel.data.InputError: If the chief does not start, or a worker is lost.
+        tfrank_sel.pipelines.configuration.ConfigurationError: If `TF_CONFIG` is invalid.
     """
     cluster = workers.cluster(configuration)
     if not cluster.index:
         return False
     mirror = Mirror.of(output)
     if mirror.url is not None and not cluster.is_of_one_machine:
-        reason = "workers on several machines need a run in a folder that all of them see"
+        reason = "workers on several machines require a run folder that all of them can access"
         raise InputError(mirror.url, f"{reason}. Received: the URL of a store")
     configuration, inputs, _ = complete(configuration)
     found = Run(configuration, inputs, mirror, Progress(Console(quiet=True)))
@@ -126,7 +127,7 @@ def assist(configuration: Configuration, output: str, *, is_forced: bool = False
 
 
 def _tracker(configuration: Configuration) -> ModuleType | None:
-    """The module that logs runs, an extra, if they are to be logged."""
+    """The module that logs runs (an extra), if runs should be logged."""
     if configuration.tracking.mlflow is None:
         return None
     try:
@@ -145,12 +146,12 @@ def _check_gates(found: Run) -> None:
 def _check_turn(chosen: Sequence[str], stale: Mapping[str, str], output: str | Path) -> None:
     for before in tuple(STEPS)[: tuple(STEPS).index(chosen[0])]:
         if before in stale:
-            reason = f"{before} must be up to date before {chosen[0]}; `run` takes all steps"
+            reason = f"{before} must be up to date before {chosen[0]}; `run` runs all steps"
             raise InputError(str(output), f"{reason}. Received: {stale[before]}")
 
 
 def _take(found: Run, step: str, manifest: manifests.Manifest, reason: str) -> None:
-    """Takes one step."""
+    """Runs one step."""
     progress = found.progress
     if (found.output / step).exists():
         progress.note(f"{step} is run again: {reason}")

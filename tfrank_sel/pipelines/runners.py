@@ -1,4 +1,4 @@
-"""Where the Beam steps of a run are executed."""
+"""Beam runners and options of a run."""
 
 import socket
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "Port
 def pipeline_options(
     runner: str = "DirectRunner", arguments: Sequence[str] = ()
 ) -> PipelineOptions:
-    """Returns the options that every Beam pipeline of a run is made with.
+    """Returns the options of every Beam pipeline of a run.
 
     Args:
-        runner: One of `RUNNERS`; `Runner` at its end may be left out. PortableRunner needs the
-            argument `--job_endpoint`: where a job server of Beam listens.
+        runner: One of `RUNNERS`; the suffix `Runner` is optional. PortableRunner requires the
+            argument `--job_endpoint`: the address of a Beam job server.
         arguments: Further options of Beam and of the runner, as on a command line.
 
     Returns:
         The options.
 
     Raises:
-        ValueError: If the runner is none of these, or Beam does not know an argument, which it
-            would pass over in silence.
+        ValueError: If the runner is not one of these, or an argument is unknown to Beam, which
+            would ignore it silently.
 
     Example:
         >>> options = pipeline_options("Flink", ["--flink_master=host:8081", "--parallelism=4"])
@@ -41,7 +41,7 @@ def pipeline_options(
     told = options.get_all_options(retain_unknown_options=True)
     unknown = ", ".join(f"--{option}" for option in told if option not in known)
     if unknown:
-        raise ValueError(f"expected options that Beam knows. Received: {unknown}")
+        raise ValueError(f"expected options of Beam. Received: {unknown}")
     return options
 
 
@@ -49,11 +49,11 @@ def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
     """Returns an empty Beam pipeline, to compose and run.
 
     Args:
-        options: As of `pipeline_options`; by default it runs in this process.
+        options: Options from `pipeline_options`; by default it runs in this process.
 
     Raises:
-        tfrank_sel.pipelines.configuration.ConfigurationError: If nothing listens at the job
-            endpoint.
+        tfrank_sel.pipelines.configuration.ConfigurationError: If the job endpoint does not accept
+        connections.
     """
     if options is not None:
         endpoint = options.view_as(PortableOptions).job_endpoint
@@ -63,10 +63,10 @@ def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
 
 
 def _check_listens(endpoint: str | None) -> None:
-    """Refuses what Beam would wait five minutes for, and then show as a trace of gRPC."""
+    """Checks the job endpoint, since Beam would wait five minutes and then show a gRPC trace."""
     try:
         host, port = (endpoint or "").rsplit(":", 1)
         socket.create_connection((host, int(port)), timeout=10).close()
     except (OSError, OverflowError, ValueError) as error:
-        reason = f"must be HOST:PORT of a job server that listens. Received: {endpoint!r}: {error}"
+        reason = f"must be HOST:PORT of a running job server. Received: {endpoint!r}: {error}"
         raise ConfigurationError("--job_endpoint", reason) from error

@@ -34,10 +34,10 @@ class Run:
     """A run: what its configuration describes, and what its steps left in its folder.
 
     Args:
-        configuration: What to do.
-        inputs: What to read; a synthetic set is made if None.
+        configuration: The configuration.
+        inputs: Input files; synthetic data is used if None.
         mirror: The folder.
-        progress: Told of each step.
+        progress: Progress display.
     """
 
     def __init__(
@@ -53,30 +53,30 @@ class Run:
 
     @functools.cached_property
     def earlier(self) -> Path | None:
-        """Folder of the run that this one continues."""
+        """Folder of the earlier run that this run continues."""
         found = self.configuration.data.continue_from
         return None if found is None else mirrors.near(found)
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """How models are trained."""
+        """The settings of training."""
         return planning.settings(self.configuration)
 
     @functools.cached_property
     def candidates(self) -> dict[str, Candidate]:
-        """What is trained: `baseline`, if there is one, and `ours`."""
+        """The candidates to train: `baseline`, if there is one, and `ours`."""
         baseline = planning.baseline(self.configuration)
         ours = {"ours": planning.candidate(self.configuration)}
         return ours if baseline is None else {"baseline": baseline, **ours}
 
     @functools.cached_property
     def gates(self) -> Gates:
-        """What the rules of the data do."""
+        """The gates of the data."""
         return planning.gates(self.configuration)
 
     @functools.cached_property
     def curated(self) -> schema_pb2.Schema | None:
-        """The schema to hold all splits against, if one is configured."""
+        """The schema to validate all splits against, if one is configured."""
         path = self.configuration.data.schema_
         return None if path is None else schema.load(Path(stores.near(path)))
 
@@ -87,12 +87,12 @@ class Run:
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """What a list holds."""
+        """The layout of a list."""
         return Layout.read(self.output / "ingest" / "layout.json")
 
     @functools.cached_property
     def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts of a list as it is stored."""
+        """Names and sizes of the parts of a stored list."""
         return self._inputs.spec(self.layout)
 
     @functools.cached_property
@@ -105,7 +105,7 @@ class Run:
         return self.given or Inputs([])
 
     def files(self, split: str) -> str:
-        """The files that a split is of, for errors."""
+        """The files of a split, for errors."""
         sources = self.given.sources if self.given else ()
         return ", ".join(x.path for x in sources if x.split in (None, split)) or split
 
@@ -119,7 +119,7 @@ class Run:
         return artefacts.shards(stores.join(self.ingested, "records", split))
 
     def shards(self, split: str) -> list[str]:
-        """The records of a split: those of earlier runs that are kept, and its own."""
+        """The records of a split: those kept from earlier runs, and its own."""
         earlier = _numbered(stores.join(self.ingested, "earlier"))
         kept = [x for folder in earlier for x in artefacts.shards(stores.join(folder, split))]
         return [*kept, *self.own_shards(split)]
@@ -132,11 +132,11 @@ class Run:
 
     @property
     def test_lists(self) -> PackedLists:
-        """The test split, to evaluate on."""
+        """The test split."""
         return PackedLists(self.splits["test"].shards, self.spec, self.layout.context)
 
     def earlier_increments(self) -> list[str]:
-        """Folders or URLs of the records of the run that this one continues, as far as kept."""
+        """Folders or URLs of the records kept from the run that this one continues."""
         assert self.earlier is not None
         earlier = Mirror.of(str(self.configuration.data.continue_from))
         folder = stores.join(earlier.url or earlier.path, "ingest")
@@ -154,10 +154,10 @@ class Run:
         return found if memory is None else found[len(found) - min(memory, len(found)) :]
 
     def earlier_model(self) -> keras.Model | None:
-        """The model of the run that this one continues, if it continues one."""
+        """The model of the earlier run that this run continues, if any."""
         if self.earlier is None:
             return None
-        _ = self.candidates  # the modules of the user, which its classes are in
+        _ = self.candidates  # the user's modules with its classes
         return keras.models.load_model(self.earlier / "train" / "ours.keras", compile=False)
 
     @functools.cached_property
@@ -182,26 +182,26 @@ class Run:
 
     @property
     def pushed(self) -> Pushed | None:
-        """What became of our model; None if it was not judged yet."""
+        """The outcome of the release of our model; None before the release."""
         return Pushed.load(self.output / "push")
 
     @property
     def serving(self) -> str:
-        """Folder or URL of all models that are served."""
+        """Folder or URL of all served models."""
         folder = self.configuration.serving.folder
         if folder is None:
             return stores.join(self.mirror.url or self.output, "serving")
         return folder if stores.is_remote(folder) else os.path.abspath(folder)
 
     def digest(self, step: str) -> str:
-        """What a step was made of, as a hash."""
+        """Hash of the inputs of a step."""
         found = manifests.read(self.output, step)
         assert found is not None, step
         return found["digest"]
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Duration of each part of the steps, as they were run."""
+        """Duration of each part of the steps, from when they ran."""
         found = (manifests.read(self.output, step) or {"seconds": {}} for step in STEPS)
         return {name: value for one in found for name, value in one["seconds"].items()}
 
@@ -212,6 +212,6 @@ class Run:
 
 
 def _numbered(folder: str) -> list[str]:
-    """The folders in a folder, by their numbers."""
+    """The numbered subfolders of a folder, by number."""
     found = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
     return [stores.join(folder, str(number)) for number in sorted(found)]

@@ -1,4 +1,4 @@
-"""Scoring of files of lists by an exported model, and the evaluation of one on new data."""
+"""Scoring of files of lists by an exported model, and evaluation on new data."""
 
 import dataclasses
 import itertools
@@ -30,7 +30,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.pieces import Piece
 from tfrank_sel.version import __version__
 
-DEAD_LETTERS = "_dead_letters.jsonl"  # what begins with `_` is no table to Spark and Arrow
+DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
 _SEED = 42
@@ -48,29 +48,29 @@ def inputs(
     adjacent: bool = False,
     allow_bad_lines: int = 0,
 ) -> Inputs:
-    """Returns what to read for models: the features that one of them takes.
+    """Returns the inputs for models: the features that at least one of them takes.
 
     Args:
-        models: Folders or URLs of SavedModels that `tfrank_sel.export` wrote.
+        models: Folders or URLs of SavedModels from `tfrank_sel.export`.
         files: Paths, URLs and globs.
-        query: Name of the query's identifier.
-        label: Name of the relevance; None if it is not to be read.
-        doc_id: Name of the item's identifier; None for that of the first model.
-        slice_by: Names of what else to keep of a query.
-        format: As in `Inputs`, as all others.
-        adjacent: Whether the rows of a query stand together.
-        allow_bad_lines: How many lines, rows or records may be left out.
+        query: Name of the query identifier.
+        label: Name of the relevance label; None to not read it.
+        doc_id: Name of the item identifier; None for that of the first model.
+        slice_by: Names of other values of a query to keep.
+        format: As in `Inputs`.
+        adjacent: Whether the rows of a query are adjacent.
+        allow_bad_lines: Maximum number of malformed lines, rows or records to skip.
 
     Raises:
-        tfrank_sel.data.InputError: If a folder is of no such model, a pattern names no file, the
-            files are not of one format, or a name has two roles.
+        tfrank_sel.data.InputError: If a folder is not such a model, a pattern matches no file, the
+        files have different formats, or a name has two roles.
         ValueError: If there is no such format.
     """
     known = [Takes.read(model) for model in models]
     sources = expand(files)
     reader = formats.reader([source.path for source in sources], None, format)
     is_typed = any(model.types for model in known)
-    # Of records and LETOR files, all numbers are read, and a model takes its own.
+    # All numbers of records and LETOR files are read, and each model selects its own.
     is_named = is_typed or isinstance(reader, TableReader)
     try:
         columns = Columns(
@@ -87,7 +87,7 @@ def inputs(
 
 
 def _features(models: Sequence[Takes], is_typed: bool) -> Sequence[str] | Mapping[str, Feature]:
-    """The features of all models; one that may not be missing for one of them may not at all."""
+    """The features of all models; a feature is required if one of the models requires it."""
     if not is_typed:
         return tuple(dict.fromkeys(name for model in models for name in model.names))
     found: dict[str, Any] = {}
@@ -102,11 +102,11 @@ def _features(models: Sequence[Takes], is_typed: bool) -> Sequence[str] | Mappin
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """What was scored.
+    """The result of scoring.
 
     Args:
         files: Paths or URLs of the files of ranked lists.
-        report: What was read, as in `ingest.json` of a run.
+        report: Summary of the input, as in `ingest.json` of a run.
     """
 
     files: Sequence[str]
@@ -125,24 +125,24 @@ def score(
 ) -> Scored:
     """Ranks the lists of files, and writes them with ranks and scores.
 
-    The folder `.NAME.partial` beside the output is kept if this is interrupted after ingest. The
-    same call then goes on there: records are not made again, nor files that are whole. On disk, the
-    output is there when all of it is. In a store it fills file by file, each of them whole, and is
-    complete when it holds an empty `_SUCCESS`.
+    If the call is interrupted after ingest, the folder `.NAME.partial` beside the output is kept.
+    The same call then continues: it does not repeat records or complete files. On disk, the output
+    appears when it is complete. In a store, complete files appear one by one, and an empty
+    `_SUCCESS` marks the end.
 
     Args:
-        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
-        inputs: What to read: see `inputs`.
-        output: Folder or URL to make; new or empty. It gets `scores-00000-of-00012.parquet` and so
-            on, of the columns of `rankings.SCHEMA`: the items of a list stand together, by rank
-            from 1.
-        progress: Told of each step.
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`.
+        inputs: Input files: see `inputs`.
+        output: Folder or URL to create; new or empty. It gets `scores-00000-of-00012.parquet` and
+            so on, with the columns of `rankings.SCHEMA`: the items of a list are adjacent, in the
+            order of their ranks from 1.
+        progress: Progress display.
         format: Format of the files: a key of `rankings.WRITERS`.
         lists_per_file: Number of lists in a file.
-        options: Of the Beam pipelines.
+        options: Options of the Beam pipelines.
 
     Raises:
-        tfrank_sel.data.InputError: If the input, the model or the output folder cannot be used.
+        tfrank_sel.data.InputError: If the input, the model or the output folder is invalid.
     """
     place = str(output).rstrip("/") if stores.is_remote(output) else os.path.abspath(output)
     scorer = RecordScorer(str(model), (layout := inputs.layout()).features)
@@ -179,21 +179,21 @@ def score(
 
 
 def _finish(folder: str, made: str, output: str) -> None:
-    """Puts what is made in its place, and what else belongs there."""
+    """Moves the results to the output folder, and completes it."""
     letters = stores.join(folder, "told", "dead_letters.jsonl")
     if stores.is_file(letters):
         stores.copy(letters, stores.join(made, DEAD_LETTERS))
     if stores.is_remote(output):
         folders.write_text(stores.join(output, outputs.SUCCESS), "")
     else:
-        for partial in Path(made).glob(".*"):  # of a worker that was killed
-            partial.unlink(missing_ok=True)  # it may yet finish
+        for partial in Path(made).glob(".*"):  # left by a killed worker
+            partial.unlink(missing_ok=True)  # it may still finish
         os.rename(made, output)
     stores.remove(stores.join(folder, outputs.STATE))
 
 
 def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
-    """The records of each file, by its name without the end."""
+    """The records of each file, by its name without suffix."""
     cut = pieces.cut(shards, lists_per_file)
     return {f"scores-{i:05d}-of-{len(cut):05d}": piece for i, piece in enumerate(cut)}
 
@@ -206,7 +206,7 @@ def _rank(
 
 
 class _Score(beam.DoFn):
-    """Pieces of records, and the path or URL of a file for each, to files of ranked lists."""
+    """Writes pieces of records to files of ranked lists, one path or URL for each piece."""
 
     def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec) -> None:
         self.scorer, self.spec = scorer, spec
@@ -244,16 +244,15 @@ def judge(
     """Evaluates a model on new lists, by slice and with intervals.
 
     Args:
-        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
-        inputs: What to read, for both models: see `inputs`.
-        progress: Told of each step.
-        against: Folder or URL of another model to compare with; a random order takes its place if
-            None.
-        metrics: Path or URL of a file to write the metrics to, as JSON.
-        options: Of the Beam pipelines.
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`.
+        inputs: Input files for both models: see `inputs`.
+        progress: Progress display.
+        against: Folder or URL of another model to compare with; a random order if None.
+        metrics: Path or URL of a file for the metrics, as JSON.
+        options: Options of the Beam pipelines.
 
     Raises:
-        tfrank_sel.data.InputError: If the input or a model cannot be used.
+        tfrank_sel.data.InputError: If the input or a model is invalid.
     """
     layout = inputs.layout()
     ours = RecordScorer(str(model), layout.features)
@@ -283,7 +282,7 @@ def _ingested(
     state: Mapping[str, Any],
     options: PipelineOptions | None,
 ) -> Mapping[str, Any]:
-    """Makes records, unless an earlier call has; returns what was read."""
+    """Writes records, unless an earlier call has; returns a summary of the input."""
     if not stores.is_file(stores.join(folder, outputs.STATE)):
         told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
         with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
@@ -298,7 +297,7 @@ def _ingested(
 
 
 def _version(path: str) -> list[tuple[str, int, str]]:
-    """The file, or the files of a folder, with what tells whether they have changed."""
+    """The state of a file, or of the files of a folder, to detect changes."""
     try:
         known = stores.states(path) if stores.is_dir(path) else {path: stores.state(path)}
     except OSError as error:

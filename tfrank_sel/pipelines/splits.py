@@ -21,9 +21,9 @@ class Split:
 
     @classmethod
     def load(cls, shards: Sequence[str], path: Path) -> Self:
-        """Returns the split of these shards, whose statistics are in a file."""
+        """Returns the split of these shards, with its statistics from a file."""
         return cls(shards, statistics.Statistics.load(path))
 
     def batches(self, spec: data.FeatureSpec) -> tf.data.Dataset:
-        """Returns features and mask of its lists by name, and the labels, for one pass."""
+        """Returns batches of features and mask by name, and labels, for one pass."""
         return stored.batches(self.shards, spec, self.statistics.list_sizes)

@@ -1,4 +1,4 @@
-"""The steps of a run: each makes a folder of what the steps before it left."""
+"""Steps of a run: each writes a folder from the results of earlier steps."""
 
 import dataclasses
 import shutil
@@ -31,13 +31,13 @@ from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import PreparedLists, Trained
 
-LABELS_TRIED = 7  # of those found, the least and the greatest
+LABELS_TRIED = 7  # the smallest and the largest of those found
 WARM_UP_LISTS = 4
 TRIED_LISTS = 16  # by the signatures of an export
 
 
 def ingest(run: Run, folder: Path) -> None:
-    """Turns files into records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`."""
+    """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`."""
     inputs = run.given or preparation.synthesise(
         folder / "synthetic", run.settings.seed, run.progress
     )
@@ -81,13 +81,13 @@ def _check_same(earlier: Path, layout: Layout) -> None:
         )
         raise data.InputError(
             str(earlier),
-            "a run can be continued with the same features, types and context alone. "
+            "to continue a run, features, types and context must be the same. "
             f"Received: other {received or 'context'}",
         )
 
 
 def analyze(run: Run, folder: Path) -> None:
-    """Finds the statistics of the splits, the schema, and what is not as it should be."""
+    """Computes the statistics of the splits, the schema and the anomalies."""
     with run.progress.step("statistics") as step:
         step.reads(shard for split in SPLITS for shard in run.own_shards(split))
         own = statistics.summarise(
@@ -125,7 +125,7 @@ def train(run: Run, folder: Path) -> None:
 
 
 def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Trained]:
-    """Trains the candidate and the baseline on each of the workers, which all call it."""
+    """Trains the candidate and the baseline; each of the workers calls it."""
     learned, held_out = (run.splits[name].batches(run.spec) for name in ("train", "validation"))
     start = run.earlier_model()
     before = start.preparation if isinstance(start, models.Prepared) else None
@@ -149,7 +149,7 @@ def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Traine
                         on_backup=run.mirror.sender("train", "backup"),
                     )
                 except training.StartError as error:
-                    reason = "a run that is continued must have the same losses and network"
+                    reason = "to continue a run, losses and network must be the same"
                     received = f"{reason}. Received: {error}"
                     raise data.InputError(str(run.earlier), received) from error
                 for fit in found.fits:
@@ -159,7 +159,7 @@ def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Traine
 
 
 def _check_losses(run: Run) -> None:
-    """Raises an error, before any training, if a loss cannot be computed for the labels found."""
+    """Raises an error before training if a loss cannot be computed for the labels of the data."""
     labels = sorted(map(float, run.splits["train"].statistics.labels))
     few = sorted({*labels[:LABELS_TRIED], labels[-1]})
     for candidate in run.candidates.values():
@@ -183,12 +183,12 @@ def evaluate(run: Run, folder: Path) -> None:
             pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
-        step.tell(f"{len(found.slices) - 1} slices of them")
+        step.tell(f"{len(found.slices) - 1} slices")
         folders.write_json(folder / "metrics.json", found.figures())
 
 
 def export(run: Run, folder: Path) -> None:
-    """Writes what is served, and tries it: `saved_model/`, and a query of the test split."""
+    """Exports and tests the model: `saved_model/`, and a query of the test split."""
     ours, spec, types = run.trained["ours"], run.spec, run.types
     saved_model, told = folder / "saved_model", card.facts(run)
     with run.progress.step("export"):
@@ -225,7 +225,7 @@ def _teaching_list(run: Run) -> data.ItemList:
 
 
 def push(run: Run, folder: Path) -> None:
-    """Judges the model beside the one that is served, and publishes it if it passes."""
+    """Compares the model with the served one, and publishes it if it passes."""
     saved_model, configuration = run.output / "export" / "saved_model", run.configuration
     with run.progress.step("push") as step:
         published, champion = _published(run), _champion(run)
@@ -267,7 +267,7 @@ def push(run: Run, folder: Path) -> None:
 
 
 def _published(run: Run) -> str | None:
-    """The version that the very same export was published as before."""
+    """The earlier version of the same export, if it was published."""
     before = run.pushed
     if before is None or before.saved_model is None or before.digest != run.digest("export"):
         return None
@@ -276,7 +276,7 @@ def _published(run: Run) -> str | None:
 
 
 def _champion(run: Run) -> str | None:
-    """The model to beat: the one that is configured, or the one that is served."""
+    """The champion: the configured model, or else the served one."""
     chosen = run.configuration.blessing.champion
     if chosen is not None:
         return chosen or None

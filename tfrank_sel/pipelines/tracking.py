@@ -14,40 +14,40 @@ from tfrank_sel.pipelines.configuration import Configuration
 try:
     import mlflow
 except ImportError as error:
-    raise ImportError("needs mlflow: install `tfrank_sel[mlflow]`") from error
+    raise ImportError("requires mlflow: install `tfrank_sel[mlflow]`") from error
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 
 TRACKED = "tracking.json"
-_MOST = 100  # of parameters or metrics that a call logs
+_MOST = 100  # parameters or metrics per call
 _LONGEST = 6000  # characters of a parameter
 
 
 def log(configuration: Configuration, output: Path) -> str:
-    """Logs a run that is done, in the MLflow run that it has, or else in a new one.
+    """Logs a finished run, in its earlier MLflow run or in a new one.
 
-    Logged are the keys of the configuration as parameters; the metrics on the test split, those of
-    the baseline and the interval of the difference; loss and metrics of each epoch, with the epoch
-    as the step; whether the model is blessed, and the version that is published, as tags; and the
-    report, the configuration and the model card as artifacts. MLflow never changes a parameter: a
-    run whose configuration is another by now gets a new MLflow run.
+    It logs the keys of the configuration as parameters; the metrics of the model and the baseline
+    on the test split, and the interval of the difference; loss and metrics of each epoch, with the
+    epoch as the step; the blessing and the published version as tags; and the report, the
+    configuration and the model card as artifacts. MLflow cannot change a parameter, so a run with a
+    changed configuration gets a new MLflow run.
 
     Args:
         configuration: The configuration of the run; `tracking.mlflow` is set.
-        output: Folder of the run, whose steps are done. `tracking.json` in it keeps the identifier
-            of the MLflow run.
+        output: Folder of the run, whose steps are done. Its file `tracking.json` stores the
+            identifier of the MLflow run.
 
     Returns:
-        The MLflow run, in words.
+        A description of the MLflow run.
 
     Raises:
-        tfrank_sel.data.InputError: If the tracking URI cannot be used.
+        tfrank_sel.data.InputError: If logging to the tracking URI fails.
     """
     uri = configuration.absolute().tracking.mlflow
     try:
         run = _log(configuration, output, uri)
     except MlflowException as error:
-        reason = "the run must be logged by MLflow; run again to log it"
+        reason = "logging to MLflow failed; run again to log the run"
         raise InputError(str(uri), f"{reason}. Received: {error}") from error
     return f"run {run} of {uri}"
 
@@ -59,7 +59,7 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
     if run is None:
         experiment = _experiment(client, configuration.tracking.experiment)
         run = client.create_run(experiment, run_name=output.absolute().name).info.run_id
-        # at once, as it is the run of this folder even if what follows fails
+        # stored first: it is the run of this folder even if later calls fail
         folders.write_json(output / TRACKED, {"uri": uri, "run_id": run})
     for part in _parts([Param(name, value) for name, value in parameters.items()]):
         client.log_batch(run, params=part)
@@ -76,14 +76,14 @@ def _log(configuration: Configuration, output: Path, uri: str | None) -> str:
 def _known(
     client: mlflow.MlflowClient, output: Path, uri: str | None, parameters: Mapping[str, str]
 ) -> str | None:
-    """The MLflow run of the folder, if it is there and its parameters are the same."""
+    """The MLflow run of the folder, if it exists and its parameters are the same."""
     path = output / TRACKED
     tracked = json.loads(path.read_text()) if path.is_file() else {}
     if tracked.get("uri") != uri:
         return None
     try:
         found = client.get_run(tracked["run_id"])
-    except MlflowException:  # it was deleted for good
+    except MlflowException:  # it was deleted permanently
         return None
     return tracked["run_id"] if found.data.params == parameters else None
 
@@ -99,7 +99,7 @@ def _values(configuration: Configuration) -> dict[str, Any]:
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The parameters of a configuration: a value, or a list, is one."""
+    """The flat parameters of a configuration, one per value or list."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from _flat(f"{key}.{name}" if key else name, inner)
@@ -109,7 +109,7 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _named(text: str) -> str:
-    """The name as MLflow allows it: letters, digits and `_-. :/`."""
+    """The name with characters that MLflow allows: letters, digits and `_-. :/`."""
     found = text.replace("@", "_at_")
     return "".join(x if x.isalnum() or x in "_-. :/" else "_" for x in found)[:250]
 
@@ -135,7 +135,7 @@ def _epochs(output: Path) -> Iterator[Metric]:
 
 
 def _made(output: Path, step: str) -> int:
-    """When a step was made, in milliseconds: what is logged twice is one value then."""
+    """Time of a step, in milliseconds, so that a value that is logged twice counts once."""
     found = manifests.read(output, step)
     assert found is not None, step
     return int(1000 * datetime.datetime.fromisoformat(found["made"]).timestamp())

@@ -1,9 +1,7 @@
-"""Training of a candidate, stopped when validation NDCG no longer rises."""
+"""Training of a candidate, with early stopping by validation NDCG."""
 
-import collections
 import dataclasses
 import functools
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -13,38 +11,34 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel import data, models
-from tfrank_sel.data import batching
+from tfrank_sel import data, models, training
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.epochs import Epoch, Stopwatch, Validation
+from tfrank_sel.pipelines.epochs import Epoch, Stopwatch
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.prepared import PreparedLists as PreparedLists, parts_of
 
-MANY_ITEMS = 200_000  # from which on to compile for a shape more is worth less padding
-STEPS_AT_A_TIME = 8  # between which Keras' Python does not run
-
 
 class StartError(ValueError):
-    """A model that does not fit, so that no training can start from it."""
+    """A model for a warm start that does not fit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How training with one loss went.
+    """Results of the training with one loss.
 
     Args:
         loss: Name of the loss.
-        epochs: Number of epochs run.
+        epochs: Number of epochs.
         validation_ndcg: Best validation NDCG@10.
-        seconds_per_step: Mean time of a training step, the first epoch (which compiles) left out
-            if there are more.
-        lists_per_second: Lists trained on in that time.
-        items_per_second: Documents trained on in that time; padding does not count.
+        seconds_per_step: Mean time of a training step, without the first epoch (which compiles) if
+            there are more.
+        lists_per_second: Throughput in lists.
+        items_per_second: Throughput in items, without padding.
         history: Loss and metrics of each epoch, by name.
     """
 
@@ -63,13 +57,13 @@ class Fit:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained model and how it went.
+    """A trained model and its training results.
 
     Args:
-        candidate: What was trained.
+        candidate: The trained candidate.
         model: The model, with the weights of its best epochs.
-        members: The models that it is of, one for each loss.
-        fits: How training went, with each loss.
+        members: Its member models, one per loss.
+        fits: Training results of each loss.
     """
 
     candidate: Candidate
@@ -79,7 +73,7 @@ class Trained:
 
     @property
     def scores(self) -> Scorer:
-        """The function of features and mask that scores lists by the model."""
+        """The scoring function of the model, of features and mask."""
         return functools.partial(_scores, self.model)
 
     def figures(self) -> dict[str, Any]:
@@ -109,30 +103,31 @@ def train(
     start: keras.Model | None = None,
     on_backup: Callable[[], None] | None = None,
 ) -> Trained:
-    """Trains a candidate: a model with each of its losses.
+    """Trains a candidate: one model with each of its losses.
 
     Args:
-        candidate: What to train.
-        preparation: Layer that prepares the features; its models share it.
-        lists: What to learn from, and what decides when to stop. All of its workers call `train`
-            with the same arguments.
-        settings: How to train.
-        logs: Folder of TensorBoard logs; each loss gets one in it. Only the chief needs one.
+        candidate: The candidate to train.
+        preparation: Layer that prepares the features, shared by its models.
+        lists: Training and validation lists. All of its workers call `train` with the same
+            arguments.
+        settings: Settings of training.
+        logs: Folder of TensorBoard logs, with a subfolder for each loss. Only the chief needs it.
         on_epoch: Called after each epoch. An exception raised in it stops training.
-        before: What was trained on the same lists with the same settings. What would be trained
-            again, from the same seed, is taken from there, unless there is a `start`.
-        backup: Folder that keeps the state of training after each epoch, and models that are done.
-            A training of the same candidate, lists and settings that was interrupted resumes from
-            it, and ends with the same weights as without the interruption. The chief writes it.
-        start: A model from which the weights start, as in `models.warm_start`: what an earlier
-            call returned for as many losses, in the same order.
-        on_backup: Called when something was written to `backup`.
+        before: A candidate trained on the same lists with the same settings. Models with the same
+            loss and seed are reused, unless there is a `start`.
+        backup: Folder for the state of training after each epoch, and for finished models. An
+            interrupted training of the same candidate, lists and settings resumes from it, and ends
+            with the same weights as without the interruption. The chief writes it.
+        start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
+            the same number of losses, in the same order.
+        on_backup: Called after each write to `backup`.
 
     Returns:
-        The model, the `models.Ensemble` of all if there are several losses, and how it went.
+        The model (the `models.Ensemble` of all models if there are several losses), and its
+        training results.
 
     Raises:
-        ValueError: If `backup` is that of another training.
+        ValueError: If `backup` belongs to another training.
         StartError: If `start` does not fit.
     """
     count = len(candidate.losses)
@@ -149,7 +144,7 @@ def train(
             continue
         keras.utils.set_random_seed(settings.seed + number)
         model = candidate.make_model(preparation, settings, **candidate.arguments)
-        if isinstance(model, models.Prepared):  # of which a part is trained, and so built
+        if isinstance(model, models.Prepared):  # a part of the model is trained, and thereby built
             model.build(lists.shapes)
         log = None if logs is None else os.path.join(logs, loss.name)
         chief = lists.workers.is_chief
@@ -164,7 +159,7 @@ def train(
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
-    """The models that a model trained before is of, one for each loss."""
+    """The member models of an earlier model, one per loss."""
     found = [start] if count == 1 else members_of(start)
     if len(found) != count:
         raise StartError(
@@ -175,7 +170,7 @@ def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
 
 
 def _has(one: Candidate, other: Candidate, number: int) -> bool:
-    """Whether two candidates train the same model with the same loss in a place."""
+    """Whether two candidates train the same model with the same loss at an index."""
     same_model = one.make_model is other.make_model and one.arguments == other.arguments
     if not same_model or number >= len(one.losses):
         return False
@@ -184,7 +179,7 @@ def _has(one: Candidate, other: Candidate, number: int) -> bool:
 
 
 def _joined(members: Sequence[keras.Model]) -> keras.Model:
-    """Several models as one, which prepares features once if the members take them alike."""
+    """Joins several models; features are prepared once if the members have equal preparations."""
     preparations, networks = zip(*map(parts_of, members), strict=True)
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
@@ -203,16 +198,22 @@ def _fit(
     backup: Backup | None,
     start: keras.Model | None,
 ) -> Fit:
-    """Trains a model, its network alone if it is prepared, and keeps the best epoch's weights."""
+    """Trains a model (only its network if prepared), and restores the best epoch's weights."""
     _, trained = parts_of(model)
     learned, held_out = lists.of(model)
     known = backup.record if backup else {}
     epochs = known.get("epochs", 0)
     workers = lists.workers
-    batches, measured, steps = _batches(trained, learned, held_out, settings, epochs, workers)
-    if not trained.built:
-        inputs, *_ = measured.element_spec
-        trained(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
+    batches, measured, steps = training.batches(
+        trained,
+        learned,
+        held_out,
+        settings.batch_size,
+        settings.seed,
+        epochs=epochs,
+        workers=workers,
+    )
+    training.build(trained, batches)
     if backup and "fit" in known:
         backup.restore(variables_of(trained, loss))
         return Fit(**known["fit"])
@@ -221,25 +222,18 @@ def _fit(
             models.warm_start(model, start)
         except ValueError as error:
             raise StartError(str(error)) from error
-    trained.compile(
-        optimizer=workers.in_step(classes.optimizer(settings, settings.epochs * steps)),
-        loss=loss,
-        steps_per_execution=STEPS_AT_A_TIME,
-        # the loss compiles itself; to compile the step, too, for each shape, takes longer on a CPU
-        # than it saves in tens of thousands of steps
-        jit_compile=False,
-    )
     if known and log:
-        shutil.rmtree(log, ignore_errors=True)  # written again from the history
+        shutil.rmtree(log, ignore_errors=True)  # rewritten from the history
     history = keras.callbacks.History()
-    trained.fit(
-        batches,  # without an end, as to begin takes as long as some steps
+    training.fit(
+        trained,
+        loss,
+        workers.in_step(classes.optimizer(settings, settings.epochs * steps)),
+        batches,
+        steps=steps,
         epochs=settings.epochs,
         initial_epoch=epochs,
-        steps_per_epoch=steps,
         callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
-        shuffle=False,  # the lists are shuffled
-        verbose=0,
     )
     fit = _described(loss, history, watch, settings, learned)
     if backup:
@@ -257,15 +251,14 @@ def _callbacks(
     backup: Backup | None,
     workers: Workers,
 ) -> list[keras.callbacks.Callback]:
-    """The callbacks of a training, each before those that need what it does."""
+    """The callbacks of a training, in the order of their dependencies."""
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
     stopping = keras.callbacks.EarlyStopping(
         "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
     )
     return [
-        keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
         *([MeanLogs(workers)] if workers.count > 1 else []),
-        Validation(measured, loss, workers),
+        training.Validation(measured, loss, workers),
         watch,
         board,
         stopping,
@@ -292,34 +285,6 @@ def _described(
         items_per_second=size / per_step * float(learned.sizes.mean()),
         history=found,
     )
-
-
-def _batches(
-    model: keras.Model,
-    learned: Cache,
-    held_out: Cache,
-    settings: Settings,
-    epochs: int,
-    workers: Workers,
-) -> tuple[tf.data.Dataset, tf.data.Dataset, int]:
-    """Batches to learn from after so many epochs, and to measure on, and the steps of an epoch."""
-    sizes = collections.Counter([*learned.sizes.tolist(), *held_out.sizes.tolist()])
-    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
-    edges = batching.bucket_edges(sizes, buckets, min_lists=settings.batch_size)
-    size, shard = settings.batch_size, (workers.index, workers.count)
-    shuffled = functools.partial(learned.batches, size, edges, seed=settings.seed, shard=shard)
-    steps = int(shuffled().cardinality())
-    # Keras does not cut off the last of an epoch's executions
-    seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
-    batches = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
-    measured = held_out.batches(size, edges, shard=shard)
-    if not getattr(model, "takes_mask", False):
-        batches, measured = batches.map(_without_mask), measured.map(_without_mask)
-    return batches, measured, steps
-
-
-def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
-    return inputs[data.FeatureSpec.features], *others
 
 
 def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:

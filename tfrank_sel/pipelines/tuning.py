@@ -1,4 +1,4 @@
-"""Search for a configuration: trials chosen by Optuna, in a folder that processes share."""
+"""Search for a configuration by Optuna, in a folder shared by processes."""
 
 import contextlib
 import gc
@@ -34,7 +34,7 @@ from tfrank_sel.pipelines.run import run
 try:
     import optuna
 except ImportError as error:
-    raise ImportError("`tune` needs optuna: install `tfrank_sel[tune]`") from error
+    raise ImportError("`tune` requires optuna: install `tfrank_sel[tune]`") from error
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from tfrank_sel.pipelines import ranges
@@ -43,7 +43,7 @@ DATABASE, DATA, TRIALS = "study.db", "data", "trials"
 BEST = "best.toml"
 _STEPS = ("ingest", "analyze", "train")  # of a trial
 _NAME = "study"
-_WAIT = 0.2  # seconds between looks at whether another process is done
+_WAIT = 0.2  # seconds between checks of whether another process is done
 _MOST_KILLS = 2
 _IRRELEVANT: Any = {  # to the value of a trial
     "search": {"trials"},
@@ -56,17 +56,17 @@ class Study:
 
     Trials are chosen by the tree-structured Parzen estimator, seeded by `training.seed` and the
     number of the trial, so that one process finds the same trials again. The objective is the best
-    validation NDCG@10; of several losses, the mean of theirs. After each epoch, a trial whose best
-    value is below the median of the finished ones at that epoch is pruned.
+    validation NDCG@10; with several losses, their mean. After each epoch, a trial is pruned if its
+    best value is below the median of the finished trials at that epoch.
 
     Args:
-        configuration: The configuration, complete; its section `search` says what varies.
+        configuration: The complete configuration, with the ranges in section `search`.
         output: Folder of the study: new, empty, or of the same study.
 
     Raises:
-        tfrank_sel.data.InputError: If the folder holds something else.
-        ConfigurationError: If it holds the study of another configuration, or a value to try is
-            not allowed.
+        tfrank_sel.data.InputError: If the folder has other contents.
+        ConfigurationError: If it contains the study of another configuration, or a value of a range
+            is invalid.
     """
 
     def __init__(self, configuration: Configuration, output: Path) -> None:
@@ -92,8 +92,8 @@ class Study:
         place = str(self.output)
         if not (self.output / DATABASE).is_file():
             if any(path.name != ".lock" for path in self.output.iterdir()):
-                reason = "the output folder must be new, empty, or hold a study"
-                raise InputError(place, f"{reason}. Received: a folder of something else")
+                reason = "the output folder must be new, empty, or contain a study"
+                raise InputError(place, f"{reason}. Received: a folder with other contents")
             return
         known, now = (
             found.absolute().model_dump(mode="json", by_alias=True, exclude=_IRRELEVANT)
@@ -101,12 +101,12 @@ class Study:
         )
         for section, value in now.items():
             for key, old, new in manifests.differences(section, known[section], value):
-                reason = "must stay as it is in a study; take another folder for a new one"
+                reason = "must not change within a study; use another folder for a new study"
                 raise ConfigurationError(key, f"{reason}. Received: {new!r}, was {old!r}", place)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Waits until no other process changes the study."""
+        """Locks the study, waiting for other processes."""
         with contextlib.ExitStack() as stack:
             while True:
                 try:
@@ -128,7 +128,7 @@ class Study:
 
     @property
     def best(self) -> FrozenTrial | None:
-        """The trial of the greatest value; None if none is complete."""
+        """The trial with the greatest value; None if none is complete."""
         complete = [x for x in self.trials if x.state == TrialState.COMPLETE]
         return max(complete, key=lambda x: (x.value, -x.number), default=None)
 
@@ -143,17 +143,17 @@ class Study:
                 run(self.configuration, self.output / DATA, progress, only=step)
 
     def run(self, console: Console) -> None:
-        """Runs trials until enough are finished, a line for each.
+        """Runs trials until enough are finished, and prints a line for each.
 
-        A trial that was interrupted goes on after its last epoch; one whose process was killed
-        twice fails.
+        An interrupted trial continues after its last epoch; a trial whose process was killed twice
+        fails.
 
         Raises:
-            ConfigurationError: If the values of a trial do not go together.
-            tfrank_sel.data.InputError: If a trial cannot use the data.
+            ConfigurationError: If the combination of values of a trial is invalid.
+            tfrank_sel.data.InputError: If the data is invalid for a trial.
         """
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The reported value is ignored")  # by a trial anew
+            warnings.filterwarnings("ignore", "The reported value is ignored")  # by a resumed trial
             while True:
                 with self._next() as trial:
                     if trial is None:
@@ -162,7 +162,7 @@ class Study:
 
     @contextlib.contextmanager
     def _next(self) -> Iterator[Trial | None]:
-        """Gives a trial that no other process runs, interrupted or new; None if enough are done."""
+        """Provides an interrupted or new trial for this process; None if enough are done."""
         with contextlib.ExitStack() as stack:
             with self._alone():
                 number = self._interrupted(stack)
@@ -191,7 +191,7 @@ class Study:
         return None
 
     def _sampled(self, number: int) -> Trial:
-        """Returns a trial, new or known, with a value of each key."""
+        """Returns a new or known trial, with a value for each key."""
         seeds = np.random.SeedSequence([self.configuration.training.seed, number])
         self._study.sampler = optuna.samplers.TPESampler(seed=int(seeds.generate_state(1)[0]))
         if number == len(self.trials):
@@ -204,21 +204,21 @@ class Study:
         return trial
 
     def configured(self, trial: FrozenTrial | Trial) -> Configuration:
-        """Returns the configuration of a trial, with which `run` trains the same model."""
+        """Returns the configuration of a trial, for `run` to train the same model."""
         values = ranges.values(self.ranges, trial)
         place = f"trial {trial.number}"
         overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
         return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
 
     def shown(self, trial: FrozenTrial | Trial) -> dict[str, str]:
-        """Returns the value of each key in a trial, in short."""
+        """Returns a short form of the value of each key in a trial."""
         return {key: ranges.shown(x) for key, x in ranges.values(self.ranges, trial).items()}
 
     def _try(self, trial: Trial, console: Console) -> None:
-        """Runs a trial, and tells how it went."""
+        """Runs a trial, and prints its result."""
         began, value = time.perf_counter(), None
         kills = trial.user_attrs.get("kills", 0)
-        trial.set_user_attr("kills", kills + 1)  # unless it comes to an end
+        trial.set_user_attr("kills", kills + 1)  # replaced if it finishes
         try:
             value = self._value(trial, console)
         except optuna.TrialPruned:
@@ -245,7 +245,7 @@ class Study:
     def _value(self, trial: Trial, console: Console) -> float:
         """Trains the model of a trial, and returns its value."""
         title = f"trial {trial.number}, {len(self.finished)} of {self.configuration.search.trials}"
-        # not compared with a baseline, which would be the same each time
+        # without a baseline, which would be the same in each trial
         no_baseline = Override("evaluation.baseline", False, title)
         configuration = replaced(self.configured(trial), [no_baseline])
         folder = self.folder(trial.number)
@@ -266,7 +266,9 @@ class Study:
         return statistics.mean(fit["validation_ndcg"] for fit in fits)
 
     def _share(self, configuration: Configuration, folder: Path) -> None:
-        """Links what the steps of `data` made to the folder of a trial, if it is the same there."""
+        """Links the results of the steps of `data` into the folder of a trial, if they are the
+        same.
+        """
         completed, inputs, _ = complete(configuration)
         sources = [source.path for source in inputs.sources] if inputs else []
         wanted = manifests.current(completed, sources, self.output / DATA)

@@ -13,16 +13,16 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.runs import Run
 
 ATTEMPTS = 4
-SECONDS = 600.0  # that a worker waits for the chief
+SECONDS = 600.0  # seconds that a worker waits for the chief
 
 Found = TypeVar("Found")
 
 
 def cluster(configuration: Configuration) -> Cluster:
-    """Returns the workers that `TF_CONFIG` names; this process alone if there is none.
+    """Returns the workers in `TF_CONFIG`; only this process if it is not set.
 
     Raises:
-        ConfigurationError: If it is malformed or names another number than `training.workers`.
+        ConfigurationError: If it is malformed, or its number of workers is not `training.workers`.
     """
     try:
         found = Cluster.of_environment()
@@ -30,25 +30,25 @@ def cluster(configuration: Configuration) -> Cluster:
         raise configuration.error("training.workers:", str(error)) from error
     count, named = configuration.training.workers, len(found.addresses)
     if named not in (1, count):
-        wanted = f"must be the number of workers that TF_CONFIG names, {named}"
+        wanted = f"must be the number of workers in TF_CONFIG, {named}"
         raise configuration.error("training.workers", f"{wanted}. Received: {count}")
     return found
 
 
 def in_step(run: Run, train: Callable[[Workers], Found]) -> Found:
-    """Calls a function with all workers of a run, and again if one is lost.
+    """Calls a function with all workers of a run, and repeats the call if a worker is lost.
 
     Without `TF_CONFIG`, the other workers are processes of this machine.
 
     Args:
-        run: The run, whose chief this process is.
-        train: Trains with the workers. Called again, it goes on where it was.
+        run: The run; this process is its chief.
+        train: Function that trains with the workers. If called again, it resumes.
 
     Returns:
-        What the function returns.
+        The result of the function.
 
     Raises:
-        tfrank_sel.data.InputError: If workers are lost time and again.
+        tfrank_sel.data.InputError: If workers are lost repeatedly.
     """
     for number in itertools.count(1):
         try:
@@ -58,8 +58,8 @@ def in_step(run: Run, train: Callable[[Workers], Found]) -> Found:
             if number == ATTEMPTS:
                 reason = f"training failed {ATTEMPTS} times. Received: {error}"
                 raise InputError(str(run.output), reason) from error
-            run.progress.note(f"{error}; training goes on from its last epoch")
-    raise AssertionError  # for mypy, which does not know that `count` has no end
+            run.progress.note(f"{error}; training continues from its last epoch")
+    raise AssertionError  # for mypy, which does not know that `count` is infinite
 
 
 def _workers(run: Run) -> contextlib.AbstractContextManager[Workers]:
@@ -73,7 +73,7 @@ def _workers(run: Run) -> contextlib.AbstractContextManager[Workers]:
 def assist(
     cluster: Cluster, is_done: Callable[[], bool], train: Callable[[Workers], object]
 ) -> None:
-    """Calls a function with all workers, as one beside the chief.
+    """Calls a function with all workers, in a worker that is not the chief.
 
     Args:
         cluster: The workers.
@@ -81,13 +81,13 @@ def assist(
         train: Trains with the workers.
 
     Raises:
-        tfrank_sel.data.InputError: If the chief does not come, or a worker is lost.
+        tfrank_sel.data.InputError: If the chief does not start, or a worker is lost.
     """
     began = time.monotonic()
 
     def keep_waiting() -> None:
         if is_done() or time.monotonic() - began > SECONDS:
-            raise LostWorkerError(f"the chief did not begin to train within {SECONDS:.0f} s")
+            raise LostWorkerError(f"the chief did not start training within {SECONDS:.0f} s")
 
     try:
         with cluster.join(keep_waiting) as found:

@@ -1,4 +1,4 @@
-"""Pictures of links, losses and sensitivities, and the figures of the paper."""
+"""Plots of links, losses and sensitivities, and the figures of the paper."""
 
 from tfrank_sel import surface
 
@@ -12,7 +12,7 @@ try:
     from tfrank_sel.plots.gallery import save_figures as save_figures
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"`tfrank_sel.plots` needs {error.name}: pip install 'tfrank_sel[plots]'"
+        f"`tfrank_sel.plots` requires {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
 

@@ -10,7 +10,7 @@ try:
     import typer
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"tfrank-sel-plots needs {error.name}: pip install 'tfrank_sel[plots]'"
+        f"tfrank-sel-plots requires {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
 from tfrank_sel.plots.catalogue import FIGURES
@@ -26,7 +26,7 @@ def pictures() -> None:
 
 @app.command()
 def figures(
-    output: Annotated[pathlib.Path, typer.Option(help="Folder to write to.")],
+    output: Annotated[pathlib.Path, typer.Option(help="Output folder.")],
     only: Annotated[
         list[str] | None, typer.Option(help="Number of a figure, such as H.6; may be repeated.")
     ] = None,
@@ -45,7 +45,7 @@ def figures(
 
 
 def main() -> None:
-    """Runs the command line; a wrong name or folder ends with a line on stderr and status 2."""
+    """Runs the command line; a wrong name or folder ends it with a message and status 2."""
     app()
 
 

@@ -46,12 +46,12 @@ def draw_sensitivity(
     scores: Sequence[float] = LOW_MIDDLE_HIGH,
     interval: Interval = AROUND,
 ) -> None:
-    """Draws how sensitive a link is: its slope, or that of each item of a list in its own score.
+    """Draws the sensitivity of a link: its slope, or that of each item of a list in its own score.
 
     Args:
         axes: Where to draw.
         link: The link of a scalar loss, or of a list.
-        scores: The scores of the list, where the link is that of one; each varies in turn.
+        scores: The scores of the list, if the link is that of a list; each varies in turn.
         interval: The scores to draw it for; cut to the domain of the link.
 
     Example:
@@ -86,9 +86,9 @@ def draw_loss(
     Args:
         axes: Where to draw.
         loss: Any loss.
-        labels: The labels of the list: of a matching loss its observed scores.
-        scores: The predicted scores of the items that do not vary; the labels if `None`. Where
-            the loss takes items one by one, they have no part in the picture.
+        labels: The labels of the list; for a matching loss, its observed scores.
+        scores: The predicted scores of the items that do not vary; the labels if `None`. They have
+            no effect if the loss treats items independently.
         interval: The predicted scores to draw it for.
 
     Example:
@@ -113,7 +113,7 @@ def draw_loss(
 
 
 def grid(interval: Interval, domain: Interval = (-np.inf, np.inf), size: int = 481) -> Array:
-    """Returns evenly spread scores of an interval, off the ends of the domain."""
+    """Returns evenly spaced scores of an interval, inside the domain."""
     width = interval[1] - interval[0]
     low = max(interval[0], domain[0] + 1e-3 * width)
     return np.linspace(low, min(interval[1], domain[1] - 1e-3 * width), size)
@@ -133,7 +133,7 @@ def of_lists(f: Callable[..., tf.Tensor], *lists: Array) -> Array:
 
 
 def varied(scores: Sequence[float], item: int, s: Array) -> Array:
-    """Returns a list for each of `s`, which takes the place of the score of one item."""
+    """Returns a list for each of `s`, which replaces the score of one item."""
     lists = np.tile(np.asarray(scores, np.float64), [len(s), 1])
     lists[:, item] = s
     return lists

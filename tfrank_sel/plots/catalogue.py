@@ -1,4 +1,4 @@
-"""The figures of the paper, by their numbers."""
+"""Catalogue of the figures of the paper, by number."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,68 +12,97 @@ class Entry(NamedTuple):
     """A figure.
 
     Attributes:
-        draw: Draws it.
-        caption: What to see in it.
+        draw: Function that draws the figure.
+        caption: Caption of the figure.
+        title: Title of the figure.
     """
 
     draw: Callable[[], Figure]
     caption: str
+    title: str
 
 
 FIGURES: dict[str, Entry] = {
-    "1": Entry(singles.figure_1, "A matching loss is the area between a link and its value at s."),
+    "1": Entry(
+        singles.figure_1,
+        "A matching loss is the area between a link and its value at s.",
+        "A matching loss is an area",
+    ),
     "2": Entry(
         composites.figure_2,
         "The loss is sensitive where the link is steep. With b=4, overestimates of s=3 cost more "
         "than underestimates.",
+        "Sensitive where the link is steep",
     ),
     "3": Entry(
         composites.figure_3,
         "A scaling q and its composite Sigmoid. The matching loss is convex; the cross-entropy, "
         "dashed and less its minimum, is not.",
+        "A scaling and its composite Sigmoid",
     ),
     "4": Entry(
         composites.figure_4,
         "Three items with s = -3, 0, 3. Dotted: the other items predicted 1 too low or too high, "
         "less the minimum. The decomposed loss does not see them.",
+        "List losses of three items",
     ),
     "5": Entry(
         singles.figure_5,
         "Two items. Contours from 0.05 to 6.4, each twice the one before; surfaces are cut at 20.",
+        "Losses of two items as landscapes",
     ),
     "E.1": Entry(
         singles.figure_e1,
         "A weight by the observed score scales a whole curve; one by the predicted score makes the "
         "loss lopsided, and not convex.",
+        "Weights beside links",
     ),
     "E.2": Entry(
         singles.figure_e2,
         "A shift b changes the scalar loss, but neither the probabilities nor the list loss.",
+        "What a shift changes",
     ),
     "F.1": Entry(
         experiments.figure_f1,
         "Two features, each a score in one regime and a nuisance in the other. The sigmoid's shift "
         "chooses which regime is fitted; squared errors fit neither.",
+        "Choosing the regime that is fitted",
     ),
-    "H.1": Entry(composites.figure_h1, "Links by what they are sensitive to, with scalar losses."),
+    "H.1": Entry(
+        composites.figure_h1,
+        "Links by what they are sensitive to, with scalar losses.",
+        "Links by what they are sensitive to",
+    ),
     "H.2": Entry(
         composites.figure_h2,
         "The same as scalings of a composite Sigmoid, whose probability adds high scores.",
+        "Composite Sigmoids",
     ),
-    "H.3": Entry(composites.figure_h3, "Scalings for high scores; Step clips low ones."),
+    "H.3": Entry(
+        composites.figure_h3,
+        "Scalings for high scores; Step clips low ones.",
+        "Losses for high scores",
+    ),
     "H.4": Entry(
         composites.figure_h4,
         "Scalings for low scores. Cosh does not increase: its list loss is not convex, and falls "
         "below 0.",
+        "Losses for low scores",
     ),
-    "H.5": Entry(composites.figure_h5, "Scalings for high norms. Cosh does not increase."),
+    "H.5": Entry(
+        composites.figure_h5,
+        "Scalings for high norms. Cosh does not increase.",
+        "Losses for high norms",
+    ),
     "H.6": Entry(
         composites.figure_h6,
         "Probabilities move the sensitivity: tanh for low norms becomes one for high norms, and "
         "shifted by 3 one for low scores.",
+        "Probabilities move the sensitivity",
     ),
     "I.1": Entry(
         experiments.figure_i1,
         "The steeper exp, the nearer the best bias to the highest label.",
+        "The best bias under steeper links",
     ),
 }

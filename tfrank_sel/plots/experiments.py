@@ -1,4 +1,4 @@
-"""The experiments of the paper: F.1, a linear model that cannot fit all, and I.1, a lone bias."""
+"""Experiments of the paper: F.1, a linear model with two regimes, and I.1, a single bias."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +13,8 @@ FIRST, LAST = 0.05, 0.1  # of I.1: the label of many examples, and that of the l
 def two_regimes() -> tuple[Array, Array]:
     """Returns the features, `[30, 2]`, and the scores of experiment F.1.
 
-    Low scores stand in the second feature, the fewer high ones in the first; the other feature is a
-    nuisance, 1 or 3, that no linear model without a bias can tell from a score.
+    The low scores are in the second feature, the fewer high scores in the first. The other feature
+    is a nuisance, 1 or 3, which a linear model without a bias cannot distinguish from a score.
     """
     rows = [((nuisance, s), s) for s in np.arange(-10.0, 0.0) for nuisance in (1.0, 3.0)]
     rows += [((s, nuisance), s) for s in np.arange(6.0, 11.0) for nuisance in (1.0, 3.0)]
@@ -48,7 +48,7 @@ def last_label(n: int) -> float:
 
 
 def figure_f1() -> Figure:
-    """Draws linear fits to two regimes, of which a loss chooses one; below the mirror image."""
+    """Draws linear fits to two regimes, of which a loss selects one; below, the mirror image."""
     x, s = two_regimes()
     columns: list[tuple[str, links.Link]] = [
         (f"Sigmoid, b={shift:g}", links.Sigmoid(shift=shift)) for shift in (10.0, 0.0, -10.0)

@@ -1,4 +1,4 @@
-"""Figures as files, and a page that holds them all."""
+"""Figures as files, and a page with all of them."""
 
 import base64
 import html
@@ -35,18 +35,18 @@ _FIGURE = """<figure id="{name}">
 def save_figures(
     folder: pathlib.Path, names: Iterable[str] = tuple(FIGURES), dpi: int = 100
 ) -> Iterator[pathlib.Path]:
-    """Draws figures one by one, and in the end `index.html`, a page that needs no other file.
+    """Saves figures one by one, and then `index.html`, a self-contained page.
 
     Args:
-        folder: Where to write; made if there is none.
+        folder: Output folder; created if missing.
         names: The figures to draw, such as `"1"` and `"H.6"`.
         dpi: Dots per inch.
 
     Yields:
-        The path of each file, once it is written.
+        The path of each file, after it is written.
 
     Raises:
-        ValueError: If there is no figure of a name.
+        ValueError: If a name is not that of a figure.
 
     Example:
         >>> import pathlib, tempfile

@@ -1,4 +1,4 @@
-"""The panels that the figures are made of, and the grid that they stand in."""
+"""Panels of the figures, and their grid."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ Scores = Sequence[float]
 
 
 class Panel(NamedTuple):
-    """What to draw of each subject of a row, and what to call the vertical axis."""
+    """The plot of each subject of a row, and the label of the vertical axis."""
 
     label: str
     draw: Callable[[Axes, Subject], None]
@@ -56,7 +56,7 @@ def figure_of(rows: Sequence[tuple[Panel, Sequence[Subject]]], title: str) -> Fi
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Puts one legend below a figure, where it hides no curve."""
+    """Adds one legend below a figure, where it hides no curve."""
     entries: dict[str, Artist] = {}
     for place in axes:
         handles, labels = place.get_legend_handles_labels()
@@ -140,7 +140,7 @@ def _composite(subject: Subject) -> Composite:
 
 
 def _zoom(axes: Axes, z: Array, curves: Sequence[Array], scores: Scores) -> None:
-    """Shows errors of up to 3 in full, so that the steepest curve does not flatten the others."""
+    """Limits the axis to errors of up to 3, so that steep curves do not flatten the others."""
     near = [
         np.max(curve[np.abs(z - s) <= 3.0], initial=0.0)
         for s, curve in zip(scores, curves, strict=True)

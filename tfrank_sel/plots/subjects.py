@@ -1,4 +1,4 @@
-"""What a column of a figure is about: a link on its own, or a scaling and its composites."""
+"""Subjects of figure columns: a link, or a scaling and its composites."""
 
 import dataclasses
 from typing import Protocol
@@ -19,11 +19,11 @@ _PARAMETERS = {
 
 
 class Subject(Protocol):
-    """A link of one score, and one of a list."""
+    """A link of one score, and a link of a list."""
 
     @property
     def title(self) -> str:
-        """What to call it."""
+        """The title of the subject."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class Subject(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Decomposed:
-    """A link, whose losses are added up over a list."""
+    """A link, whose losses are summed over a list."""
 
     link: Link
 
@@ -103,7 +103,7 @@ class Composite:
 
 
 def caption(link: Link) -> str:
-    """Names a link and those of its parameters that are not the usual ones."""
+    """Returns the name of a link with its non-default parameters."""
     inner = link.link if isinstance(link, Scaled) else link
     values = [
         f"{letter}={getattr(inner, name):g}"

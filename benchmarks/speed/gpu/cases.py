@@ -1,4 +1,4 @@
-"""The programs of a folder: what each computes, of which inputs, and beside whom it is timed.
+"""GPU benchmark cases: programs, their inputs and their peers.
 
 Needs neither TensorFlow nor JAX.
 """

@@ -1,4 +1,4 @@
-"""What one would write by hand in JAX, of the arguments that the programs have."""
+"""Handwritten JAX peers, with the arguments of the programs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Programs of a folder, timed beside their peers on the device that JAX takes first."""
+"""Times of the programs of a folder and of their peers, on the first device of JAX."""
 
 import importlib
 import pathlib
@@ -25,7 +25,7 @@ COLUMNS = (
     "from CPU",
     "compile, s",
 )
-COPIED = 2**25  # numbers in the array whose copy tells the bandwidth
+COPIED = 2**25  # numbers in the array that is copied to measure the bandwidth
 
 
 def lines(folder: pathlib.Path, only: str, rounds: int, calls: int) -> Iterator[str]:

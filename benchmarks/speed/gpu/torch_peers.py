@@ -1,4 +1,4 @@
-"""What one would write by hand in PyTorch, and compile: some of `jax_peers.PEERS`."""
+"""Handwritten and compiled PyTorch peers for some of `jax_peers.PEERS`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -56,7 +56,7 @@ def test_pairs_that_stand_twice_add_up_and_gains_of_zero_go():
 @pytest.mark.parametrize(
     ("interactions", "message"),
     [
-        ((USERS, ITEMS[:3]), "columns of one length"),
+        ((USERS, ITEMS[:3]), "columns of equal length"),
         ((USERS - 1, ITEMS), "`user` must be from 0"),
         ((USERS, ITEMS + 0.5), "`item` must be integers"),
         ((USERS, ITEMS, -TRIPLES[2]), "not negative"),
@@ -230,5 +230,5 @@ def test_wrong_arguments_are_refused(wrong):
 
 
 def test_wrong_list_weights_are_refused():
-    with pytest.raises(ValueError, match="`list_weights` must be 4 weights"):
+    with pytest.raises(ValueError, match="`list_weights` must be 4 non-negative weights"):
         factorizer().fit(TRIPLES, list_weights=[1.0])

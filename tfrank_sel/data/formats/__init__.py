@@ -1,6 +1,6 @@
-"""One reader a format, for users and pipelines alike.
+"""Readers of all file formats, one per format.
 
-A new format is a subclass of `Reader`, `RowReader` or `TableReader` in a file of its own, and a
+To add a format, write a subclass of `Reader`, `RowReader` or `TableReader` in a new file, and add a
 line here.
 """
 
@@ -58,19 +58,19 @@ FORMATS: dict[str, type[Reader]] = {
 def reader(
     paths: Sequence[str], columns: Columns | None = None, format: str | None = None
 ) -> Reader:
-    """Returns the reader of files.
+    """Returns the reader for files.
 
     Args:
         paths: The files.
         columns: Names of the parts of a list.
-        format: Their format, a key of `FORMATS`. By default it is told by the end of the name:
+        format: Format of the files, a key of `FORMATS`. By default it is inferred from the suffix:
             `.parquet`, `.arrow`, `.csv`, `.tsv`, `.jsonl`, `.tfrecord` (ELWC), `.txt` (LETOR) and
-            others that `Reader.suffixes` lists. A name without an end is LETOR, and a folder is of
+            others in `Reader.suffixes`. A name without a suffix is LETOR, and a folder contains
             Parquet files.
 
     Raises:
-        ImportError: If what the format needs is not installed.
-        InputError: If the files are not of one format, or of an unknown one.
+        ImportError: If a package required by the format is not installed.
+        InputError: If the files have different formats or an unknown format.
         ValueError: If there is no such format.
 
     Example:
@@ -113,17 +113,17 @@ def read(
         list_weight: As in `Columns`.
         propensity: As in `Columns`.
         format: As in `reader`.
-        adjacent: Whether the rows of a query stand together in formats of rows: Parquet, CSV,
-            `tf.train.Example`. If not, all rows of all files are held in memory, and the lists come
-            by the first rows of their queries. All else is read a few lists at a time.
+        adjacent: Whether the rows of a query are adjacent in row formats: Parquet, CSV,
+            `tf.train.Example`. If not, all rows of all files are held in memory, and lists are
+            ordered by their first rows. Otherwise files are read a few lists at a time.
 
     Yields:
         The lists, in the order of the files.
 
     Raises:
-        ImportError: If what the format needs is not installed.
-        InputError: If a file cannot be read, or at the first line, row or record that cannot be
-            used: the message names it and the rule that it breaks.
+        ImportError: If a package required by the format is not installed.
+        InputError: If a file cannot be read, or at the first invalid line, row or record: the
+            message names it and the broken rule.
         ValueError: If there is no such format, or a name has two roles.
 
     Example:
@@ -170,5 +170,5 @@ def _format(path: str) -> str:
     if "." not in file.removesuffix(".gz"):
         return LetorReader.name
     known = "; ".join(f"{name}: {' '.join(x.suffixes)}" for name, x in FORMATS.items())
-    wanted = f"expected a name that tells the format, or `format` ({known})"
+    wanted = f"expected a file name with a known suffix, or the argument `format` ({known})"
     raise InputError(path, f"{wanted}. Received: {os.path.splitext(file)[1]!r}")

@@ -1,4 +1,4 @@
-"""The parts of a list: their names in files, and what a list holds."""
+"""Names of the parts of a list in files, and the layout of a list."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from tfrank_sel.features import Feature, check, of_config
 
 
 def is_index(name: str) -> bool:
-    """Returns whether pandas gives its index this name in a file.
+    """Whether a column name is one that pandas gives to an index in a file.
 
     Example:
         >>> is_index(""), is_index("__index_level_0__"), is_index("price")
@@ -26,21 +26,20 @@ def is_index(name: str) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Columns(Checked):
-    """Names of the parts of a list, in files that name them: all but LETOR.
+    """Names of the parts of a list, in all formats with names (all except LETOR).
 
     The weight of an item is `weight * list_weight`, divided by `propensity` if its label is
     positive; a part that has no column counts as 1.
 
     Args:
-        query: The identifier of the query. A record that has none is named by its content.
-        label: The relevance; None if the files have none, or it is not to be read: it is 0 then.
-        doc_id: The identifier of the item; if there is none, `ID:position`.
-        features: The features, in the order that the model takes them. Names of finite numbers,
-            of which none may be missing; or types by name. By default all that are numbers and
-            have no other role, by name in records and as they stand in tables, where an index of
-            pandas is left out.
-        context: What else to keep of a query, to slice the evaluation by; of a table, the value in
-            the first row of the query. It may be a feature, too.
+        query: Query identifier. A record without one is identified by its content.
+        label: Relevance; None if the files have none or it should not be read: labels are then 0.
+        doc_id: Item identifier; without it, `ID:position`.
+        features: Features, in the order of the model inputs: names of finite numbers without
+            missing values, or types by name. By default all numbers without another role, ordered
+            by name in records and by column in tables, without an index of pandas.
+        context: Other values of a query to keep, for slices of the evaluation; in a table, the
+            value in the first row of the query. They may also be features.
         num_features: Number of features of LETOR files, which do not name them; by default the
             largest index, found by an extra pass.
         weight: The weight of the item, finite and not negative.
@@ -48,7 +47,7 @@ class Columns(Checked):
         propensity: The probability that the item was examined, in (0, 1].
 
     Raises:
-        ValueError: If a name has two roles, or a feature refers to another that is not there.
+        ValueError: If a name has two roles, or a feature refers to a missing feature.
     """
 
     query: str = "query_id"
@@ -72,7 +71,7 @@ class Columns(Checked):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Makes the columns of what `get_config` returned."""
+        """Makes the columns from the result of `get_config`."""
         known = config["features"]
         if isinstance(known, Mapping):
             known = {name: of_config(found) for name, found in known.items()}
@@ -98,23 +97,23 @@ class Columns(Checked):
 
     @property
     def types(self) -> Mapping[str, Feature] | None:
-        """The type of each feature, by name; None if the features are names alone."""
+        """The type of each feature, by name; None if the features are only names."""
         return self.features if isinstance(self.features, Mapping) else None
 
     @property
     def measures(self) -> dict[str, str]:
-        """The column of the label, and of each weight that is named, by role."""
+        """The columns of the label and of the weights, by role."""
         named = ("label", "weight", "list_weight", "propensity")
         return {role: name for role in named if (name := getattr(self, role)) is not None}
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The names that are no features."""
+        """The names that are not features."""
         return tuple(name for role, name in self._roles() if role != "feature")
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The names that a table must have: a `doc_id` only if it is not the default."""
+        """The required columns of a table, with a `doc_id` only if it is not the default."""
         is_optional = self.doc_id == Columns.doc_id
         return tuple(name for role, name in self._roles() if role != "doc_id" or not is_optional)
 
@@ -125,10 +124,10 @@ class Layout(Checked):
 
     Args:
         features: The type of each feature, by name, in the order of the matrices.
-        context: What is kept of the query beside its identifier, and whether it is a number.
+        context: Values of the query that are kept, and whether each is a number.
 
     Raises:
-        ValueError: If a feature refers to another that is not there.
+        ValueError: If a feature refers to a missing feature.
 
     Example:
         >>> from tfrank_sel.features import Category, Number, Vector
@@ -145,7 +144,7 @@ class Layout(Checked):
 
     @property
     def names(self) -> list[str]:
-        """A name for each number of an item; those of one feature are counted from 1."""
+        """A name for each number of an item; several numbers of one feature are counted from 1."""
         return [x for name, feature in self.features.items() for x in feature.numbers(name)]
 
     @property
@@ -155,7 +154,7 @@ class Layout(Checked):
 
     @functools.cached_property
     def of_query(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which columns of both matrices are the same for all items of a list: indices."""
+        """Indices of the columns of both matrices that are equal for all items of a list."""
         numbers, texts = list[bool](), list[bool]()
         for name, feature in self.features.items():
             numbers += [feature.of == "query"] * len(feature.numbers(name))
@@ -164,7 +163,7 @@ class Layout(Checked):
 
     @functools.cached_property
     def integers(self) -> dict[str, str]:
-        """The feature that each text belongs to which must be an integer, by name of the text."""
+        """The feature of each text that must be an integer, by name of the text."""
         return {
             x: name
             for name, feature in self.features.items()
@@ -180,7 +179,7 @@ class Layout(Checked):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads the layout that `write` wrote."""
+        """Reads a layout written by `write`."""
         found = json.loads(pathlib.Path(path).read_text())
         features = {name: of_config(config) for name, config in found["features"].items()}
         return cls(features, found["context"])

@@ -1,4 +1,4 @@
-"""CSV and TSV files with a line of names, each other line an item."""
+"""Readers for CSV and TSV files with a header line and one item per line."""
 
 import contextlib
 import itertools
@@ -15,17 +15,17 @@ from tfrank_sel.data.formats.values import arrow, floats
 from tfrank_sel.data.lists import Rejected
 
 _BYTES = 1 << 20  # read at once
-_BLANK = b"\xef\xbb\xbf\r\n"  # a mark of UTF-8, and ends of a line
+_BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
 
 
 class DelimitedReader(LineReader, TableReader):
-    """Reads text with a line of names, plain or compressed.
+    """Reader of delimited text with a header line, plain or compressed.
 
-    A file with a line end within a value is the only part. Whether there is one is told by a look
-    at all of a file that is large enough for several.
+    A file with a line end within a value is a single part. To find out, a file that is large enough
+    for several parts is scanned.
 
     Attributes:
-        delimiter: What stands between values.
+        delimiter: Separator of values.
     """
 
     delimiter: ClassVar[str]
@@ -39,7 +39,7 @@ class DelimitedReader(LineReader, TableReader):
         return bool(line.strip(b"\r\n"))
 
     def schema(self, path: str) -> Any:
-        """Returns the names of the columns; one holds numbers if most of its first values do."""
+        """Returns the schema; a column is numeric if most of its first values are numbers."""
         pa = arrow()
         with self._inferred(path) as batches:
             names = batches.schema.names
@@ -61,7 +61,7 @@ class DelimitedReader(LineReader, TableReader):
         def refuse(row: Any) -> str:
             wanted = f"a row must have {row.expected_columns} values"
             reason = f"{wanted}. Received: {row.actual_columns}"
-            number = part.start + row.number - 1  # less the line of names
+            number = part.start + row.number - 1  # without the header line
             bad.append(Rejected(part.path, "row", number, reason, row.text))
             return "skip"
 
@@ -81,7 +81,7 @@ class DelimitedReader(LineReader, TableReader):
 
     @contextlib.contextmanager
     def _inferred(self, path: str) -> Iterator[Any]:
-        """Opens a file in the types that pyarrow finds in its beginning."""
+        """Opens a file with the types that pyarrow infers from its beginning."""
         from pyarrow import csv
 
         with opened(Part(path)) as stream:
@@ -91,7 +91,7 @@ class DelimitedReader(LineReader, TableReader):
     def _texts(
         self, part: Part, names: Sequence[str], refuse: Callable[[Any], str]
     ) -> Iterator[Any]:
-        """Opens a part as text, so that one value that is no number spoils its row alone."""
+        """Opens a part as text, so that an invalid number affects only its row."""
         from pyarrow import csv
 
         as_text = csv.ConvertOptions(
@@ -112,7 +112,7 @@ class DelimitedReader(LineReader, TableReader):
         )
 
     def _is_by_line(self, path: str) -> bool:
-        """Whether each line of a file is a row, from the names in the first to the end."""
+        """Whether each line of a file is a row, from the header to the end."""
         with lines.opened(path) as file:
             names = file.readline(_BYTES)
             chunks = iter(lambda: file.read(_BYTES) + file.readline(), b"")
@@ -144,10 +144,10 @@ def _skipped(row: Any) -> str:
 
 
 def _are_rows(octets: bytes, delimiter: bytes) -> bool:
-    """Whether no value of some lines goes on in the next, nor a carriage return ends a row.
+    """Whether no value of some lines continues in the next line, and no carriage return ends a row.
 
-    That is so if each line has pairs of quotes, of which the first follows the beginning of a value
-    or, as a quote within a value is doubled, another quote.
+    This holds if each line has pairs of quotes, and the first of each pair follows the beginning of
+    a value or another quote (a quote within a value is doubled).
     """
     if octets.count(b"\r") != octets.count(b"\r\n"):
         return False

@@ -1,4 +1,4 @@
-"""TFRecord files: their records, and the features that the first of them have."""
+"""Records of TFRecord files, and the features found in the first records."""
 
 import collections
 import itertools
@@ -15,16 +15,16 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import MISSING_INTEGER
 
 _FRAME = 16  # octets around a record
-_SAMPLE = 100  # records that tell which features there are
-# TensorFlow quotes what it cannot parse, and fails to raise its error where that is not UTF-8.
+_SAMPLE = 100  # records from which the features are inferred
+# TensorFlow quotes invalid input, and fails to raise its error if that is not UTF-8.
 Unreadable = (tf.errors.OpError, UnicodeDecodeError)
 
 _Features = Mapping[str, Any]  # `tf.train.Feature` by name
-Kinds = dict[str, tuple[str, int]]  # kind of each feature, and how many values it has
+Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 
 
 class Form(NamedTuple):
-    """How the records of a format are parsed.
+    """Parser of the records of a format.
 
     Attributes:
         name: Name of the format.
@@ -38,7 +38,7 @@ class Form(NamedTuple):
 
 
 def kinds(path: str, form: Form) -> tuple[Kinds, Kinds]:
-    """Which features items and queries have in the first records of a file."""
+    """The features of items and queries in the first records of a file."""
     items: Kinds = {}
     context: Kinds = {}
     for of_items, of_query in _sample(path, form):
@@ -65,7 +65,7 @@ def tables(path: str, form: Form) -> tuple[Any, Any]:
 
 
 def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
-    """Makes a table of the values of each feature: plain ones where none has several."""
+    """Makes a table of the values of each feature, scalar if no item has several."""
     longest = max(map(len, columns.values()), default=0)
     found = {}
     for name, column in columns.items():
@@ -76,16 +76,16 @@ def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
 
 
 def _sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
-    """Yields what `form.features` returns of the first records that can be read."""
+    """Yields the result of `form.features` for the first readable records."""
     for record in itertools.islice(records(path), _SAMPLE):
         try:
             yield form.features(record)
-        except (message.DecodeError, *Unreadable):  # `batches` will say so
+        except (message.DecodeError, *Unreadable):  # `batches` will report it
             continue
 
 
 def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[Any]]]:
-    """Yields name, kind and values of each feature that has a value."""
+    """Yields name, kind and values of each feature with a value."""
     for name, feature in (pair for one in features for pair in one.items()):
         kind = feature.WhichOneof("kind")
         if kind is not None and (known := getattr(feature, kind).value):
@@ -96,7 +96,7 @@ def records(path: str) -> Iterator[bytes]:
     """Yields the records of a file.
 
     Raises:
-        InputError: If it cannot be read to its end.
+        InputError: If the file cannot be read to its end.
     """
     is_compressed = path.endswith(".gz")
     octets = 0
@@ -108,14 +108,14 @@ def records(path: str) -> Iterator[bytes]:
     except (tf.errors.OpError, OSError) as error:
         reason = str(error) if isinstance(error, OSError) else first_line(error)
         raise InputError(path, f"expected a readable TFRecord file. Received: {reason}") from error
-    # TensorFlow passes over what is left of a record of which not even the length is whole.
+    # TensorFlow ignores a truncated record whose length is not complete.
     if not is_compressed and octets != os.path.getsize(near):
         wanted = "expected a readable TFRecord file"
         raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
 
 
 def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
-    """Returns what an error of `Unreadable` is about."""
+    """Returns the first line of an error of `Unreadable`."""
     if isinstance(error, UnicodeDecodeError):
         return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
     return str(error.message).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Arrow files and Feather files, each row an item."""
+"""Reader for Arrow and Feather files with one item per row."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from tfrank_sel.data.formats.values import arrow
 
 
 class ArrowReader(TableReader):
-    """Reads Arrow IPC files and streams, and Feather files; the file is the only part."""
+    """Reader of Arrow IPC files and streams, and Feather files; a file is a single part."""
 
     name = "arrow"
     suffixes = (".arrow", ".feather")
@@ -34,7 +34,7 @@ class ArrowReader(TableReader):
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
-    """Opens a file: its schema, and its batches."""
+    """Opens a file; returns its schema and its batches."""
     from pyarrow import ipc
 
     with arrow().memory_map(stores.near(path)) as source:

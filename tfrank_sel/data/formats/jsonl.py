@@ -1,4 +1,4 @@
-"""Files of JSON lines, each an item."""
+"""Reader for JSON lines files with one item per line."""
 
 import io
 import itertools
@@ -18,9 +18,9 @@ _SHOWN = 1000  # characters of a malformed line that are kept
 
 
 class JsonlReader(LineReader, TableReader):
-    """Reads files with a JSON object in each line, plain or compressed.
+    """Reader of files with a JSON object in each line, plain or compressed.
 
-    A field that an object lacks is missing, and so is one that is null.
+    An absent or null field is a missing value.
     """
 
     name = "jsonl"
@@ -43,7 +43,8 @@ class JsonlReader(LineReader, TableReader):
         self, part: Part, names: Sequence[str]
     ) -> Iterator[tuple[np.ndarray, Any] | Rejected]:
         pa = arrow()
-        texts = set[str]()  # what pyarrow would take for times: an identifier may look like one
+        # texts that pyarrow would convert to times, but which may be identifiers
+        texts = set[str]()
         for numbers, lines in _chunks(part):
             try:
                 table = _parsed(lines, texts)
@@ -61,7 +62,7 @@ class JsonlReader(LineReader, TableReader):
 
 
 def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
-    """The lines that are not blank, and their numbers, some at a time."""
+    """The non-blank lines and their numbers, some at a time."""
     with opened(part) as stream, io.BufferedReader(stream, 1 << 20) as file:
         each = enumerate(file, start=part.start + 1)
         filled = ((number, line) for number, line in each if not line.isspace())
@@ -70,12 +71,12 @@ def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
 
 
 def _parsed(lines: list[bytes], texts: Sequence[str] | set[str]) -> Any:
-    """The objects of lines as a table; `ArrowInvalid` if they are not all alike."""
+    """The objects of lines as a table; `ArrowInvalid` if their types differ."""
     from pyarrow import json as arrow_json
 
     pa = arrow()
     whole = b"".join(lines)
-    # One block, as a column must have one type in all of them.
+    # One block, because a column must have one type in all blocks.
     read = arrow_json.ReadOptions(use_threads=False, block_size=len(whole) + 1)
     schema = pa.schema([(name, pa.string()) for name in sorted(texts)])
     parse = arrow_json.ParseOptions(explicit_schema=schema)
@@ -88,7 +89,7 @@ def _parsed(lines: list[bytes], texts: Sequence[str] | set[str]) -> Any:
 def _objects(
     path: str, numbers: np.ndarray, lines: list[bytes]
 ) -> tuple[list[Rejected], np.ndarray, list[dict[str, Any]]]:
-    """The lines that hold no object; the numbers of the others, and what they hold."""
+    """The lines without an object; the numbers and the objects of the others."""
     bad, kept, found = list[Rejected](), list[int](), list[dict[str, Any]]()
     for number, line in zip(numbers.tolist(), lines, strict=True):
         text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
@@ -110,7 +111,7 @@ def _table(found: list[dict[str, Any]], names: Sequence[str]) -> Any:
 
 
 def _mostly(column: list[Any]) -> Any:
-    """Values as an Arrow array, of numbers if most of them are."""
+    """Values as an Arrow array, numeric if most of them are numbers."""
     is_number = [isinstance(x, int | float) and not isinstance(x, bool) for x in column]
     if 2 * sum(is_number) <= sum(x is not None for x in column):
         return array(column)

@@ -1,4 +1,4 @@
-"""LETOR and SVMLight files, each line an item."""
+"""Reader for LETOR and SVMLight files with one item per line."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,9 +11,9 @@ from tfrank_sel.features import REFUSE, Vector
 
 
 class LetorReader(LineReader):
-    """Reads LETOR and SVMLight files, plain or `.gz`.
+    """Reader of LETOR and SVMLight files, plain or `.gz`.
 
-    A list that stands across the border of two parts is read whole, in one of them.
+    A list across the border of two parts is read as a whole, in one of them.
     """
 
     name = "letor"
@@ -25,7 +25,7 @@ class LetorReader(LineReader):
     )
 
     def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns how many features there are: in all of the files, unless the columns say so."""
+        """Returns the layout, with the number of features from `columns` or from all files."""
         found = self.columns.num_features or max(letor.num_features(path) for path in paths)
         return Layout({"features": Vector(size=found, missing=REFUSE, within_list=True)})
 

@@ -1,4 +1,4 @@
-"""Parquet files, and folders of them, each row an item."""
+"""Reader for Parquet files and folders with one item per row."""
 
 import os
 import urllib.parse
@@ -17,10 +17,10 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 class ParquetReader(TableReader):
-    """Reads Parquet files; the units of a part are row groups.
+    """Reader of Parquet files; the units of a part are row groups.
 
-    A folder is read as the files under it, by path, and the units of a part are these files. A
-    folder in it that is named `NAME=VALUE`, as Hive and Spark do, is a column of its files.
+    A folder is read as its files, ordered by path, and the units of a part are these files. A
+    subfolder named `NAME=VALUE`, as in Hive and Spark, is a column of its files.
     """
 
     name = "parquet"
@@ -61,7 +61,7 @@ class ParquetReader(TableReader):
     def tables(self, part: Part, names: Sequence[str]) -> Iterator[tuple[np.ndarray, Any]]:
         from pyarrow import parquet
 
-        # Buffered ahead, what has been read would be kept.
+        # Read-ahead buffers would keep what has been read.
         with (
             stores.opened(part.path) as stored,
             parquet.ParquetFile(stored, pre_buffer=False) as file,
@@ -75,7 +75,7 @@ class ParquetReader(TableReader):
 
 
 def _files(path: str) -> list[str]:
-    """The file, or the files of a folder, without those that Spark hides."""
+    """The file, or the files of a folder without the hidden files of Spark."""
     if not stores.is_dir(path):
         return [path]
     found = [x for x in stores.find(path) if x.endswith(ParquetReader.suffixes)]
@@ -92,7 +92,7 @@ def _within(folder: str, file: str) -> str:
 
 
 def _partition(folder: str, file: str) -> dict[str, str | None]:
-    """The columns that the folders above a file name."""
+    """The partition columns from the folders above a file."""
     if folder == file:
         return {}
     pairs = [x.partition("=") for x in _within(folder, file).split("/")[:-1] if "=" in x]

@@ -1,4 +1,4 @@
-"""Types for the columns of a table that nobody has named yet."""
+"""Proposed feature types for the columns of a table."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _MOST_DISTINCT = 0.9  # of the texts of a category
 def propose(
     schema: Any, sample: Any, columns: Columns
 ) -> tuple[dict[str, Feature], dict[str, str]]:
-    """Proposes a type for each column that has no role.
+    """Proposes a type for each column without a role.
 
     Integers, floats and decimals become `Number`, Booleans `Bool`, dates and times `Timestamp`,
     texts that repeat `Category`, lists of numbers of one size `Vector`, and lists of texts `Set`.
@@ -20,11 +20,10 @@ def propose(
     Args:
         schema: The Arrow schema of the table.
         sample: An Arrow table of its first rows: see `TableReader.sample`.
-        columns: The roles. The features that they name are not considered.
+        columns: The roles. The features in it are ignored.
 
     Returns:
-        The types by name, in the order of the table, and the columns that are left out, with the
-        reason.
+        The types by name, in the order of the table, and the omitted columns with the reasons.
 
     Example:
         >>> import pyarrow

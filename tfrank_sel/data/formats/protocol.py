@@ -1,4 +1,4 @@
-"""The protocol of a reader: what the lists of a format hold, its parts, and the lists of a part."""
+"""Protocol of a reader: the layout of lists, the parts of a file, and the lists of a part."""
 
 import abc
 import dataclasses
@@ -14,7 +14,7 @@ from tfrank_sel.features import Feature
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part of a file that a worker can read without the others.
+    """A part of a file that a worker can read independently.
 
     Args:
         path: The file.
@@ -28,15 +28,15 @@ class Part:
 
 
 class Reader(abc.ABC):
-    """Reads files of one format: a subclass for each, which `tfrank_sel.data.formats` lists.
+    """Reader of files of one format; `tfrank_sel.data.formats` lists the subclasses.
 
     Args:
         columns: Names of the parts of a list.
 
     Attributes:
         name: Name of the format.
-        suffixes: Ends of the names of its files.
-        is_distinct: Whether a query must not come back in a file.
+        suffixes: File name suffixes.
+        is_distinct: Whether the rows of a query must be adjacent in a file.
     """
 
     name: ClassVar[str]
@@ -48,17 +48,17 @@ class Reader(abc.ABC):
 
     @abc.abstractmethod
     def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns what the lists of files hold.
+        """Returns the layout of the lists of files.
 
         Args:
-            paths: The files. Most readers look at the beginning of the first alone.
+            paths: The files. Most readers read only the beginning of the first one.
 
         Raises:
-            InputError: If a file cannot be read, or lacks what the columns name.
+            InputError: If a file cannot be read, or a named column is missing.
         """
 
     def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
-        """Proposes types for what has no role: by default, those of the layout.
+        """Proposes types for columns without a role: by default, those of the layout.
 
         Args:
             path: The file, of which the beginning is read.
@@ -78,10 +78,10 @@ class Reader(abc.ABC):
     def numbered(
         self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
     ) -> Iterator[Rejected]:
-        """Gives what was rejected in parts its number in the file: by default, it has it.
+        """Converts the number of a rejected unit in its part to that in the file; same by default.
 
         Args:
-            rejected: What was rejected.
+            rejected: Rejected units.
             parts: All parts of each file, in order.
         """
         return iter(rejected)
@@ -92,10 +92,10 @@ class Reader(abc.ABC):
 
         Args:
             part: The part.
-            layout: What the lists are to hold.
+            layout: As in `Reader.lists`.
 
         Yields:
-            The lists, and what cannot be used.
+            The lists, and rejected units.
 
         Raises:
             InputError: If the file cannot be read.
@@ -103,20 +103,20 @@ class Reader(abc.ABC):
 
 
 class RowReader(Reader):
-    """Reads files in which a row is one item, with the identifier of its query."""
+    """Reader of files in which each row is one item, with the identifier of its query."""
 
     @abc.abstractmethod
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        """Reads a part, some rows at a time: as in `lists`, but rows."""
+        """Reads a part, some rows at a time; otherwise as in `lists`."""
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
-        """Reads a part of a file in which the rows of a query stand together.
+        """Reads a part of a file in which the rows of a query are adjacent.
 
-        A part has the lists that `adjacency.runs` gives it.
+        `adjacency.runs` assigns the lists to parts.
 
         Args:
-            part: As in `Reader.lists`, as all else.
-            layout: What the lists are to hold.
+            part: As in `Reader.lists`.
+            layout: As in `Reader.lists`.
         """
         rest = () if part.stop is None else self.rows(Part(part.path, part.stop), layout)
         return rows.adjacent(self.rows(part, layout), layout, rest, is_first=not part.start)

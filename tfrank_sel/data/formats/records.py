@@ -1,4 +1,4 @@
-"""Parsing of the records of TFRecord files, some at a time."""
+"""Parsing of the records of TFRecord files, in batches."""
 
 import dataclasses
 import hashlib
@@ -42,7 +42,7 @@ class Batch:
         queries: Identifier of the query of each.
         sizes: Number of items of each.
         rows: The items of all, those of the first record first.
-        context: What else is known of the query of each, by name.
+        context: Other values of the query of each, by name.
     """
 
     numbers: list[int]
@@ -60,16 +60,16 @@ class Batch:
 
 
 def layout(path: str, form: forms.Form, columns: Columns) -> Layout:
-    """Returns what the lists of a file hold, by its first records.
+    """Returns the layout of the lists of a file, from its first records.
 
     Raises:
-        InputError: If the file cannot be read, lacks what the columns name, or has another kind.
+        InputError: If the file cannot be read, or a named column is missing or has the wrong kind.
     """
     return layout_of(forms.kinds(path, form), columns, path)
 
 
 def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: str) -> Layout:
-    """Returns what lists hold, by the kinds of the features of their items and queries.
+    """Returns the layout of lists from the kinds of the features of their items and queries.
 
     Args:
         kinds: As `forms.kinds` returns them.
@@ -77,7 +77,7 @@ def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: s
         place: Where they are, for errors.
 
     Raises:
-        InputError: If what the columns name is not there, or of another kind.
+        InputError: If a named column is missing or has the wrong kind.
     """
     items, context = kinds
     names = columns.features or sorted(
@@ -109,16 +109,16 @@ def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: s
 def batches(
     path: str, form: forms.Form, columns: Columns, layout: Layout
 ) -> Iterator[Batch | Rejected]:
-    """Reads a file, some records at a time.
+    """Reads a file in batches of records.
 
     Args:
         path: The file.
         form: How its records are parsed.
         columns: Names of the parts.
-        layout: What the lists are to hold.
+        layout: Layout of the lists.
 
     Yields:
-        The records, with the faults of their items, and what is no record.
+        The records, with the faults of their items, and malformed records.
 
     Raises:
         InputError: If the file cannot be read.
@@ -128,7 +128,7 @@ def batches(
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
             yield parse(chunk)
-        except forms.Unreadable:  # some record is at fault: find out which, and why
+        except forms.Unreadable:  # at least one record is malformed: find out which, and why
             for one in chunk:
                 try:
                     yield parse([one])
@@ -141,7 +141,7 @@ def batches(
 def _parser(
     path: str, form: forms.Form, columns: Columns, layout: Layout
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
-    """Returns what parses numbered records of a file."""
+    """Returns the parser of numbered records of a file."""
     features = list_features(forms.kinds(path, form), columns, layout)
     sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
 
@@ -219,12 +219,12 @@ def _rows(
 def list_features(
     found: tuple[forms.Kinds, forms.Kinds], columns: Columns, layout: Layout
 ) -> ListFeatures:
-    """Returns what to parse: each feature in the kind that it has, none of them required.
+    """Returns the features to parse, each optional and of the kind in the file.
 
     Args:
         found: The kinds, as `forms.kinds` returns them.
         columns: Names of the parts.
-        layout: What the lists hold.
+        layout: Layout of the lists.
     """
     kinds, of_query = found
     default = None if columns.types is not None else 0
@@ -258,7 +258,7 @@ def _numbers_of(size: int) -> Feature:
 def _fixed(
     kinds: forms.Kinds, name: str, kind: str, size: int = 1, default: Any = None
 ) -> tf.io.FixedLenFeature:
-    """A feature of the kind that it has in the file, with a default, by which it is not missed."""
+    """A feature of the kind in the file, with a default, so that it is optional."""
     dtype, missing = _MISSING[kinds.get(name, (kind, 1))[0]]
     default = missing if default is None else default
     if size == 1:

@@ -1,4 +1,4 @@
-"""Rows of items, and how they become lists."""
+"""Rows of items, and their grouping into lists."""
 
 import dataclasses
 import itertools
@@ -15,7 +15,7 @@ from tfrank_sel.features import Feature, Vector
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
-_SHOWN = 60  # characters of a value that are told
+_SHOWN = 60  # maximum characters of a value in a message
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
 
@@ -24,15 +24,15 @@ class Rows:
     """Consecutive rows, column by column.
 
     Args:
-        place: Where they stand: the file, and the number of each row, counted from 1, `[rows]`.
+        place: The file, and the number of each row, counted from 1, `[rows]`.
         queries: Identifier of the query of each, `[rows]`, strings.
         labels: Relevance, `[rows]`, float32.
-        features: Numbers, `[rows, num_features]`, float32; NaN for one that is missing.
-        doc_ids: Identifiers of the items, `[rows]`, strings; empty where there is none.
-        context: What else is known of the query, by name, `[rows]`.
-        texts: Texts, `[rows, num_texts]`, strings; empty for one that is missing.
+        features: Numbers, `[rows, num_features]`, float32; NaN if missing.
+        doc_ids: Identifiers of the items, `[rows]`, strings; empty if missing.
+        context: Other values of the query, by name, `[rows]`.
+        texts: Texts, `[rows, num_texts]`, strings; empty if missing.
         weights: Weights of the items, `[rows]`, float32; None for 1.
-        faults: Why a row cannot be used, by its index; see `checked`.
+        faults: Reason why a row is invalid, by its index; see `checked`.
     """
 
     place: tuple[str, np.ndarray]
@@ -61,11 +61,11 @@ class Rows:
 
 
 def checked(chunks: Iterable[Rows | Rejected], unit: str = "row") -> Iterator[Rows | Rejected]:
-    """Passes on the rows that can be used, and says what is wrong with the others.
+    """Yields the valid rows, and the faults of the others.
 
     Args:
         chunks: The rows.
-        unit: What a row is called.
+        unit: Name of a row in messages.
     """
     for rows in chunks:
         if isinstance(rows, Rejected):
@@ -73,7 +73,7 @@ def checked(chunks: Iterable[Rows | Rejected], unit: str = "row") -> Iterator[Ro
             continue
         file, numbers = rows.place
         nameless = np.flatnonzero(rows.queries == "").tolist()
-        reason = "a row must name its query. Received: nothing"
+        reason = "a row must have a query identifier. Received: nothing"
         bad = {**rows.faults, **dict.fromkeys(nameless, reason)}
         for row, reason in sorted(bad.items()):
             yield Rejected(file, unit, int(numbers[row]), reason)
@@ -89,10 +89,10 @@ _MEASURES: Mapping[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 
 
 def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """Returns the weight of each item: `weight * list_weight`, over `propensity` of a positive.
+    """Returns the weights of items: `weight * list_weight`, divided by `propensity` for positives.
 
     Args:
-        measures: Values of the columns that have the role of `Columns`, `[rows]`.
+        measures: Values of the weight columns, by their role in `Columns`, `[rows]`.
 
     Returns:
         `[rows]`, float32; None if there is no weight.
@@ -118,15 +118,15 @@ def faults(
     texts: np.ndarray | None,
     received: Callable[[str, int], Any],
 ) -> dict[int, str]:
-    """Returns the first rule that each row breaks, by the index of the row.
+    """Returns the first broken rule of each invalid row, by the index of the row.
 
     Args:
         columns: Names of the parts.
         layout: Types of the features.
-        measures: As in `weights`; NaN and infinity are none.
-        features: As in `Rows`; infinity for what is no value of the type.
+        measures: As in `weights`; NaN and infinity are invalid.
+        features: As in `Rows`; infinity for an invalid value.
         texts: As in `Rows`.
-        received: Returns the value of a column in a row, as it was read.
+        received: Returns the original value of a column in a row.
     """
     found: dict[int, str] = {}
 
@@ -159,7 +159,7 @@ def _blocks(layout: Layout, features: np.ndarray) -> Iterator[tuple[str, Feature
 
 
 def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
-    """Which rows have what is no value of the type, or a part of one."""
+    """Mask of the rows with an invalid or incomplete value."""
     is_missing = np.isnan(block)
     is_bad: np.ndarray = np.isinf(block).any(axis=1) | is_missing.any(axis=1)
     return is_bad & ~is_missing.all(axis=1) if feature.may_be_missing else is_bad
@@ -182,12 +182,12 @@ def _shown(value: Any) -> str:
 
 
 def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:
-    """Returns the identifiers of items: `QUERY:position` for those that have none."""
+    """Returns the identifiers of items; `QUERY:position` if missing."""
     return tuple(x or f"{query}:{i}" for i, x in enumerate(doc_ids, start=1))
 
 
 def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
-    """Divides rows by query, wherever they stand, in the order of their first rows."""
+    """Groups rows by query, in the order of their first rows."""
     seen: dict[str, int] = {}
     places = [seen.setdefault(query, len(seen)) for query in rows.queries]
     for part in _runs(rows.take(np.argsort(places, kind="stable"))):
@@ -201,13 +201,13 @@ def adjacent(
     *,
     is_first: bool = True,
 ) -> Iterator[Found | Rejected]:
-    """Makes lists of rows whose queries stand together, with one list in memory.
+    """Makes lists from rows whose queries are adjacent, with one list in memory.
 
     Args:
         chunks: The rows of a part of a file.
         layout: Types of the features.
         rest: The rows after it, as in `adjacency.runs`.
-        is_first: Whether it is the first part.
+        is_first: Whether this is the first part.
     """
     for one in adjacency.runs(_pieces(chunks), _pieces(rest), is_first=is_first):
         yield one if isinstance(one, Rejected) else joined(one[1], layout)
@@ -222,7 +222,7 @@ def _pieces(chunks: Iterable[Rows | Rejected]) -> Iterator[tuple[str, Rows] | Re
 
 
 def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:
-    """Makes lists of rows that stand anywhere, all of them in memory, by their first rows."""
+    """Makes lists from rows in any order, all in memory, in the order of their first rows."""
     files: dict[str, list[Rows]] = {}
     for rows in chunks:
         if isinstance(rows, Rejected):
@@ -238,7 +238,7 @@ def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found
 
 
 def joined(parts: Iterable[Rows], layout: Layout) -> Found:
-    """Makes a list of all rows of a query, in the order of files and rows."""
+    """Makes a list from all rows of a query, in the order of files and rows."""
     parts = sorted(parts, key=lambda part: (part.place[0], part.place[1][0]))
     whole = _concatenated(parts)
     context = {name: values[:1].tolist()[0] for name, values in whole.context.items()}
@@ -246,12 +246,12 @@ def joined(parts: Iterable[Rows], layout: Layout) -> Found:
 
 
 def listed(query: str, rows: Rows, context: Mapping[str, Any], layout: Layout) -> Found:
-    """Makes a list of rows; what belongs to the query is that of the first.
+    """Makes a list from rows; the values of the query are those of the first row.
 
     Args:
         query: Identifier of the query.
-        rows: The rows, all of this query; there may be none.
-        context: What else is known of the query.
+        rows: The rows of this query; may be empty.
+        context: Other values of the query.
         layout: Types of the features.
     """
     numbers_of_query, texts_of_query = layout.of_query
@@ -270,7 +270,7 @@ def _of_first(matrix: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _concatenated(parts: Sequence[Rows]) -> Rows:
-    """Puts rows together, those of the first part first, and named by its file."""
+    """Concatenates rows, with the file name of the first part."""
     if len(parts) == 1:
         return parts[0]
 

@@ -1,4 +1,4 @@
-"""Readers of tables: Arrow columns to rows of items, whatever file or frame they come from."""
+"""Base of table readers: Arrow columns to rows of items."""
 
 import abc
 import contextlib
@@ -20,7 +20,7 @@ TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 
 
 class TableReader(RowReader):
-    """Reads files of named columns, by pyarrow.
+    """Reader of files with named columns, by pyarrow.
 
     Raises:
         ImportError: If pyarrow is not installed.
@@ -46,15 +46,15 @@ class TableReader(RowReader):
 
         Yields:
             The numbers of rows in the file, counted from 1, and an Arrow table or batch of them;
-            and what is no row.
+            and malformed rows.
         """
 
     def pieces(self, part: Part) -> Iterator[tuple[Part, Mapping[str, str | None]]]:
-        """Yields the files of a part, and the columns that have one value in all of a file."""
+        """Yields the files of a part, and the columns with one value for a whole file."""
         yield part, {}
 
     def sample(self, path: str) -> Any:
-        """Returns the first thousands of rows as an Arrow table, in the types that fit them best.
+        """Returns the first thousands of rows as an Arrow table, with the best-fitting types.
 
         Raises:
             InputError: If the file cannot be read.
@@ -91,7 +91,7 @@ class TableReader(RowReader):
     def _read(
         self, part: Part, needed: Sequence[str], optional: Sequence[str] = ()
     ) -> Iterator[tuple[str, np.ndarray, Any] | Rejected]:
-        """Yields the file of some rows, their numbers in it and an Arrow table, or what is none."""
+        """Yields the file of some rows, their numbers and an Arrow table, or malformed rows."""
         pa = arrow()
         for piece, constants in self.pieces(part):
             with readable(piece.path):
@@ -113,7 +113,7 @@ class TableReader(RowReader):
 
 @contextlib.contextmanager
 def readable(place: str) -> Iterator[None]:
-    """Turns errors of files and of Arrow into an `InputError`."""
+    """Converts errors of files and of Arrow to an `InputError`."""
     try:
         yield
     except (OSError, arrow().ArrowException) as error:
@@ -129,16 +129,16 @@ def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
 
 
 def layout(place: str, schema: Any, columns: Columns) -> Layout:
-    """Returns the types of the features of a table, and which parts of the context are numbers.
+    """Returns the types of the features of a table, and which context columns are numbers.
 
     Args:
-        place: Where the table stands.
+        place: Name of the table in errors.
         schema: Its Arrow schema.
-        columns: Names of the parts. By default, features are the integers and floats that have no
-            other role; Booleans and decimals may be named.
+        columns: Names of the parts. By default, the features are the integer and float columns
+            without another role; Boolean and decimal columns may be named.
 
     Raises:
-        InputError: If the table lacks a column, has no feature, or one that cannot be of its type.
+        InputError: If a column is missing, there is no feature, or a column does not fit its type.
     """
     check(place, schema.names, columns.required)
     types = arrow().types
@@ -166,7 +166,7 @@ def layout(place: str, schema: Any, columns: Columns) -> Layout:
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout: Layout) -> Rows:
-    """Returns the rows of an Arrow table or batch, and the faults of those that cannot be used.
+    """Returns the rows of an Arrow table or batch, with the faults of invalid rows.
 
     Args:
         place: As in `Rows`.

@@ -1,4 +1,4 @@
-"""Text that is read by line: its parts are ranges of bytes."""
+"""Base of readers of text lines, whose parts are ranges of bytes."""
 
 import bisect
 import contextlib
@@ -16,13 +16,13 @@ _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 class LineReader(Reader):
-    """Reads text; the units of a part are bytes, and a compressed file is the only part.
+    """Reader of text; the units of a part are bytes, and a compressed file is a single part.
 
-    A part has the lines that begin in it, and counts them from its first byte: the first has the
-    number `part.start + 1`. What it reads of the next part is counted from there.
+    A part contains the lines that begin in it, counted from its first byte: the first has the
+    number `part.start + 1`. Lines of the next part are counted from that part's start.
 
     Attributes:
-        heading: How many lines at the beginning of a file have no number.
+        heading: Number of lines at the beginning of a file that are not counted.
     """
 
     heading: ClassVar[int] = 0
@@ -49,7 +49,7 @@ class LineReader(Reader):
             yield one
 
     def counts(self, line: bytes) -> bool:
-        """Returns whether a line has a number: by default, each has."""
+        """Whether a line is counted; all are by default."""
         return True
 
 

@@ -1,4 +1,4 @@
-"""TFRecord files of lists, or of items, whose features have a name each."""
+"""Readers for TFRecord files of lists or items with named features."""
 
 import abc
 import dataclasses
@@ -17,18 +17,18 @@ if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
 
 
 class RecordReader(Reader):
-    """Reads TFRecord files, compressed if their names end in `.gz`; the file is the only part.
+    """Reader of TFRecord files, compressed if their names end in `.gz`; a file is a single part.
 
-    A number that an item lacks is missing if `columns` tell types, and 0, as in LETOR, if not.
+    An absent number is a missing value if `columns` has types, else 0, as in LETOR.
     """
 
     @property
     @abc.abstractmethod
     def form(self) -> "forms.Form":
-        """How the records are parsed."""
+        """The form of the records."""
 
     def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns what the lists hold, by the first hundred records of the first file."""
+        """Returns the layout of the lists, from the first hundred records of the first file."""
         from tfrank_sel.data.formats import records
 
         return records.layout(paths[0], self.form, self.columns)
@@ -60,7 +60,7 @@ class RecordReader(Reader):
 
 
 class ElwcReader(RecordReader):
-    """Reads records of `ExampleListWithContext`."""
+    """Reader of records of `ExampleListWithContext`."""
 
     name = "elwc"
     suffixes = (".tfrecord", ".tfrecord.gz")
@@ -73,7 +73,7 @@ class ElwcReader(RecordReader):
 
 
 class ExampleInExampleReader(RecordReader):
-    """Reads records of `tf.train.Example` that hold the serialized examples of a list."""
+    """Reader of records of `tf.train.Example` that contain the serialized examples of a list."""
 
     name = "eie"
 
@@ -85,7 +85,7 @@ class ExampleInExampleReader(RecordReader):
 
 
 class SequenceExampleReader(RecordReader):
-    """Reads records of `tf.train.SequenceExample`."""
+    """Reader of records of `tf.train.SequenceExample`."""
 
     name = "sequence-example"
 
@@ -97,7 +97,7 @@ class SequenceExampleReader(RecordReader):
 
 
 class ExampleReader(RowReader, RecordReader):
-    """Reads records of `tf.train.Example`, each an item with its query."""
+    """Reader of records of `tf.train.Example`, each an item with its query."""
 
     name = "example"
 

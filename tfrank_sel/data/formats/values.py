@@ -1,6 +1,6 @@
-"""Columns of Arrow tables as numbers and texts, by the types of the features.
+"""Conversion of Arrow columns to numbers and texts, by feature type.
 
-NaN and the empty text stand for what is missing, infinity for what is no value of the type.
+NaN and the empty text mean a missing value, infinity means an invalid value.
 """
 
 import datetime
@@ -26,12 +26,12 @@ def arrow() -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise ImportError("Tables need pyarrow: pip install 'tfrank_sel[frames]'") from error
+        raise ImportError("tables require pyarrow: pip install 'tfrank_sel[frames]'") from error
     return pyarrow
 
 
 def array(column: Any) -> Any:
-    """Returns values as an Arrow array; as texts, or lists of texts, if they are of several types.
+    """Returns values as an Arrow array; mixed types become texts or lists of texts.
 
     Example:
         >>> array([1.5, "abc", None]).to_pylist()
@@ -55,7 +55,7 @@ def array(column: Any) -> Any:
 def accepts(kind: Any, feature: Feature) -> bool:
     """Returns whether a column of an Arrow type may hold a feature.
 
-    Text may hold any, and says in each row whether it does.
+    A text column may contain values of any type, and is checked row by row.
 
     Example:
         >>> import pyarrow
@@ -82,31 +82,31 @@ def accepts(kind: Any, feature: Feature) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Returns whether an Arrow type is of integers, floats or decimals."""
+    """Whether an Arrow type is an integer, float or decimal type."""
     types = arrow().types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
 
 
 def is_text(kind: Any) -> bool:
-    """Returns whether an Arrow type is of strings."""
+    """Whether an Arrow type is a string type."""
     types = arrow().types
     return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
 
 
 def is_binary(kind: Any) -> bool:
-    """Returns whether an Arrow type is of bytes that need not be text."""
+    """Whether an Arrow type is a binary type, whose bytes need not be text."""
     types = arrow().types
     return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
 
 
 def is_list(kind: Any) -> bool:
-    """Returns whether an Arrow type is of lists."""
+    """Whether an Arrow type is a list type."""
     types = arrow().types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def is_span(kind: Any) -> bool:
-    """Returns whether an Arrow type is of times of the day, or of lengths of time."""
+    """Whether an Arrow type is a time-of-day or duration type."""
     types = arrow().types
     return types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind)
 
@@ -137,9 +137,10 @@ def plain(column: Any) -> Any:
 
 
 def strings(column: Any) -> np.ndarray:
-    """Returns a column as strings; empty where there is nothing, or NaN.
+    """Returns a column as strings; empty for null or NaN.
 
-    Whole floats are written as integers: pandas makes floats of integers where one is missing.
+    Whole floats are written as integers, because pandas converts integers with missing values to
+    floats.
     """
     pa = arrow()
     array = plain(column)
@@ -151,13 +152,13 @@ def strings(column: Any) -> np.ndarray:
         nothing = pa.scalar(None, pa.string())
         as_text = pa.compute.if_else(pa.array(np.isnan(values)), nothing, as_text)
         as_text = pa.compute.if_else(pa.array(is_whole), whole, as_text)
-    # A text that occurs often is one object.
+    # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
     return np.asarray(encoded.dictionary.to_pylist(), np.object_)[np.asarray(encoded.indices)]
 
 
 def floats(column: Any) -> np.ndarray:
-    """Returns a column as float32; NaN where there is nothing, infinity for what is no number."""
+    """Returns a column as float32; NaN for null, infinity for an invalid number."""
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
@@ -187,7 +188,7 @@ def day_and_second(seconds: np.ndarray) -> np.ndarray:
 
 
 def zero_or_one(numbers: np.ndarray) -> np.ndarray:
-    """Returns numbers, but infinity for those that are neither 0 nor 1 nor missing."""
+    """Returns numbers, with infinity for those that are not 0, 1 or missing."""
     return np.where((numbers == 0.0) | (numbers == 1.0) | np.isnan(numbers), numbers, np.inf)
 
 
@@ -217,7 +218,7 @@ def _seconds(array: Any) -> np.ndarray:
 
 
 def _float64(array: Any) -> np.ndarray:
-    """Numbers, or the whole seconds of times, as float64; NaN where there is nothing."""
+    """Numbers, or the whole seconds of times, as float64; NaN for null."""
     pa = arrow()
     if pa.types.is_timestamp(array.type):
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
@@ -227,7 +228,7 @@ def _float64(array: Any) -> np.ndarray:
 
 
 def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
-    """Reads texts as the first of some types that all of them are, or else one by one."""
+    """Parses texts as the first type that fits all of them, else one by one."""
     words = _spelled(array)
     for kind in kinds:
         try:
@@ -239,7 +240,7 @@ def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.n
 
 
 def _spelled(array: Any) -> Any:
-    """Texts without the space around them; null where they say that there is nothing."""
+    """Stripped texts; null for spellings of a missing value."""
     pa = arrow()
     words = pa.compute.utf8_trim_whitespace(array)
     is_nothing = pa.compute.is_in(words, value_set=pa.array(_NO_NUMBER))
@@ -265,7 +266,7 @@ def _instant(word: str) -> float:
 
 
 def _vectors(column: Any, size: int) -> np.ndarray:
-    """Lists of numbers, or texts of numbers with space between them."""
+    """Lists of numbers, or texts of numbers separated by spaces."""
     pa = arrow()
     array = plain(column)
     if is_text(array.type):
@@ -281,7 +282,7 @@ def _vectors(column: Any, size: int) -> np.ndarray:
 
 
 def _sets(array: Any, max_values: int) -> np.ndarray:
-    """The first texts of lists, or of a text with `|` between them; lists filled up with empty."""
+    """The first texts of lists, or of a text separated by `|`; padded with empty texts."""
     pa = arrow()
     if is_text(array.type):
         array = pa.compute.split_pattern(array, "|")

@@ -1,1 +1,1 @@
-"""Base classes of losses: of lists of relevances, of scores, of score vectors, sampled ones."""
+"""Base classes of losses: over lists of relevances, scores, score vectors, and sampled losses."""

@@ -1,4 +1,4 @@
-"""The base of the losses that go through a list in the order of its labels."""
+"""Base of the losses that process a list in the order of its labels."""
 
 import abc
 import functools
@@ -13,9 +13,9 @@ from tfrank_sel.ops import label_order
 class LabelOrderedLoss(ListwiseLoss):
     """A loss over lists that are sorted by descending labels.
 
-    A subclass writes `of_sorted`. The loss of a list is weighed by `sum_i w_i * y_i / sum_i y_i`,
-    and 0 for a list without a relevant item. Lists are sorted before the formula is compiled: XLA
-    sorts more slowly than TensorFlow.
+    A subclass implements `of_sorted`. The loss of a list is multiplied by
+    `sum_i w_i * y_i / sum_i y_i`. It is 0 for a list without a relevant item. Lists are sorted
+    before the formula is compiled: XLA sorts more slowly than TensorFlow.
 
     Args:
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -23,17 +23,17 @@ class LabelOrderedLoss(ListwiseLoss):
 
     @abc.abstractmethod
     def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Computes the loss of each list, whose labels descend and whose padding is last."""
+        """Computes the loss of each list, sorted by descending labels, with the padding last."""
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Sorts each list, computes its loss and weighs it."""
+        """Sorts each list, and computes its weighted loss."""
         return self._weighted(*_sorted(labels, scores, mask, weights))
 
     @functools.cached_property
     def compiled(self) -> Formula:
-        """`per_list`, all but the sorting under XLA."""
+        """`per_list` with everything but the sorting compiled by XLA."""
         weighted = shared(self.meaning, lambda: under_xla(or_nan(self._weighted), self.padding))
         return lambda *fields: weighted(*_sorted(*fields))
 
@@ -47,6 +47,6 @@ class LabelOrderedLoss(ListwiseLoss):
 def _sorted(
     labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
-    """Sorts all but the weights, which are wanted as a sum."""
+    """Sorts all but the weights, of which only a sum is needed."""
     weighted = tf.where(mask, weights * labels, 0.0)
     return (*label_order.sort(labels, scores, mask), weighted)

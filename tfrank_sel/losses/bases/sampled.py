@@ -1,4 +1,4 @@
-"""The base of the losses that are averaged over samples of noise."""
+"""Base of the losses that are averaged over samples of noise."""
 
 import abc
 import functools
@@ -13,22 +13,22 @@ from tfrank_sel.losses.bases.listwise import ListwiseLoss, or_nan
 
 
 class SampledLoss(ListwiseLoss):
-    """A loss averaged over samples of Gumbel noise, which are drawn anew at each call.
+    """A loss averaged over samples of Gumbel noise, with new samples at each call.
 
-    A subclass writes `of_noise`, which is a function of the noise and has no state. The state of
-    the noise is a variable: it advances in eager mode, in a graph and under XLA alike.
+    A subclass implements `of_noise`, a stateless function of the noise. The state of the noise is a
+    variable, which advances in eager mode, in a graph and under XLA.
 
     Args:
         sample_size: Number of samples of each list; positive.
         seed: Seed of the noise: the n-th call on inputs of one shape then has the same noise in
-            every run; under XLA it has other noise than without. If `None`, a seed is drawn from
-            Python's random numbers, which `keras.utils.set_random_seed` seeds.
+            every run, but XLA draws different noise. If `None`, a seed is drawn from Python's
+            random numbers, which `keras.utils.set_random_seed` seeds.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `sample_size` is not positive.
 
-    Inputs: as in `ListwiseLoss`. Padding has noise of its own, which counts nowhere.
+    Inputs: as in `ListwiseLoss`. The noise of padding is ignored.
     """
 
     def __init__(self, sample_size: int, seed: int | None, name: str | None, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class SampledLoss(ListwiseLoss):
         self.sample_size = sample_size
         self.seed = seed
         drawn = random.getrandbits(63) if seed is None else seed
-        # a variable, too, so that a training that resumes can restore it
+        # also a variable, so that a resumed training can restore it
         self._seed = tf.Variable(drawn, trainable=False, dtype=tf.int64, name="seed")
         self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="calls")
 
@@ -60,19 +60,19 @@ class SampledLoss(ListwiseLoss):
         batch_size, list_size = tf.unstack(tf.shape(scores))
         shape = [batch_size, self.sample_size, list_size]
         seed = tf.stack([self._seed, self._calls.assign_add(1)])
-        least = np.finfo(scores.dtype.as_numpy_dtype).tiny  # of 0, the noise would be infinite
-        # XLA computes the default algorithm in ten times the time of Philox
+        least = np.finfo(scores.dtype.as_numpy_dtype).tiny  # the noise of 0 would be infinite
+        # under XLA, the default algorithm takes ten times as long as Philox
         uniform = tf.random.stateless_uniform(shape, seed, least, 1.0, scores.dtype, alg="philox")
         noise = -tf.math.log(-tf.math.log(uniform))
         return self.of_noise(labels, scores, mask, weights, noise)
 
     @functools.cached_property
     def compiled(self) -> Formula:
-        """`per_list`, which draws its noise once for value and gradient; `of_noise` compiles."""
+        """`per_list` with the same noise for value and gradient; only `of_noise` is compiled."""
         return or_nan(self.per_list)
 
     def samples_of(self, *fields: tf.Tensor) -> list[tf.Tensor]:
-        """Repeats each list for its samples, `[batch_size * sample_size, list_size]`."""
+        """Repeats each list once per sample, `[batch_size * sample_size, list_size]`."""
         return [tf.repeat(x, self.sample_size, axis=0) for x in fields]
 
     def mean_of(self, values: tf.Tensor) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""The base of the losses whose items have several scores each."""
+"""Base of the losses whose items have several scores each."""
 
 import math
 from typing import Any
@@ -12,8 +12,8 @@ from tfrank_sel.losses.bases.listwise import ListwiseLoss
 class ScoreVectorLoss(ListwiseLoss):
     """A loss over lists of items that each have one label and a vector of scores.
 
-    A subclass writes `per_list`, whose scores are `[batch_size, list_size, num_scores]`, and may
-    say in `num_scores` how many it takes.
+    A subclass implements `per_list`, whose scores are `[batch_size, list_size, num_scores]`, and
+    may set `num_scores` to the number of scores that it takes.
 
     Args:
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -30,11 +30,11 @@ class ScoreVectorLoss(ListwiseLoss):
 
     @property
     def num_scores(self) -> int | None:
-        """The number of scores of an item; `None` if it may be any."""
+        """The number of scores of an item; `None` if any number is accepted."""
         return None
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, where an item has its scores or is padding."""
+        """Reads the arguments of Keras: an item either has all its scores or is padding."""
         keras_mask = getattr(y_pred, "_keras_mask", None)
         scores = y_pred if isinstance(y_pred, tf.RaggedTensor) else tf.convert_to_tensor(y_pred)
         shape = tf.TensorShape([None, None, self.num_scores])

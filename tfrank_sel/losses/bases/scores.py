@@ -1,4 +1,4 @@
-"""The base of the losses that compare scores with scores."""
+"""Base of the losses that compare scores with scores."""
 
 import math
 from typing import Any
@@ -11,14 +11,14 @@ from tfrank_sel.losses.bases.listwise import ListwiseLoss
 
 
 class ScoreLoss(ListwiseLoss):
-    """A loss whose labels are observed scores, or are made scores by a map.
+    """A loss whose labels are observed scores, or are mapped to scores.
 
-    A subclass writes `per_list`, as any loss does. What it finds in padded slots lies in the domain
-    of its link, so that nothing is NaN there.
+    A subclass implements `per_list`, as any loss does. Padded slots hold a score inside the domain
+    of the link, so that no value there is NaN.
 
     Args:
         link: The link, or scaling, whose domain the scores are in.
-        label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
+        label_map: Link that maps a label to a score, such as `links.labels.gain()`. If `None`,
             labels are scores.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
@@ -26,8 +26,8 @@ class ScoreLoss(ListwiseLoss):
         TypeError: If `link` or `label_map` is not a link, such as a class of links.
 
     Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, and NaN is
-    padding. The index of one item is refused, since it tells no score of the others. With a
-    `label_map`, labels are relevances, and below 0 they are padding, too. Predictions must lie in
+    padding. The index of one item is not accepted: it gives no score to the other items. With a
+    `label_map`, labels are relevances, and labels below 0 are padding, too. Predictions must lie in
     the domain of the link: outside, the loss is NaN.
     """
 
@@ -45,7 +45,7 @@ class ScoreLoss(ListwiseLoss):
         return self._origin
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, and makes scores of labels."""
+        """Reads the arguments of Keras, and maps labels to scores."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         labels, mask = batch.observed_scores(self.label_map)
         return ListBatch(

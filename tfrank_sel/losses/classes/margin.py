@@ -1,4 +1,4 @@
-"""Softmax losses over cosines, whose relevant classes must win by a margin."""
+"""Softmax losses over cosines, with a margin for the relevant classes."""
 
 import abc
 import dataclasses
@@ -16,14 +16,14 @@ from tfrank_sel.serialization import Configurable, register
 
 @dataclasses.dataclass(frozen=True)
 class Margin(Configurable, abc.ABC):
-    """What a margin makes of the cosine of a relevant class: something lower.
+    """A margin: a function that lowers the cosine of a relevant class.
 
-    It is a value: two with the same parameters are equal, and are saved by their parameters.
+    It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     @abc.abstractmethod
     def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
-        """Lowers cosines, elementwise. A cosine that rounding moved beyond 1 is admitted."""
+        """Lowers cosines, elementwise. Accepts cosines that exceed 1 by rounding."""
 
 
 @register
@@ -71,13 +71,13 @@ class CosFace(Margin):
 class ArcFace(Margin):
     """A margin of the angle: `cos(theta + margin)`.
 
-    Beyond `theta + margin = pi` that would rise again, and a class in the opposite direction would
-    look better than one a little less opposite: there the margin falls back to
-    `cos(theta) - margin * sin(margin)`, which keeps on falling.
+    Beyond `theta + margin = pi` that would rise again: a class in the opposite direction would
+    score higher than a class that is a little less opposite. There the margin falls back to
+    `cos(theta) - margin * sin(margin)`, which continues to decrease.
 
     Args:
         margin: Radians, in [0, pi / 2].
-        fall_back: Whether to fall back. Without it, `exp(-loss)` bounds no metric.
+        fall_back: Whether to fall back. If False, `exp(-loss)` is not a bound of any metric.
 
     Raises:
         ValueError: If `margin` is out of range.
@@ -104,7 +104,7 @@ class ArcFace(Margin):
 
 @register
 class MarginSoftmaxLoss(ListwiseLoss):
-    """Softmax cross-entropy over cosines, with a margin at the relevant classes.
+    """Softmax cross-entropy over cosines, with a margin for the relevant classes.
 
     For each list of relevances `y` in `y_true` and cosines `c` in `y_pred`:
 
@@ -113,8 +113,8 @@ class MarginSoftmaxLoss(ListwiseLoss):
     loss = -sum_i w_i * y_i / sum_j y_j * log softmax(x)_i
     ```
 
-    It is 0 for a list without a relevant class. The margin lowers the logits of relevant classes
-    alone, so that `exp(-loss)` is still a lower bound of the reciprocal rank, and for binary
+    It is 0 for a list without a relevant class. The margin lowers only the logits of relevant
+    classes, so that `exp(-loss)` is still a lower bound of the reciprocal rank, and for binary
     relevances of the average precision and the NDCG. A `CosineClassifier` gives the cosines.
 
     Args:
@@ -126,7 +126,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
         ValueError: If `scale` is not positive.
 
     Inputs: as in `ListwiseLoss`, or `y_true` holds the index of the one relevant class,
-    `[batch_size]` or `[batch_size, 1]`; an index out of range is no class.
+    `[batch_size]` or `[batch_size, 1]`; an index out of range means no relevant class.
 
     Example:
         >>> loss = losses.MarginSoftmaxLoss(losses.margin.CosFace(0.25), scale=4.0)
@@ -152,7 +152,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
         self.scale = scale
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, and makes labels of indices."""
+        """Reads the arguments of Keras, and converts indices to labels."""
         classes = class_labels.indices(y_true, y_pred)
         if classes is not None:
             y_true = class_labels.one_hot(classes, y_pred)
@@ -172,7 +172,7 @@ def _sine(c: tf.Tensor) -> tuple[tf.Tensor, object]:
     """Computes the sine of the angle of a cosine, 0 beyond 1, with a bounded slope."""
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        # no cosine of its dtype tells a sine below this from 0
+        # in this dtype, a sine below this has the same cosine as a sine of 0
         least = np.finfo(c.dtype.as_numpy_dtype).eps
         sine = tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), least))
         return -upstream * tf.where(tf.abs(c) <= 1.0, c / sine, 0.0)

@@ -1,4 +1,4 @@
-"""The softmax of multi-label classification: any number of labels of a list may hold."""
+"""Softmax cross-entropy for multi-label classification, with any number of true labels."""
 
 from typing import Any
 
@@ -20,12 +20,12 @@ class ZLPRLoss(ListwiseLoss):
          + log(1 + sum_i w_i * (1 - t_i) * exp(s_i - threshold))
     ```
 
-    Hard labels, 0 and 1, push the scores of what holds above the threshold and all others below
-    it, each side with less than one unit of gradient, however many labels it has. Soft labels are
-    met exactly: the loss is least where `sigmoid(2 * (s - threshold)) = t`, not at `sigmoid(s)`.
+    Hard labels, 0 and 1, push the scores of true labels above the threshold and all others below
+    it. The gradient of each side sums to less than one, for any number of labels. For soft labels,
+    the minimum is exactly at `sigmoid(2 * (s - threshold)) = t`, not at `sigmoid(s) = t`.
 
     Args:
-        threshold: The score that parts what holds from what does not.
+        threshold: Score that separates true labels from false ones.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: as in `ListwiseLoss`, but labels are probabilities; a label above 1 counts as 1. An item
@@ -52,12 +52,12 @@ class ZLPRLoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Adds up what labels that hold lack, and what the others have too much."""
+        """Adds the losses of the true labels and of the false ones."""
         t = tf.where(mask, tf.minimum(labels, 1.0), 0.0)
         return _zlpr(t, scores - self.threshold, tf.where(mask, weights, 0.0))
 
     def probabilities(self, y_pred: Any) -> tf.Tensor:
-        """Computes the probability of each label that scores stand for, `sigmoid(2 * (s - c))`.
+        """Converts scores to the probability of each label, `sigmoid(2 * (s - c))`.
 
         Args:
             y_pred: Scores `s`, of any shape; `c` is the threshold.
@@ -73,7 +73,7 @@ class ZLPRLoss(ListwiseLoss):
 
 
 def _zlpr(t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Computes the loss, whose gradient keeps its digits near the optimum, too."""
+    """Computes the loss, with a gradient that is also accurate near the optimum."""
 
     def value(s: tf.Tensor) -> tf.Tensor:
         held = masking.log1p_sum_exp(-s, weights * t)
@@ -97,7 +97,7 @@ def _zlpr(t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def _slope_near_optimum(
     t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the gradient of lists near their optimum, and tells which lists are.
+    """Computes the gradient of lists near their optimum, and a mask of these lists.
 
     With `d = 2 * s - logit(t)`, both terms of the gradient, and the sums `S` of either side, are
     multiples of each other:

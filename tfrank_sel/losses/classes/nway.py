@@ -1,4 +1,4 @@
-"""Losses of n rows of m classes each, which balance rare classes with common ones."""
+"""N-way losses: n rows of m classes each, with rare and common classes balanced."""
 
 import abc
 import math
@@ -14,20 +14,20 @@ from tfrank_sel.serialization import register
 
 
 class NWayLoss(ListwiseLoss):
-    """A loss over the rows of a batch, of which each has a score for every class.
+    """A loss over the rows of a batch; each row has a score for every class.
 
-    A subclass writes `per_class`: each class sums over all rows inside one logarithm, so that it
-    has a bounded share of the gradient, however many rows it has.
+    A subclass implements `per_class`: each class sums over all rows inside one logarithm, so that
+    its share of the gradient is bounded for any number of rows.
 
     Args:
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Inputs: `y_true` and `y_pred` are `[batch_size, num_rows, num_classes]`, where `num_rows` may be
     ragged. The labels of a row are probabilities that sum to 1, or one-hot. A row is valid if no
-    label of it is below 0 or NaN, and if the Keras mask of `y_pred`, `[batch_size, num_rows]`, is
-    True where there is one. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]`, or
-    `[batch_size, num_rows]`: a row of weight 2 counts like two equal rows. Where all rows of a
-    batch belong together, inputs are `[num_rows, num_classes]`, and weights `[num_rows]`.
+    label of it is below 0 or NaN, and if the Keras mask of `y_pred`, `[batch_size, num_rows]`, if
+    any, is True. `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]`, or
+    `[batch_size, num_rows]`: a row of weight 2 counts like two equal rows. If all rows of a batch
+    form one group, inputs are `[num_rows, num_classes]`, and weights `[num_rows]`.
 
     Raises:
         ValueError: If the shapes do not fit, or there are fewer than two classes.
@@ -63,9 +63,9 @@ class NWayLoss(ListwiseLoss):
             )
         if scores.shape[-1] is not None and scores.shape[-1] < 2:
             raise ValueError(
-                f"There must be two classes at least. Received: y_pred.shape={scores.shape}"
+                f"There must be at least two classes. Received: y_pred.shape={scores.shape}"
             )
-        # a row counts as an item whose label is the least of its labels: NaN or below 0 is padding
+        # a row is treated as an item with the smallest of its labels: NaN or below 0 is padding
         known = tf.reduce_all(labels >= 0.0, axis=-1)
         rows = tf.where(known, tf.zeros_like(scores[..., 0]), -1.0)
         items = tf.zeros_like(rows)
@@ -87,7 +87,7 @@ class NWayLoss(ListwiseLoss):
 
 @register
 class NWayJointLoss(NWayLoss):
-    """All that competes with a class inside one logarithm: it rebalances rare classes.
+    """All competitors of a class inside one logarithm, which rebalances rare classes.
 
     For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
 
@@ -97,7 +97,7 @@ class NWayJointLoss(NWayLoss):
 
     Its optimum is not `t`, but `softmax(2 * s_i)_j = t_ij / A_j / sum_k t_ik / A_k`, where
     `log A_j` is the loss of class `j`: `A_j` grows with the number of rows of a class, so that rare
-    classes win. `probabilities` takes that back. Memory is
+    classes win. `probabilities` undoes this. Memory is
     `O(batch_size * num_rows * num_classes)`.
 
     Args:
@@ -133,14 +133,14 @@ class NWayJointLoss(NWayLoss):
             sample_weight: Their weights.
 
         Returns:
-            What `probabilities` decodes scores with.
+            The factors that `probabilities` takes.
         """
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
         masses = batch.weights[..., tf.newaxis] * batch.labels
         return tf.exp(self.per_class(masses, batch.scores))
 
     def probabilities(self, y_pred: Any, class_factors: Any) -> tf.Tensor:
-        """Computes the probabilities that scores stand for, proportional to `A_j * exp(2 * s_ij)`.
+        """Converts scores to probabilities, proportional to `A_j * exp(2 * s_ij)`.
 
         Args:
             y_pred: Scores, `[batch_size, num_rows, num_classes]`.
@@ -155,7 +155,7 @@ class NWayJointLoss(NWayLoss):
 
 @register
 class NWayMeanLoss(NWayLoss):
-    """A class against the mean score of its row: exact for soft labels, too weak for hard ones.
+    """Each class against the mean score of its row: exact for soft labels, too weak for hard ones.
 
     For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
 
@@ -163,8 +163,8 @@ class NWayMeanLoss(NWayLoss):
     loss = sum_j log(1 + sum_i w_i * t_ij * exp(mean_k s_ik - s_ij))
     ```
 
-    Its optimum is `softmax(s_i) = t_i`. For hard labels it is content with a class whose score is
-    above the mean of the row, though another be higher.
+    Its optimum is `softmax(s_i) = t_i`. For hard labels, the loss is already small if the score of
+    the class is above the mean of the row, even if another class has a higher score.
 
     Args:
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -190,7 +190,7 @@ class NWayMeanLoss(NWayLoss):
         return masking.log1p_sum_exp(mean - scores, masses, axis=1)
 
     def probabilities(self, y_pred: Any) -> tf.Tensor:
-        """Computes the probabilities that scores stand for, `softmax(s)`.
+        """Converts scores to probabilities, `softmax(s)`.
 
         Args:
             y_pred: Scores, of which the last axis holds the classes.
@@ -203,7 +203,7 @@ class NWayMeanLoss(NWayLoss):
 
 @register
 class NWayPairwiseLoss(NWayLoss):
-    """Each pair of classes inside a logarithm of its own: exact for soft and for hard labels.
+    """One logarithm for each pair of classes: exact for soft and for hard labels.
 
     For rows `i` of probabilities `t_ij` in `y_true` and scores `s_ij` in `y_pred`:
 
@@ -213,12 +213,12 @@ class NWayPairwiseLoss(NWayLoss):
 
     It is convex, with the optimum `softmax(2 * s_i / scale)_j` proportional to `c_j * t_ij`. For
     two classes and `scale=1` it is the `ZLPRLoss` of the difference of their scores. It equalises
-    the gradient of the classes, and yet its optimum is the label: classes are rebalanced by `c`
-    alone, such as one over the number of their rows.
+    the gradient of the classes, but its optimum is the label: only `c` rebalances the classes, such
+    as one over the number of their rows.
 
-    A pair has no form by rows that would hold at any scores, as the joint loss has: one class `j`
-    is computed at a time, in both directions, which takes memory
-    `O(batch_size * num_rows * num_classes)` and work times `num_classes`.
+    Unlike the joint loss, a pair has no row-wise form that is stable for all scores. So the classes
+    `j` are computed one at a time, in both directions: memory is
+    `O(batch_size * num_rows * num_classes)`, and time is `num_classes` times that.
 
     Args:
         scale: Divides the scores; positive. With 2, the optimum is `softmax(s_i) = t_i`.
@@ -259,7 +259,7 @@ class NWayPairwiseLoss(NWayLoss):
         self.class_weights = None if class_weights is None else [float(c) for c in class_weights]
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads the arguments of Keras, of as many classes as have weights."""
+        """Reads the arguments of Keras, and checks that the number of class weights matches."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
         self._weights(batch.scores)
         return batch
@@ -269,7 +269,7 @@ class NWayPairwiseLoss(NWayLoss):
         return class_pairs.pair_sums(self._weights(scores) * masses, scores / self.scale)
 
     def probabilities(self, y_pred: Any) -> tf.Tensor:
-        """Computes the probabilities that scores stand for, with the class weights taken back.
+        """Converts scores to probabilities, without the effect of the class weights.
 
         Args:
             y_pred: Scores, of which the last axis holds the classes.

@@ -1,4 +1,4 @@
-"""The optimum of the joint n-way loss: a closed form but for one number a class."""
+"""The optimum of the joint n-way loss: a closed form up to one number per class."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class JointOptimum(NamedTuple):
-    """Where an `NWayJointLoss` is least.
+    """The minimum of an `NWayJointLoss`.
 
     Attributes:
         scores: The optimal scores, `[num_rows, num_classes]`, of mean 0 in each row.
@@ -20,7 +20,7 @@ class JointOptimum(NamedTuple):
 
 
 def joint_optimum(labels: ArrayLike) -> JointOptimum:
-    """Solves `NWayJointLoss` for the scores that fit soft labels best.
+    """Computes the scores that minimise `NWayJointLoss` for soft labels.
 
     With `A_j = exp(loss_j)` held fixed, the gradient of a row is zero at
 
@@ -28,7 +28,7 @@ def joint_optimum(labels: ArrayLike) -> JointOptimum:
     softmax(2 * s_i)_j = t_ij / A_j / sum_k t_ik / A_k
     ```
 
-    What is left are `num_classes` equations for `B_j = sqrt(A_j)`, with
+    This leaves `num_classes` equations for `B_j = sqrt(A_j)`, with
     `M_jk = sum_i sqrt(t_ij * t_ik)`:
 
     ```
@@ -59,7 +59,7 @@ def joint_optimum(labels: ArrayLike) -> JointOptimum:
         )
     overlaps = np.sqrt(t).T @ np.sqrt(t)
     np.fill_diagonal(overlaps, 0.0)
-    # b = log(B); all classes alike would have B**2 = 1 + the sum of overlaps
+    # b = log(B); if all classes were equal, B**2 would be 1 + the sum of overlaps
     b = 0.5 * np.log1p(overlaps.sum(axis=1))
     for _ in range(100):
         slope = np.diag(2.0 * np.cosh(b)) + overlaps * np.exp(-b)

@@ -1,1 +1,1 @@
-"""Losses of clicks that no relevance explains alone."""
+"""Click losses, which model examination or click types besides relevance."""

@@ -1,20 +1,21 @@
-"""Losses of clicks, by expectation maximisation."""
+"""Click losses by expectation maximisation."""
 
 from typing import Any
 
 import tensorflow as tf
 
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
+from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms, of_items
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
 
 @register
-class ClickEMLoss(ScoreVectorLoss):
-    """Cross-entropies of examination and relevance with what a click tells of them.
+class ClickEMLoss(Normalized, ScoreVectorLoss):
+    """Cross-entropies of examination and relevance with their posteriors given the clicks.
 
-    A click takes an item that is examined and relevant. For each list of clicks `y` in `y_true`,
-    with the scores `e` of examination and `r` of relevance in `y_pred`:
+    The model: an item is clicked if it is examined and relevant. For each list of clicks `y` in
+    `y_true`, with the scores `e` of examination and `r` of relevance in `y_pred`:
 
     ```
     p, q = 1, 1                                                  if y >= 1
@@ -22,21 +23,22 @@ class ClickEMLoss(ScoreVectorLoss):
     loss = mean_i w_i * (exam_weight * H(p_i, e_i) + relevance_weight * H(q_i, r_i))
     ```
 
-    where `H(p, s) = softplus(s) - p * s` is the cross-entropy. The gradient takes the posteriors
-    `p` and `q` for constants, as expectation maximisation does: with weights of 1 it is that of the
+    where `H(p, s) = softplus(s) - p * s` is the cross-entropy. The gradient treats the posteriors
+    `p` and `q` as constants, as expectation maximisation does: with weights of 1 it is that of the
     log-likelihood of the clicks, `-log(sigmoid(e) * sigmoid(r))` of an item with a click and
-    `-log(1 - sigmoid(e) * sigmoid(r))` of one without. So it is not the slope of the value.
+    `-log(1 - sigmoid(e) * sigmoid(r))` of one without. So it is not the derivative of the value.
 
     Args:
         exam_weight: Weight of the cross-entropy of examination; at least 0.
-        relevance_weight: Weight of that of relevance; at least 0.
+        relevance_weight: Weight of the cross-entropy of relevance; at least 0.
+        normalizer: Divisor of the sum over the items of a list, as in `MeanSquaredLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If a weight is negative.
 
-    Inputs: as in `ScoreVectorLoss`, with two scores: that of examination, which must not see the
-    item, only where it was shown, and that of relevance, which ranks.
+    Inputs: as in `ScoreVectorLoss`, with two scores per item. The score of examination must not
+    depend on the item, only on its position; the score of relevance is the one to rank by.
 
     Example:
         >>> loss = losses.ClickEMLoss()
@@ -54,6 +56,7 @@ class ClickEMLoss(ScoreVectorLoss):
         self,
         exam_weight: float = 1.0,
         relevance_weight: float = 1.0,
+        normalizer: Normalizer = mean_over_terms,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -65,6 +68,7 @@ class ClickEMLoss(ScoreVectorLoss):
         super().__init__(name=name, **kwargs)
         self.exam_weight = exam_weight
         self.relevance_weight = relevance_weight
+        self.normalizer = normalizer
 
     @property
     def num_scores(self) -> int:
@@ -74,16 +78,16 @@ class ClickEMLoss(ScoreVectorLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Averages the cross-entropies of the items."""
+        """Adds up the cross-entropies of the items, and normalises them."""
         e, r = scores[..., 0], scores[..., 1]
         exam = self.exam_weight * _cross_entropy(_posterior(labels, e, r), e)
         relevance = self.relevance_weight * _cross_entropy(_posterior(labels, r, e), r)
-        return masking.masked_mean(weights * (exam + relevance), mask)
+        return of_items(self.normalizer, weights * (exam + relevance), mask)
 
 
 @register
 class MixtureEMLoss(ScoreVectorLoss):
-    """Cross-entropies of several models of clicks, each list shared out among those that fit it.
+    """Cross-entropies of a mixture of click models; each list is assigned to those that fit it.
 
     For each list of clicks `y` in `y_true`, with the scores `s_m` of models `m` in `y_pred`:
 
@@ -94,18 +98,19 @@ class MixtureEMLoss(ScoreVectorLoss):
     w    = sum_i w_i * y_i / sum_i y_i
     ```
 
-    It is 0 for a list without a click. The gradient takes `p` for constant, as expectation
-    maximisation does: with `alpha=1`, it is that of `-log sum_m exp(-c_m)`. So it is not the slope
-    of the value.
+    It is 0 for a list without a click. The gradient treats `p` as constant, as expectation
+    maximisation does: with `alpha=1`, it is that of `-log sum_m exp(-c_m)`. So it is not the
+    derivative of the value.
 
     Args:
-        alpha: How sharply lists are shared out; at least 0, where all models have the same share.
+        alpha: Sharpness of the assignment of lists to models; at least 0. At 0, all models have the
+            same share.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `alpha` is negative.
 
-    Inputs: as in `ScoreVectorLoss`: an item has a score of each model.
+    Inputs: as in `ScoreVectorLoss`: an item has one score per model.
 
     Example:
         >>> loss = losses.MixtureEMLoss()
@@ -144,5 +149,5 @@ def _posterior(clicks: tf.Tensor, s: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 
 
 def _cross_entropy(p: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-    """Computes the cross-entropy of a coin of probability `p` and a score, its log-odds."""
+    """Computes the cross-entropy between a probability `p` and a score, the log-odds."""
     return tf.math.softplus(s) - p * s

@@ -25,7 +25,7 @@ class CoupledRankDistilLoss(SampledLoss):
     w    = sum_i w_i * y_i / sum_i y_i
     ```
 
-    where `1, ..., n` are the items in that order. It is 0 for a list whose labels are all 0.
+    where `1, ..., n` are the items in that order. The loss is 0 for a list whose labels are all 0.
 
     Args:
         sample_size: Number of samples of each list; positive.

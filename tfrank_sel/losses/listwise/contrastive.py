@@ -16,7 +16,7 @@ from tfrank_sel.serialization import register
 
 @register
 class InfoNCELoss(ListwiseLoss):
-    """Contrast of each positive of a list with the negatives of that list.
+    """Contrastive loss of each positive of a list against the negatives of that list.
 
     For each list of relevances `y` in `y_true` and similarities `s` in `y_pred`:
 
@@ -25,9 +25,9 @@ class InfoNCELoss(ListwiseLoss):
     ```
 
     It is 0 for a list without a positive or without a negative. A negative that duplicates a
-    positive is masked by a label of NaN. With one positive it is the `SoftmaxLoss`; with more, they
-    do not compete with one another. `exp(-loss)` is a lower bound of the reciprocal rank, the
-    average precision and the NDCG of the list.
+    positive is masked by a label of NaN. With one positive it is the `SoftmaxLoss`; several
+    positives do not compete with one another. `exp(-loss)` is a lower bound of the reciprocal rank,
+    the average precision and the NDCG of the list.
 
     Args:
         temperature: Divides the similarities; positive.
@@ -36,7 +36,7 @@ class InfoNCELoss(ListwiseLoss):
     Raises:
         ValueError: If `temperature` is not positive.
 
-    Inputs: as in `ListwiseLoss`. Weights count at positives.
+    Inputs: as in `ListwiseLoss`. Only the weights of positives count.
 
     Example:
         >>> loss = losses.InfoNCELoss(temperature=0.5)
@@ -58,10 +58,11 @@ class InfoNCELoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Averages the contrasts of the positives of each list."""
+        """Averages the losses of the positives of each list."""
         positive = mask & (labels > 0.0)
         negative = mask & ~positive
-        # relative to the hardest negative: a shift changes nothing, and keeps digits at a height
+        # relative to the hardest negative: the value is the same, and large scores keep their
+        # digits
         hardest = tf.reduce_max(tf.where(negative, scores, scores.dtype.min), -1, keepdims=True)
         hardest = tf.where(tf.reduce_any(negative, axis=-1, keepdims=True), hardest, 0.0)
         x = (scores - tf.stop_gradient(hardest)) / self.temperature
@@ -74,7 +75,7 @@ class InfoNCELoss(ListwiseLoss):
 
 @register
 class InBatchInfoNCELoss(ListwiseLoss):
-    """Contrast of the pairs of a batch with one another: positives stand on the diagonal.
+    """Contrastive loss among the pairs of a batch, with the positives on the diagonal.
 
     For the matrix `S` of similarities in `y_pred`, of query `i` with item `j`, row `i` has
 
@@ -85,21 +86,21 @@ class InBatchInfoNCELoss(ListwiseLoss):
     ```
 
     where `q_j` is the probability with which item `j` is drawn as a negative, and items `j != i`
-    that equal item `i` (accidental hits) are left out of the softmax: `y_true` tells which item is
-    which.
+    that equal item `i` (accidental hits) are left out of the softmax: `y_true` identifies the
+    items.
 
-    A batch of interactions draws popular items more often as negatives. Without `log q` the
-    similarity that is learned is less by the logarithm of the popularity. With it, which corrects
-    every column, that of the positive too, the loss estimates the softmax over all items. The
-    columns of the symmetric form contrast queries: there `log q` changes nothing.
+    A batch of interactions draws popular items more often as negatives. Without `log q`, the
+    learned similarity is lower by the logarithm of the popularity. With `log q`, which corrects
+    every column, also that of the positive, the loss estimates the softmax over all items. In the
+    columns of the symmetric form, queries compete, and `log q` has no effect.
 
     Args:
         temperature: Divides the similarities; positive.
-        symmetric: Whether items are contrasted with queries, too.
+        symmetric: Whether to also contrast items with queries.
         log_q: Logarithm of the probability of each item by its identity, `[num_items]`; identities
-            are then integers from 0 on. A constant that is added to all changes nothing, so that
-            log counts will do. If `None`, all are equal. Where frequencies are not known before
-            training, or drift, leave it out and let `models.LogQCorrection` estimate them.
+            are then integers from 0 on. Adding a constant to all changes nothing, so you can pass
+            log counts. If `None`, all are equal. If frequencies are unknown before training, or
+            drift, omit `log_q` and let `models.LogQCorrection` estimate them.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -108,8 +109,8 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
     Inputs: `y_true` holds an identity of the item of each pair, `[batch_size]` or
     `[batch_size, 1]`, of any dtype, but integers below `num_items` if there is a `log_q`; `y_pred`
-    is `[batch_size, batch_size]`. Where `y_pred` carries a Keras mask, pairs that fail it are left
-    out. `sample_weight` is as in `ListwiseLoss`.
+    is `[batch_size, batch_size]`. Pairs that a Keras mask of `y_pred` excludes are left out.
+    `sample_weight` is as in `ListwiseLoss`.
 
     Example:
         >>> loss = losses.InBatchInfoNCELoss(symmetric=True)
@@ -149,10 +150,10 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
     @property
     def padding(self) -> None:
-        """None: in the symmetric form, each list counts in the value of another."""
+        """None: in the symmetric form, the value of a list depends on the other lists."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Makes labels of identities: 1 on the diagonal, NaN where an item comes again, else 0."""
+        """Converts identities to labels: 1 on the diagonal, NaN for repeated items, else 0."""
         if isinstance(y_true, tf.RaggedTensor):
             raise ValueError(
                 "`y_true` must have shape [batch_size] or [batch_size, 1]. "
@@ -173,7 +174,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Computes the contrast of each pair."""
+        """Computes the loss of each pair."""
         x, targets = scores / self.temperature, weights * labels
         rows = masking.cross_entropy(targets, x, mask)
         if not self.symmetric:
@@ -183,10 +184,10 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
 
 def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
-    """Bounds the mutual information of queries and items from below, `log(n) - loss`.
+    """Computes a lower bound of the mutual information of queries and items, `log(n) - loss`.
 
     Args:
-        loss: Mean InfoNCE loss, of one positive a list.
+        loss: Mean InfoNCE loss, with one positive per list.
         num_candidates: The number `n` of items that each query is compared with, the positive
             among them: the batch size for an `InBatchInfoNCELoss`.
 

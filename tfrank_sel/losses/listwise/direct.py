@@ -1,4 +1,4 @@
-"""Direct loss minimisation: the gradient of a metric, from the best ranking that heeds it."""
+"""Direct loss minimisation: the gradient of a metric by loss-augmented inference."""
 
 import math
 from typing import Any, NamedTuple
@@ -23,13 +23,13 @@ class DirectAPLoss(ListwiseLoss):
     loss  = (max_r (F(r) + epsilon * (AP* - AP(r))) - max_r F(r)) / epsilon
     ```
 
-    where `AP*` is the best average precision. Its gradient is the difference of the gradients of
-    `F` at both rankings, over `epsilon`; as `epsilon` goes to 0, the mean of that over lists goes
-    to the gradient of the mean `1 - AP`. With `epsilon > 0` (the positive update, away from a worse
+    where `AP*` is the best average precision. The gradient is the difference of the gradients of
+    `F` at both rankings, divided by `epsilon`. As `epsilon` goes to 0, its mean over lists goes to
+    the gradient of the mean `1 - AP`. With `epsilon > 0` (the positive update, away from a worse
     ranking) the loss is at least `1 - AP`, with `epsilon < 0` (the negative update, towards a
-    better ranking) at most. It is 0 for a list that has only relevant items, or none.
+    better ranking) at most. It is 0 for a list that has only relevant items or no relevant item.
 
-    The rankings are exact, by a dynamic programme in time and memory quadratic in the list size.
+    A dynamic programme finds the exact rankings, in time and memory quadratic in the list size.
 
     Args:
         epsilon: Weight of the metric against the scores; not 0.
@@ -39,7 +39,7 @@ class DirectAPLoss(ListwiseLoss):
         ValueError: If `epsilon` is 0.
 
     Inputs: as in `ListwiseLoss`. The weight of a relevant item multiplies its terms; other weights
-    do not count.
+    are ignored.
 
     Example:
         >>> loss = losses.DirectAPLoss(epsilon=2.0)
@@ -68,7 +68,7 @@ class DirectAPLoss(ListwiseLoss):
         i, j = ranking.positions(w), tf.cast(ahead, w.dtype)
         metric = tf.reduce_sum(w * j / (i + j), axis=-1)
         difference = _differences(lists)
-        # a pair that both rankings order alike cancels before it is added to others
+        # a pair with the same order in both rankings cancels before it is added to others
         direct = tf.where(i <= j[:, :, tf.newaxis], -tf.ones_like(difference), 1.0)
         change = tf.reduce_sum((direct - tf.sign(difference)) * difference, axis=-1)
         change = tf.math.divide_no_nan(tf.reduce_sum(w * change, axis=-1), lists.num_negatives)
@@ -94,7 +94,7 @@ class SplitLists(NamedTuple):
 
 
 def split(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> SplitLists:
-    """Parts the relevant items of each list, of labels above 0, from its other valid items."""
+    """Splits the valid items of each list into relevant items (label above 0) and the others."""
     relevant = mask & (labels > 0.0)
     other = mask & ~relevant
     positives, weights = ranking.sort_by(
@@ -106,14 +106,14 @@ def split(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Ten
 
 
 def negatives_ahead(lists: SplitLists, epsilon: float) -> tf.Tensor:
-    """Ranks each list so as to maximise `F - epsilon * AP`.
+    """Ranks each list to maximise `F - epsilon * AP`.
 
     Args:
         lists: The items.
         epsilon: Weight of the average precision: 0 gives the ranking by scores.
 
     Returns:
-        How many of the negatives are ahead of each positive, `[batch_size, list_size]`, int32.
+        The number of negatives ahead of each positive, `[batch_size, list_size]`, int32.
     """
     size = tf.shape(lists.weights)[1]
     i, j = ranking.positions(lists.weights)[:, tf.newaxis], tf.range(size + 1)

@@ -1,4 +1,4 @@
-"""Any loss in expectation over noisy scores."""
+"""Expectation of any loss over noisy scores."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tfrank_sel.serialization import register
 
 @register
 class GumbelLoss(SampledLoss):
-    """Mean of another loss over scores with Gumbel noise: a loss of random orders.
+    """Mean of another loss over scores with Gumbel noise.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -22,13 +22,13 @@ class GumbelLoss(SampledLoss):
     g_ki = -log(-log(u_ki)),  u_ki uniform in (0, 1)
     ```
 
-    The order of `s + g` follows the Plackett-Luce model of `s`. The noise makes a loss of one order
-    see others, near ties above all: it smooths `ApproxNDCGLoss`, say, whose gradient vanishes
-    elsewhere.
+    The order of `s + g` follows the Plackett-Luce model of `s`. With the noise, a loss of one order
+    also depends on other orders, above all where scores are nearly tied. For example, this smooths
+    `ApproxNDCGLoss`, whose gradient vanishes away from ties.
 
     Args:
-        loss: The loss, such as `ApproxNDCGLoss()` or `NeuralSortNDCGLoss()`; its own reduction does
-            not count.
+        loss: The loss, such as `ApproxNDCGLoss()` or `NeuralSortNDCGLoss()`; its own reduction is
+            ignored.
         sample_size: Number of samples of each list; positive.
         temperature: Divides the noisy scores; positive.
         seed: Seed of the noise: the n-th call on inputs of one shape then has the same noise in

@@ -25,11 +25,10 @@ class ListMLELoss(LabelOrderedLoss):
 
     where `c` is the weight of a position, 1 by default. It is 0 for a list without a relevant item.
 
-    Items of equal labels have no order among themselves. A model that is shown one, such as that of
-    the list, learns it. Here they share their places: with `m` items in a group `G` of equal
-    labels, the place `r` of the `l`-th of them, counted from 0, has their mean score, and behind it
-    the group counts by what is left of it, as if each item had its share of all places (Efron's
-    method for ties):
+    Items of equal labels have no order among themselves, but a model would learn the order in which
+    the list holds them. Here tied items share their places (Efron's method for ties). Let `G` be a
+    group of `m` items of equal labels. The place `r` of the `l`-th of them, counted from 0, has
+    their mean score, and the group counts in the sum with the fraction that is left of it:
 
     ```
     x_r                      ->  mean_{i in G} x_i

@@ -14,7 +14,7 @@ from tfrank_sel.serialization import register
 
 @register
 class NeuralSortCrossEntropyLoss(ListwiseLoss):
-    """Cross-entropy of the soft permutation of the labels and that of the scores.
+    """Cross-entropy between the soft permutations of the labels and of the scores.
 
     For each list of `n` labels `y` in `y_true` and scores `s` in `y_pred`, for
     `x = s / temperature`:
@@ -71,7 +71,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
 
 @register
 class NeuralSortNDCGLoss(ListwiseLoss):
-    """The NDCG of a soft permutation of the scores, negative (PiRank).
+    """Negative NDCG of a soft permutation of the scores (PiRank).
 
     For each list of `n` labels `y` in `y_true` and scores `s` in `y_pred`, for
     `x = s / temperature`:

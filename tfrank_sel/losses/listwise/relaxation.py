@@ -1,4 +1,4 @@
-"""Ranks and orders made differentiable: steps and permutations become smooth ones."""
+"""Differentiable ranks and orders: smooth steps and smooth permutations."""
 
 import tensorflow as tf
 
@@ -9,22 +9,22 @@ from tfrank_sel.ops import masking
 def ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
     """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
 
-    A link that rises from 0 to 1 counts the items that are ahead: half of each tie, and the item
-    itself as a tie with itself.
+    A link that rises from 0 to 1 counts the items that are ahead. A tie counts 1/2, also that of
+    the item with itself.
 
     Args:
         x: Scores over the temperature, `[batch_size, list_size]`.
         among: True for the items `j` to count.
-        link: What compares two scores, with `link(-d) = 1 - link(d)`.
+        link: Link that compares two scores, with `link(-d) = 1 - link(d)`.
 
     Returns:
-        The soft ranks, of the shape of `x`: from 1 on for the items that are counted themselves.
+        The soft ranks, of the shape of `x`; at least 1 for the counted items.
     """
 
     @tf.custom_gradient
     def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            # a pair moves the ranks of both by the same slope, which is even
+            # the slope is even, so a pair changes both ranks by the same amount
             counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
             moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
             moved -= upstream[:, :, tf.newaxis] * counts[:, tf.newaxis, :]
@@ -60,7 +60,7 @@ def neural_sort(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _distances(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Computes `sum_k abs(x_j - x_k)` for each item, of which padding is 0."""
+    """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
     pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
 
     @tf.custom_gradient

@@ -1,4 +1,4 @@
-"""Metrics of ranks made differentiable, by one relaxation of the rank."""
+"""Differentiable ranking metrics, all by the same relaxation of the rank."""
 
 import abc
 from collections.abc import Callable
@@ -18,7 +18,7 @@ SIGMOID = Sigmoid()
 
 
 class RelaxedMetricLoss(ListwiseLoss):
-    """A metric of the ranks of a list, with its sign turned and its ranks made soft.
+    """Negative ranking metric of a list, at soft ranks.
 
     For each list of scores `s` in `y_pred`:
 
@@ -28,13 +28,12 @@ class RelaxedMetricLoss(ListwiseLoss):
     w      = sum_i w_i * y_i / sum_i y_i
     ```
 
-    It is 0 for a list without a relevant item. A subclass writes `metric`.
+    It is 0 for a list without a relevant item. A subclass implements `metric`.
 
     Args:
         temperature: Divides the scores; positive. As it goes to 0 the ranks become those of the
             order by scores, and their gradient vanishes.
-        link: What makes the comparison of two scores smooth: it rises from 0 to 1, with
-            `link(-d) = 1 - link(d)`.
+        link: Smooth comparison of two scores: it rises from 0 to 1, with `link(-d) = 1 - link(d)`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -54,20 +53,20 @@ class RelaxedMetricLoss(ListwiseLoss):
         """Computes the metric of each list, `[batch_size]`, at soft ranks."""
 
     def ranks(self, scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
-        """Computes the soft rank of each item among those items of its list."""
+        """Computes the soft rank of each item among the items `among` of its list."""
         return relaxation.ranks(scores / self.temperature, among, self.link)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Weighs the metric of each list."""
+        """Computes the weighted metric of each list."""
         weight = ranking.mean_weight(labels, mask, weights)
         return -weight * self.metric(labels, scores, mask)
 
 
 @register
 class ApproxDCGLoss(RelaxedMetricLoss):
-    """The discounted cumulative gain at soft ranks, negative.
+    """Negative discounted cumulative gain at soft ranks.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -77,7 +76,7 @@ class ApproxDCGLoss(RelaxedMetricLoss):
     w      = sum_i w_i * y_i / sum_i y_i
     ```
 
-    A list counts as much as its gains; in `ApproxNDCGLoss`, each list counts alike.
+    A list counts in proportion to its gains; in `ApproxNDCGLoss`, all lists count equally.
 
     Args:
         temperature: Divides the scores; positive.
@@ -122,7 +121,7 @@ class ApproxDCGLoss(RelaxedMetricLoss):
 
 @register
 class ApproxNDCGLoss(RelaxedMetricLoss):
-    """The normalised discounted cumulative gain at soft ranks, negative (ApproxNDCG).
+    """Negative normalised discounted cumulative gain at soft ranks (ApproxNDCG).
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -182,7 +181,7 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
 
 @register
 class ApproxMRRLoss(RelaxedMetricLoss):
-    """The reciprocal rank at soft ranks, negative (ApproxMRR).
+    """Negative reciprocal rank at soft ranks (ApproxMRR).
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -192,8 +191,8 @@ class ApproxMRRLoss(RelaxedMetricLoss):
     w      = sum_i w_i * y_i / sum_i y_i
     ```
 
-    Where a list has several relevant items, that is the mean of their reciprocal ranks, not the
-    reciprocal of the first of these ranks. It is 0 for a list without a relevant item.
+    If a list has several relevant items, this is the mean of their reciprocal ranks, not the
+    reciprocal of the smallest rank. It is 0 for a list without a relevant item.
 
     Args:
         temperature: Divides the scores; positive.
@@ -231,7 +230,7 @@ class ApproxMRRLoss(RelaxedMetricLoss):
 
 @register
 class ApproxAPLoss(RelaxedMetricLoss):
-    """The average precision at soft ranks, negative.
+    """Negative average precision at soft ranks.
 
     For each list of labels `y` in `y_true`, whose `R` relevant items have labels above 0, and of
     scores `s` in `y_pred`:

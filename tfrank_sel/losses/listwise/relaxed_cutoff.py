@@ -1,4 +1,4 @@
-"""Metrics of the first `k` ranks made differentiable: the cutoff is as soft as the ranks."""
+"""Differentiable metrics of the first `k` ranks, with a soft cutoff."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
         self.k = k
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Divides the relevant items on top by the number of ranks."""
+        """Divides the number of relevant items in the top ranks by the number of ranks."""
         return _found(self, labels, scores, mask, self.k) / float(self.k)
 
 
@@ -110,7 +110,7 @@ class ApproxRecallLoss(RelaxedMetricLoss):
         self.k = k
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Divides the relevant items on top by all of them."""
+        """Divides the number of relevant items in the top ranks by their total number."""
         relevant = tf.reduce_sum(tf.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
         return tf.math.divide_no_nan(_found(self, labels, scores, mask, self.k), relevant)
 

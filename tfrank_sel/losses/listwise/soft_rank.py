@@ -1,4 +1,4 @@
-"""SoftRank: the NDCG of scores that are uncertain."""
+"""SoftRank: the expected NDCG of uncertain scores."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,11 +23,11 @@ class SoftRankLoss(ListwiseLoss):
 
     where `p_j` is the distribution of the rank of item `j`, one more than the number of items ahead
     of it, and each other item `i` is ahead with probability `a_ij`. The loss is 0 for a list
-    without a relevant item. The pairs are taken for independent of one another, which for a large
-    `sigma` the ranks are not: the soft NDCG is then biased. As `sigma` goes to 0 it becomes the
+    without a relevant item. The formula assumes that pairs are independent of one another. For a
+    large `sigma` they are not, and the soft NDCG is biased. As `sigma` goes to 0 it becomes the
     NDCG, and its gradient vanishes.
 
-    Work is cubic in the list size, memory quadratic.
+    The time is cubic in the list size, the memory quadratic.
 
     Args:
         sigma: Standard deviation of the noise of each score; positive.
@@ -72,7 +72,7 @@ class SoftRankLoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Computes what the expected DCG lacks of the ideal one."""
+        """Computes the relative gap between the ideal and the expected DCG."""
         gains = tf.where(mask, weights * self.gain(labels), 0.0)
         ranks = ranking.positions(scores)
         discounts = self.discount(ranks)

@@ -29,16 +29,16 @@ class SoftmaxLoss(ListwiseLoss):
 
     Args:
         temperature: Divides the scores; positive.
-        targets: Makes a distribution of the labels of a list: `targets.Shares()`, of the labels or
-            of their gains, or `targets.Softmax(temperature)`.
-        lambda_weight: Makes the targets of `G_i * D(r_i)` instead of labels, the gain and the
-            discount of each item at its present rank: `lambdas.NDCGLambdaWeight()`, or
-            `lambdas.DCGLambdaWeight()`.
+        targets: Map from the labels of a list to its targets: `targets.Shares()`, of the labels or
+            of their gains, `targets.Gains()`, the gains themselves, or
+            `targets.Softmax(temperature)`.
+        lambda_weight: Replaces the labels by `G_i * D(r_i)`, the gain and the discount of each item
+            at its current rank: `lambdas.NDCGLambdaWeight()`, or `lambdas.DCGLambdaWeight()`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
         ValueError: If `temperature` is not positive.
-        TypeError: If `lambda_weight` is one of pairs alone.
+        TypeError: If `lambda_weight` has weights for pairs only.
 
     Example:
         >>> loss = losses.SoftmaxLoss()

@@ -1,4 +1,4 @@
-"""Softmax cross-entropies with another item, another term, or other items to compare with."""
+"""Softmax cross-entropies with a virtual item, a polynomial term, or fewer competitors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,14 +25,15 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     ```
 
     where `t` are the targets, by default `t_i = y_i / sum_j y_j`. A softmax alone does not change
-    when all scores of a list move together; here they are above 0 for items more relevant than the
-    virtual one, so that scores of different lists can be compared. With `virtual_label=0`, scores
-    of a list without a relevant item do not matter; with a positive one they fall below 0.
+    if a constant is added to all scores of a list. Here, items that are more relevant than the
+    virtual item get scores above 0, so that scores of different lists are comparable. With
+    `virtual_label=0`, a list without a relevant item has no effect; with a positive
+    `virtual_label`, its scores fall below 0.
 
     Args:
         virtual_label: The label of the virtual item, at least 0.
         temperature: Divides the scores; positive.
-        targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
+        targets: Makes the targets of the labels, as in `SoftmaxLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -85,7 +86,7 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
 
 @register
 class PolyOneSoftmaxLoss(ListwiseLoss):
-    """Softmax cross-entropy with the first term of its polynomial made larger or smaller (Poly-1).
+    """Softmax cross-entropy with another weight of the first polynomial term (Poly-1).
 
     For each list of relevances `y` in `y_true` and scores `s` in `y_pred`, with
     `p = softmax(s / temperature)`:
@@ -99,9 +100,9 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     gives more weight to the first term, the only one whose gradient does not vanish as `p` nears 1.
 
     Args:
-        epsilon: What is added to the coefficient of `1 - p`; at least -1.
+        epsilon: Number added to the coefficient of `1 - p`; at least -1.
         temperature: Divides the scores; positive.
-        targets: Makes a distribution of the labels, as in `SoftmaxLoss`.
+        targets: Makes the targets of the labels, as in `SoftmaxLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -138,7 +139,7 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Adds the cross-entropy and what the probabilities lack of 1."""
+        """Adds the cross-entropy and the gap between the probabilities and 1."""
         x, targets = scores / self.temperature, weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
 
@@ -146,8 +147,8 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
 def _lacking(targets: tf.Tensor, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `sum_i t_i * (1 - p_i)` of each list, `p = softmax(x)`.
 
-    Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is relative to the target of the largest score,
-    so that items tied there cancel.
+    Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is computed relative to the target of the largest
+    score, so that items tied there cancel.
     """
 
     @tf.custom_gradient

@@ -1,4 +1,4 @@
-"""Pairwise losses: each pair of items of a list, by the difference of their scores."""
+"""Pairwise losses, which depend on the score differences of pairs of items."""
 
 from tfrank_sel.losses.pairwise.base import PairwiseLoss as PairwiseLoss
 from tfrank_sel.losses.pairwise.losses import (

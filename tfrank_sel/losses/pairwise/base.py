@@ -1,4 +1,4 @@
-"""The base of the pairwise losses: one sum over the pairs, of whatever one pair costs."""
+"""Base of the pairwise losses: a sum over the pairs of a list."""
 
 import abc
 from typing import Any, ClassVar
@@ -16,22 +16,22 @@ from tfrank_sel.ops.pairs import Items
 class PairwiseLoss(Normalized, ListwiseLoss):
     """A loss of the pairs of items of each list.
 
-    A subclass writes `surrogate`, the loss of one pair. For each list of labels `y` in `y_true` and
-    scores `s` in `y_pred`:
+    A subclass implements `surrogate`, the loss of one pair. For each list of labels `y` in `y_true`
+    and scores `s` in `y_pred`:
 
     ```
     loss = normalizer of sum_{y_i > y_j} w_i * lambda_ij * surrogate((s_i - s_j) / temperature)
     ```
 
-    A pair has the weight of its preferred item. Memory does not grow with the number of pairs:
-    lists of tens of thousands of items are exact, too.
+    A pair has the weight of its preferred item. Memory does not grow with the number of pairs, so
+    the loss is also exact for lists of tens of thousands of items.
 
     Args:
         lambda_weight: Weighs each pair, such as `lambdas.NDCGLambdaWeight()`; all alike if `None`.
         temperature: Divides the scores; positive.
-        normalizer: What the sum is divided by: `mean_over_terms`, `sum_over_terms`,
-            `mean_over_slots`, or a registered function like these. If `None`, that of the lambda
-            weight: the sum for weights that are parts of a DCG, else the mean over the pairs.
+        normalizer: Normalisation of the sum: `mean_over_terms`, `sum_over_terms`,
+            `mean_over_slots`, or a registered function like these. If `None`, the default of the
+            lambda weight: the sum for weights that are parts of a DCG, else the mean over pairs.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -39,7 +39,8 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
     """
 
-    ordered: ClassVar[bool] = True  # only pairs of different labels count, the larger one first
+    # only pairs of different labels count, with the larger label first
+    ordered: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Adds up the losses of the pairs, and divides them by what the normalizer says."""
+        """Adds up the losses of the pairs, and normalises the sum."""
         items = self._items(labels, scores / self.temperature, mask, weights)
         total, terms = pairs.sums_over_pairs(self._pair, items)
         return self._normalizer(total, terms, tf.shape(scores)[1])
@@ -81,7 +82,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
     def _items(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> Items:
-        """In the order of the scores, so that the ranks of all lists are the same, once."""
+        """The items in the order of their scores, so that all lists share the same ranks."""
         scores = tf.where(mask, scores, tf.zeros_like(scores))
         ranks = ranking.positions(scores)[tf.newaxis]
         if self.lambda_weight is None:
@@ -92,7 +93,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         return Items(scores, labels, mask, weights, ranks, gains)
 
     def _pair(self, first: Items, second: Items, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the loss of a pair, and counts it, in both directions where both count."""
+        """Computes the loss and the count of a pair, in both directions if both count."""
         y = first.labels - second.labels
         if self.ordered:
             values = tf.where(y > 0.0, first.weights, second.weights)

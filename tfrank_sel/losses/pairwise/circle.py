@@ -1,4 +1,4 @@
-"""The circle loss: similarities that each move as fast as they are far from where they belong."""
+"""Circle loss: each similarity has a gradient in proportion to its distance from its optimum."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tfrank_sel.serialization import register
 
 @register
 class CircleLoss(LabelOrderedLoss):
-    """Soft maximum over the pairs of a list, each side of a pair scaled by its own distance.
+    """Soft maximum over the pairs of a list, with each side scaled by its own distance.
 
     For each list of labels `y` in `y_true` and similarities in `y_pred`, clipped to `s` in [0, 1]:
 
@@ -22,13 +22,13 @@ class CircleLoss(LabelOrderedLoss):
     w    = sum_i w_i * y_i / sum_i y_i
     ```
 
-    It is 0 for a list without a pair of different labels. The gradient takes the first
-    factors of `a` and `b` for constants, as the authors do: they are the speeds of the two sides.
-    So it is not the slope of the value, and outside [0, 1] it is 0.
+    It is 0 for a list without a pair of different labels. The gradient treats the first factors of
+    `a` and `b` as constants, as the authors do: they set the speed of each side. So the gradient is
+    not the derivative of the value, and outside [0, 1] it is 0.
 
     Args:
         gamma: Sharpness of the maximum; positive.
-        margin: How far from 1 and 0 similarities may stay.
+        margin: Distance from 1 and 0 that similarities may keep.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Pairwise losses: each pair of items of a list, by the difference of their scores."""
+"""Pairwise losses, which depend on the score differences of pairs of items."""
 
 from typing import Any
 
@@ -28,8 +28,8 @@ class PairwiseLogisticLoss(PairwiseLoss):
     The surrogate is the potential of the `Sigmoid` link.
 
     Args:
-        lambda_weight: Weighs each pair: `lambdas.NDCGLambdaWeight(smooth_fraction=1.0)` makes this
-            LambdaRank. All alike if `None`.
+        lambda_weight: Weight of each pair: `lambdas.NDCGLambdaWeight(smooth_fraction=1.0)` makes
+            this LambdaRank. All are equal if `None`.
         temperature: Divides the scores; positive.
         normalizer: As in `PairwiseLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -53,7 +53,7 @@ class PairwiseLogisticLoss(PairwiseLoss):
 
 @register
 class LambdaLoss(PairwiseLoss):
-    """LambdaLoss: logistic loss of each pair, by how much the pair matters to the NDCG.
+    """LambdaLoss: logistic loss of each pair, weighted by the effect of the pair on the NDCG.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -63,7 +63,7 @@ class LambdaLoss(PairwiseLoss):
     lambda_ij = (G_i - G_j) * (D(t) - D(t + 1)), where t = abs(r_i - r_j)
     ```
 
-    where `r` are the ranks by score and `D` is the discount; for the part of `k`, and for other
+    where `r` are the ranks by score and `D` is the discount; for the effect of `k`, and for other
     weights, see `losses.lambdas`. It is a `PairwiseLogisticLoss` with these weights.
 
     Args:
@@ -136,7 +136,7 @@ class PairwiseHingeLoss(PairwiseLoss):
 
 @register
 class PairwiseSoftZeroOneLoss(PairwiseLoss):
-    """The smoothed share of pairs in the wrong order.
+    """Smoothed share of pairs in the wrong order.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -144,7 +144,7 @@ class PairwiseSoftZeroOneLoss(PairwiseLoss):
     loss = mean_{y_i > y_j} w_i * lambda_ij * sigmoid(-(s_i - s_j) / temperature)
     ```
 
-    It is bounded, and so not convex. As the temperature goes to 0, it becomes the share itself.
+    It is bounded, so it is not convex. As the temperature goes to 0, it becomes the share itself.
 
     Args:
         lambda_weight: Weighs each pair; all alike if `None`.
@@ -171,7 +171,7 @@ class PairwiseSoftZeroOneLoss(PairwiseLoss):
 
 @register
 class PairwiseMSELoss(PairwiseLoss):
-    """Squared error of the difference of each two scores, against that of their labels.
+    """Squared error between the score difference and the label difference of each pair.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -179,7 +179,7 @@ class PairwiseMSELoss(PairwiseLoss):
     loss = mean_{i != j} w_i * lambda_ij * ((s_i - s_j) / temperature - (y_i - y_j))**2
     ```
 
-    over all ordered pairs of items, those of equal labels, too.
+    over all ordered pairs of items, including pairs of equal labels.
 
     Args:
         lambda_weight: Weighs each pair; all alike if `None`.
@@ -208,7 +208,7 @@ class PairwiseMSELoss(PairwiseLoss):
 
 @register
 class PairwiseQuantileLoss(PairwiseLoss):
-    """Quantile regression of the difference of each two scores.
+    """Quantile regression of the score difference of each pair.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -220,7 +220,8 @@ class PairwiseQuantileLoss(PairwiseLoss):
     or, `squared`, with the squares of both maxima: then it is expectile regression.
 
     Args:
-        tau: The quantile, between 0 and 1: with more, differences that are too small cost more.
+        tau: The quantile, between 0 and 1: the larger, the more a difference that is too small
+            costs.
         squared: Whether errors are squared.
         lambda_weight: Weighs each pair; all alike if `None`.
         temperature: Divides the scores; positive.
@@ -259,7 +260,7 @@ class PairwiseQuantileLoss(PairwiseLoss):
         self.squared = squared
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Computes the tilted absolute or squared error of `x` from `y`."""
+        """Computes the tilted absolute or squared error between `x` and `y`."""
         u, tau = x - y, self.tau
         if not self.squared:
             return 0.5 * Sign().potential(u) + (0.5 - tau) * u

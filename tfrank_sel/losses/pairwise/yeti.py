@@ -1,4 +1,4 @@
-"""YetiLogistic: a pairwise loss of neighbours in noisy orders."""
+"""YetiLogistic: a pairwise loss of neighbours in noisy rankings."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ NEIGHBOURS = YetiDCGLambdaWeight()
 
 @register
 class YetiLogisticLoss(SampledLoss):
-    """Logistic loss of the neighbours in noisy orders of each list.
+    """Logistic loss of the neighbours in noisy rankings of each list.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -30,7 +30,7 @@ class YetiLogisticLoss(SampledLoss):
     other in the order of `z_k`. It is a `GumbelLoss` of the `PairwiseLogisticLoss`.
 
     Args:
-        lambda_weight: Weighs each pair, such as `lambdas.YetiDCGLambdaWeight()`.
+        lambda_weight: Weight of each pair, such as `lambdas.YetiDCGLambdaWeight()`.
         temperature: Divides the noisy scores; positive.
         sample_size: Number of samples of each list; positive.
         gumbel_temperature: Divides the noisy scores before they are ranked; positive.

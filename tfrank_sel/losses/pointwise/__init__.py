@@ -1,1 +1,1 @@
-"""Pointwise losses: each item has a term of its own."""
+"""Pointwise losses: a sum of one term per item."""

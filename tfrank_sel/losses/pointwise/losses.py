@@ -1,4 +1,4 @@
-"""Pointwise losses: each item of a list by itself."""
+"""Pointwise losses, which treat each item of a list independently."""
 
 from typing import Any
 
@@ -22,7 +22,8 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
     loss = mean_i w_i * (log(1 + exp(s_i)) - y_i * s_i)
     ```
 
-    Labels above 1 are not clipped: such an item has no best score, its loss falls for ever.
+    Labels above 1 are not clipped: the loss of such an item has no minimum; it decreases without
+    bound as the score grows.
 
     Args:
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
@@ -108,7 +109,7 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
 
 @register
 class OrdinalLoss(Normalized, ScoreVectorLoss):
-    """Cross-entropies of the questions whether a label is at least 1, at least 2, and so on.
+    """Sum of the cross-entropies of the events that a label is at least 1, at least 2, and so on.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -117,12 +118,12 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
     loss = mean_i w_i * sum_{k=1}^K (log(1 + exp(s_ik)) - t_ik * s_ik)
     ```
 
-    Items are ranked by `sum_k sigmoid(s_ik)`, the label to be expected.
+    Items are ranked by `sum_k sigmoid(s_ik)`, the expected label.
 
     Args:
-        ordinal_size: The number `K` of questions, the largest label; positive.
-        use_fraction_label: Whether the fraction of a label counts, in the first question whose
-            answer is not yes.
+        ordinal_size: The number `K` of thresholds, which is the largest label; positive.
+        use_fraction_label: Whether the fraction of a label counts, at the first threshold above the
+            label.
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -130,7 +131,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
     Raises:
         ValueError: If `ordinal_size` is not positive.
 
-    Inputs: as in `ScoreVectorLoss`: an item has a score for each question.
+    Inputs: as in `ScoreVectorLoss`: an item has a score for each threshold.
 
     Example:
         >>> loss = losses.OrdinalLoss(ordinal_size=2)
@@ -163,7 +164,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
 
     @property
     def num_scores(self) -> int:
-        """One for each question."""
+        """One for each threshold."""
         return self.ordinal_size
 
     def per_list(
@@ -180,7 +181,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
 
 @register
 class MultiClassLoss(Normalized, ScoreVectorLoss):
-    """Softmax cross-entropy of each label, which is the number of a class.
+    """Softmax cross-entropy of each label, a class index.
 
     For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
 
@@ -191,7 +192,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
 
     Args:
         num_classes: Number of classes, at least 2; labels are 0 to `num_classes - 1`.
-        label_smoothing: What share of each target is spread over all classes; from 0 to 1.
+        label_smoothing: Share of each target that is spread over all classes; from 0 to 1.
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -250,7 +251,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
 
 
 def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-    """Computes `log(1 + exp(s)) - t * s`, which for `t` of 0 and 1 does not cancel."""
+    """Computes `log(1 + exp(s)) - t * s` without cancellation for `t` of 0 and 1."""
     link = Sigmoid()
 
     def value(s: tf.Tensor) -> tf.Tensor:

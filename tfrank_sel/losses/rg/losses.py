@@ -12,7 +12,7 @@ from tfrank_sel.serialization import register
 
 @register
 class RG2Loss(ListwiseLoss):
-    """Square of the logits that bounds `RGCrossLoss` from above: a weighted least squares.
+    """Weighted least-squares loss of the logits, an upper bound of `RGCrossLoss`.
 
     For each list of gains `g = gain(y)` of the labels `y` in `y_true` and logits `o` in `y_pred`:
 
@@ -25,9 +25,9 @@ class RG2Loss(ListwiseLoss):
     where `v` are base weights. It expands the softmax cross-entropy
     `sum_i g_i * log sum_j v_j * exp(o_j) - sum_i g_i * o_i` around `o = 0`, where both have the
     same value and gradient; their difference is of second order in `o`. Its Hessian is diagonal, so
-    that `models.als` minimises it in closed form. It holds for logits well below 1 in absolute
-    value, which `metrics.LogitNorm` watches; the anchor keeps those of relevant items near
-    `target`.
+    `models.als` minimises it in closed form. The approximation is accurate for logits well below 1
+    in absolute value: monitor them with `metrics.LogitNorm`. The anchor keeps the logits of
+    relevant items near `target`.
 
     Args:
         alpha: Weight of the anchor, not negative.
@@ -40,8 +40,8 @@ class RG2Loss(ListwiseLoss):
 
     Inputs: as in `ListwiseLoss`, but the weight of an item is its base weight `v`: `1 / (n * p)`
     for an item drawn with probability `p` among `n`, so that a sampled list stands for the whole
-    one. With the weight `1 / IDCG` per list the loss is consistent with NDCG. Where both are
-    needed, the weight of the list goes into the gains.
+    one. With the weight `1 / IDCG` per list the loss is consistent with NDCG. If you need both,
+    multiply the gains by the weight of the list.
 
     Example:
         >>> loss = losses.RG2Loss()
@@ -72,7 +72,7 @@ class RG2Loss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Adds the square of the mean logit to the expansion that a shift leaves alone."""
+        """Adds the square of the mean logit to the shift-invariant expansion."""
         gains = _gains(self.gain, labels, mask)
         value, mean = _expansion(gains, scores, mask, weights)
         offset = tf.reduce_sum(gains, axis=-1) * tf.square(mean) / 2.0
@@ -91,10 +91,11 @@ class RGCrossLoss(ListwiseLoss):
     V = sum_i v_i, mu = sum_i v_i * o_i / V, m2 = sum_i v_i * o_i**2 / V
     ```
 
-    where `v` are base weights. It differs from the softmax cross-entropy
-    `sum_i g_i * log sum_j v_j * exp(o_j) - sum_i g_i * o_i` in third order, and like it does not
-    change when all logits of a list shift, unless the anchor holds them. It is good while the
-    logits lie within about 1 of their mean, which `metrics.LogitNorm(centered=True)` watches.
+    where `v` are base weights. It differs in third order from the softmax cross-entropy
+    `sum_i g_i * log sum_j v_j * exp(o_j) - sum_i g_i * o_i`. Like the cross-entropy, it does not
+    change if a constant is added to all logits of a list, unless `alpha` is positive. It is
+    accurate if the
+    logits lie within about 1 of their mean: monitor them with `metrics.LogitNorm(centered=True)`.
 
     Args:
         alpha: Weight of the anchor, not negative.
@@ -156,9 +157,9 @@ def _expansion(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `G * (log V + var / 2) - sum g * (o - mu)` and `mu` of each list.
 
-    Taken about the item `r` of the largest weight, then about the mean, nothing cancels however far
-    the logits of a list lie from zero, or however much of the weight `r` has. A list without weight
-    is zero.
+    It is expanded around the item `r` of the largest weight, then around the mean. This avoids
+    cancellation if all logits lie far from zero, or if `r` has nearly all of the weight. A list
+    without weight is zero.
     """
     total = tf.reduce_sum(weights, axis=-1, keepdims=True)
     gains = tf.where(total > 0.0, gains, tf.zeros_like(gains))

@@ -1,4 +1,4 @@
-"""Losses of composite links: the selective Softmax and the selective Sigmoid."""
+"""Matching losses of composite links: the selective Softmax and the selective Sigmoid."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from tfrank_sel.serialization import register
 
 @register
 class SelectiveSoftmaxLoss(ScoreLoss):
-    """Matching loss of a composite Softmax: a softmax that is sensitive where `q` says.
+    """Matching loss of a composite Softmax, whose sensitivity is set by `q`.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
 
@@ -27,16 +27,17 @@ class SelectiveSoftmaxLoss(ScoreLoss):
     ```
 
     where `q` is the scaling, `Q` its potential, and `D_Q` its divergence. It is at least 0, zero at
-    `z = s`, has gradient `h(z) - h(s)`, and is convex. It ranks, as a softmax does, and it also
-    matches the scores: the more so the larger `q` and the share `p_k` of an item. With `Constant()`
-    it is the matching loss of the standard softmax, which only ranks.
+    `z = s`, has gradient `h(z) - h(s)`, and is convex. It compares items, as a softmax does, and
+    also matches the scores. The match counts more for items with a large `q` and a large share
+    `p_k`. With `Constant()` it is the matching loss of the standard softmax, which only compares
+    items.
 
     Args:
         scaling: The increasing function `q`. `Exp` is sensitive to high scores, `Sinh` to scores
             far from its shift, `Sigmoid` to high scores, `Identity` to scores far from its shift.
         gamma: Temperature of the softmax, positive: the smaller, the more the top items count.
-        log_rho: What to add to the `Q` of each place of the list, where places are classes: lists
-            then have as many items as this has numbers. Items that are no classes have weights.
+        log_rho: Number to add to the `Q` of each place of the list, if places are classes: each
+            list then has as many items as `log_rho` has numbers. For other items, use weights.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `scaling` that is not increasing.

@@ -1,4 +1,4 @@
-"""Cross-entropies of composite links, to compare the selective losses with: they are not convex."""
+"""Cross-entropies of composite links: non-convex baselines for the selective losses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,14 +24,15 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
     loss = gamma * log sum_k w_k * exp((Q(z_k) + log_rho_k) / gamma) - sum_k p_k(s) * Q(z_k)
     ```
 
-    where `Q` is the potential of the scaling `q`. Its gradient is `q(z_k) * (p_k(z) - p_k(s))`: it
-    is minimal, not 0, wherever the probabilities agree. `SelectiveSoftmaxLoss` adds to its excess
-    over that minimum what makes it convex and match the scores, `sum_k p_k(s) * D_Q(z_k, s_k)`.
+    where `Q` is the potential of the scaling `q`. Its gradient is `q(z_k) * (p_k(z) - p_k(s))`. The
+    loss has its minimum, which is not 0, wherever the probabilities agree. `SelectiveSoftmaxLoss`
+    is its excess over that minimum plus `sum_k p_k(s) * D_Q(z_k, s_k)`, which makes it convex and
+    matches the scores.
 
     Args:
         scaling: The function `q`, whose potential is `Q`; with `Constant()` the loss is convex.
         gamma: Temperature of the softmax; positive.
-        log_rho: What to add to the `Q` of each place of the list, where places are classes.
+        log_rho: Number to add to the `Q` of each place of the list, if places are classes.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.

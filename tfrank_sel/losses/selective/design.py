@@ -1,4 +1,4 @@
-"""Which loss for which sensitivity: the choice, and the measurement that it rests on."""
+"""Choice of a loss by sensitivity, and the measurement behind the choice."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, get_args
@@ -23,21 +23,21 @@ Status = Literal["valid", "region_only", "invalid"]
 SelectiveLoss = SelectiveSoftmaxLoss | SelectiveSigmoidLoss | MatchingLoss | DecomposedMatchingLoss
 Three = tuple[float, float, float]
 
-CONTRAST = 3.0  # how much more sensitive a loss must be where it matters
-BALANCE = 1.5  # how alike both ends must be where both matter
+CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
+BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
 
 
 class Verdict(NamedTuple):
-    """What `judge` finds.
+    """The result of `judge`.
 
     Attributes:
-        status: `"valid"`, `"region_only"` for a loss that is sensitive where it is wanted, but
-            looks at each item for itself, or `"invalid"`.
+        status: `"valid"`; `"region_only"` for a loss that is sensitive in the wanted region but
+            treats each item independently; or `"invalid"`.
         sensitivities: The curvature of the loss at a low, a middle and a high score.
-        measured: What it is sensitive to, by these three numbers.
+        measured: The region to which the loss is sensitive, by these three numbers.
         is_convex: Whether the loss is convex, so that it has one minimum.
-        ranks: Whether it compares the items of a list.
-        reason: A sentence that says why.
+        ranks: Whether the loss compares the items of a list.
+        reason: A sentence that explains the status.
     """
 
     status: Status
@@ -49,11 +49,11 @@ class Verdict(NamedTuple):
 
 
 class Design(NamedTuple):
-    """What `design` chooses.
+    """The result of `design`.
 
     Attributes:
-        loss: The loss, to compile a model with.
-        reason: Why this one, with its measured sensitivities.
+        loss: The loss to compile a model with.
+        reason: Reason for the choice, with the measured sensitivities.
         verdict: The measurement.
     """
 
@@ -65,24 +65,24 @@ class Design(NamedTuple):
 def design(
     sensitivity: Wanted, at: float = 0.0, width: float = 3.0, ranking: bool = True, **kwargs: Any
 ) -> Design:
-    """Chooses the loss that is sensitive where errors matter most.
+    """Chooses a loss that is most sensitive where errors matter most.
 
     Args:
         sensitivity: Which errors matter: those at a `"high_score"` or a `"low_score"`, those of a
             `"high_norm"`, far from `at`, or a `"low_norm"`, near it; `"clip_low"` is for lists
             whose low scores, below `at`, do not matter at all.
         at: The score in the middle.
-        width: How far from `at` the sensitivity is another: at least three times as large, or as
-            small, at `at - width` or `at + width` as at `at`. Positive.
-        ranking: Whether the loss must compare the items of a list. None does that and is most
-            sensitive to low norms; for these the choice is the same, and its reason says so.
+        width: Distance from `at` at which the sensitivity must differ: it is at least three times
+            as large, or as small, at `at - width` or `at + width` as at `at`. Positive.
+        ranking: Whether the loss must compare the items of a list. No such loss is most sensitive
+            to low norms: there the choice is the same, and the reason explains it.
         **kwargs: Further arguments of the loss, such as `label_map` and `reduction`.
 
     Returns:
         The loss, the reason, and the measurement behind it.
 
     Raises:
-        ValueError: If `sensitivity` is none of these, or `width` is not positive and finite.
+        ValueError: If `sensitivity` is not one of these, or `width` is not positive and finite.
 
     Example:
         >>> choice = losses.design("high_score", at=2.0, width=1.0)
@@ -108,16 +108,17 @@ def design(
 
 
 def judge(loss: SelectiveLoss, sensitivity: Wanted, scores: Three = (-3.0, 0.0, 3.0)) -> Verdict:
-    """Measures whether a loss is sensitive where it is wanted.
+    """Measures whether a loss is sensitive in the wanted region.
 
-    The rule: the curvature of the loss is three times as large there as elsewhere among a low, a
-    middle and a high score, which for a composite Softmax make up one list; high norms need both
-    ends, within a factor of 1.5. Clipping means that the loss is exactly flat around the low score.
-    A valid loss is convex, and, but for low norms, ranks.
+    The curvature of the loss is measured at a low, a middle and a high score, which for a composite
+    Softmax make up one list. In the wanted region it must be at least three times as large as
+    elsewhere. For high norms, both ends must qualify and agree within a factor of 1.5. For
+    clipping, the loss must be exactly flat around the low score. A valid loss is convex and, except
+    for low norms, compares the items of a list.
 
     Args:
-        loss: A selective or matching loss; one made with `allow_nonconvex=True`, too.
-        sensitivity: What is wanted, as in `design`.
+        loss: A selective or matching loss, also one made with `allow_nonconvex=True`.
+        sensitivity: The wanted sensitivity, as in `design`.
         scores: The low, the middle and the high score.
 
     Returns:
@@ -135,7 +136,7 @@ def judge(loss: SelectiveLoss, sensitivity: Wanted, scores: Three = (-3.0, 0.0, 
     link: Link | CompositeSoftmax
     if isinstance(loss, SelectiveSoftmaxLoss):
         flat = _starts_flat(loss.scaling, scores, level=0.0)
-        # without log_rho, which is about classes, not about scores
+        # without log_rho, which depends on the class, not on the score
         link = CompositeSoftmax(loss.scaling, loss.gamma, allow_nonconvex=True)
         found, is_convex = class_sensitivity(link, scores), convexity.is_increasing(loss.scaling)
     else:
@@ -166,7 +167,7 @@ def _decide(
 
 
 def _regions(sensitivities: Three) -> tuple[Wanted, ...]:
-    """Names what stands out; a negative sensitivity does not."""
+    """Names the regions of high sensitivity, ignoring negative ones."""
     low, middle, high = sensitivities
 
     def stands_out(x: float, *others: float) -> bool:

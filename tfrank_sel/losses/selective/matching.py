@@ -24,7 +24,7 @@ class MatchingLoss(ScoreLoss):
 
     where `h` is the link, `H` its potential, and the mean is over the valid items. Each term is the
     area between the link and its value at `s_i`: at least 0, convex in `z_i`, zero at `z_i = s_i`,
-    with gradient `h(z_i) - h(s_i)`, so that the loss is sensitive where the link is steep.
+    with gradient `h(z_i) - h(s_i)`. So the loss penalises errors most where the link is steepest.
 
     Args:
         link: The increasing function `h`. `Identity()` gives half the mean squared error.
@@ -86,7 +86,7 @@ class DecomposedMatchingLoss(ScoreLoss):
 
     where `h` is the link and `H` its potential. It is `MatchingLoss` times the number of valid
     items: a list of more items counts more, and the gradient of an item does not depend on how many
-    others there are. It looks at each item for itself, so that it does not rank.
+    others there are. It treats each item independently, so it does not rank.
 
     Args:
         link: The increasing function `h`.
@@ -146,9 +146,9 @@ class ContrastiveMatchingLoss(ScoreLoss):
     ```
 
     where `h` is an odd link, so that the order of a pair is irrelevant, `H` its potential, and the
-    mean is over the pairs of valid items. It does not change when all `z` move by the same amount,
-    and its gradients add up to 0. A link that is sensitive to high norms asks for the right gap
-    where the gap is wide, one that is sensitive to low norms where it is narrow.
+    mean is over the pairs of valid items. It does not change if a constant is added to all `z`, and
+    its gradients add up to 0. A link that is sensitive to high norms penalises errors in wide gaps
+    between scores most; a link that is sensitive to low norms, errors in narrow gaps.
 
     Args:
         link: The increasing odd function `h`: `Capped(Sinh(), -5.0, 5.0)`, `Power(exponent=2.0)`,
@@ -233,8 +233,8 @@ class FenchelYoungLoss(ScoreLoss):
     Raises:
         ValueError: If `link` has no inverse.
 
-    Inputs: as in `ListwiseLoss`, but labels are values of the link, NaN is padding. Values that the
-    link nowhere has make the loss NaN; so do predictions outside its domain.
+    Inputs: as in `ListwiseLoss`, but labels are values of the link, and NaN is padding. Values
+    outside the range of the link make the loss NaN; so do predictions outside its domain.
 
     Example:
         >>> loss = losses.FenchelYoungLoss(links.Sigmoid())
@@ -283,13 +283,14 @@ class FenchelYoungLoss(ScoreLoss):
         return f(z, y)
 
     def _residual(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Computes `h(z) - y`; of scores where a saturated target would take the digits."""
+        """Computes `h(z) - y`, from the scores if a saturated target would lose digits."""
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
             h, (at_z, s, d, is_hard) = self.link, self._compare(z, y)
             target = tf.cast(y, d.dtype)
-            # that of scores is wrong by the rounding of s, the plain one by that of h(z) and y
+            # the difference of scores has the rounding error of s, the plain one those of h(z) and
+            # y
             wrong = tf.abs(s * (h.slope(at_z) - h.slope(s)))
             by_scores = is_hard | (wrong < tf.abs(h(at_z)) + tf.abs(target))
             value = tf.where(by_scores, h.stable_difference(at_z, s, d), h(at_z) - target)
@@ -302,7 +303,8 @@ class FenchelYoungLoss(ScoreLoss):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns `z`, the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target.
 
-        Next to an end of the domain only float64 tells scores apart, and only their values how far.
+        Near an end of the domain, only float64 distinguishes scores, and only their values give the
+        distance.
         """
         at_z, target = tf.cast(z, tf.float64), tf.cast(y, tf.float64)
         s = self.link.inverse(target)

@@ -1,6 +1,6 @@
-"""What a top-k loss asks of a list that has several relevant items.
+"""Forms of a top-k loss for lists with several relevant items.
 
-Each form reduces to the loss of one relevant item where there is just one. An item is relevant if
+For a list with one relevant item, all forms give the same loss. An item is relevant if
 its label is positive; all others of the list compete with it.
 """
 
@@ -26,7 +26,7 @@ def mean_over_relevant(
     mask: tf.Tensor,
     weights: tf.Tensor,
 ) -> tf.Tensor:
-    """Asks that every relevant item be among the `k` best of itself and the irrelevant ones.
+    """Requires each relevant item to be among the `k` best of itself and the irrelevant items.
 
     ```
     loss = sum_i w_i * y_i * hinge(margin + (T - s_i) / k) / sum_i y_i
@@ -43,7 +43,7 @@ def mean_over_relevant(
     rest = tf.cast(wanted - tf.cast(head, wanted.dtype), scores.dtype)
     missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
     losses = selection.hinge(missing / selection.k)
-    return tf.where(exists, _mean_by_label(weights * losses, labels, mask), 0.0)
+    return tf.where(exists, mean_by_label(weights * losses, labels, mask), 0.0)
 
 
 @register
@@ -55,7 +55,7 @@ def hit_at_k(
     mask: tf.Tensor,
     weights: tf.Tensor,
 ) -> tf.Tensor:
-    """Asks that at least one relevant item be among the `k` best of the list.
+    """Requires at least one relevant item to be among the `k` best of the list.
 
     ```
     loss = w * hinge(margin + N_k - max_{r >= 1} (R_r + N_{k-r}))
@@ -67,7 +67,7 @@ def hit_at_k(
     relevant, others = _best_means(selection, labels, scores, mask)
     hit = selection.maximum((relevant + tf.reverse(others, axis=[1]))[:, 1:])
     loss = _hinge_of_difference(selection, margin + others[:, selection.k], hit)
-    return _mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
 
 
 @register
@@ -79,13 +79,13 @@ def recall_structured(
     mask: tf.Tensor,
     weights: tf.Tensor,
 ) -> tf.Tensor:
-    """Asks that as many of the relevant items as fit be among the `k` best of the list.
+    """Requires as many relevant items as possible to be among the `k` best of the list.
 
     ```
     loss = w * hinge(max_{r < q} (margin * (q - r) / q + R_r + N_{k-r}) - (R_q + N_{k-q}))
     ```
 
-    where `q` is the number of relevant items, but at most `k`, and the rest is as in `hit_at_k`.
+    where `q` is the smaller of `k` and the number of relevant items; the rest is as in `hit_at_k`.
     """
     relevant, others = _best_means(selection, labels, scores, mask)
     found = tf.range(selection.k + 1, dtype=relevant.dtype)
@@ -96,7 +96,7 @@ def recall_structured(
     lacking = margin * (1.0 - found / tf.maximum(most, 1.0))
     rival = selection.maximum(tf.where(found < most, sets + lacking, nothing))
     loss = _hinge_of_difference(selection, rival, best)
-    return _mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
 
 
 def _best_means(
@@ -119,7 +119,7 @@ def _only(scores: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
     return tf.where(which, scores, tf.constant(-math.inf, scores.dtype))
 
 
-def _mean_by_label(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def mean_by_label(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Averages over the relevant items of each list, weighted by their labels; 0 without any."""
     total = masking.masked_sum(labels, mask & (labels > 0.0))
     return tf.math.divide_no_nan(masking.masked_sum(x * labels, mask & (labels > 0.0)), total)

@@ -1,4 +1,4 @@
-"""Top-k losses: what counts is whether the relevant items are among the `k` best."""
+"""Top-k losses, which are small if the relevant items are among the `k` best."""
 
 import abc
 import math
@@ -16,7 +16,7 @@ from tfrank_sel.serialization import register
 
 
 class _TopKLoss(ListwiseLoss):
-    """A loss of the `k` best items of a list, or of the `k` likeliest classes."""
+    """A loss of the `k` best items of a list, or of the `k` most likely classes."""
 
     takes_minus_infinity = True
 
@@ -35,10 +35,10 @@ class _TopKLoss(ListwiseLoss):
     @property
     @abc.abstractmethod
     def selection(self) -> Selection:
-        """How the `k` best items are picked."""
+        """The selection of the `k` best items."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
-        """Reads labels of items, as any loss does, or the label of a class, as `of_class` wants."""
+        """Reads labels of items, as any loss does, or class labels, as `of_class` takes them."""
         classes = class_labels.indices(y_true, y_pred)
         if classes is None:
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
@@ -62,7 +62,7 @@ class _TopKLoss(ListwiseLoss):
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        """Computes the loss of each list; of a class, where all but the scores are columns."""
+        """Computes the loss of each list; for class labels, all but the scores are columns."""
         size = scores.shape[1]
         if size is not None and self.k >= size:
             return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
@@ -71,7 +71,7 @@ class _TopKLoss(ListwiseLoss):
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
     def _of_class(self, label: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-        """Computes what every form is with one relevant item, and never makes it a one-hot row."""
+        """Computes the loss of one relevant item, equal in all forms, without a one-hot row."""
         valid = (label >= 0) & (label < tf.shape(scores)[1])
         kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, label, -1))
         valid &= kth > -math.inf
@@ -81,7 +81,7 @@ class _TopKLoss(ListwiseLoss):
 
 @register
 class SmoothTopKLoss(_TopKLoss):
-    """Smooth top-k loss: small where the relevant item is among the `k` best.
+    """Smooth top-k loss: small if the relevant item is among the `k` best.
 
     For each list of scores `s` and a relevant item `y`, whose competitors are the other items:
 
@@ -91,30 +91,31 @@ class SmoothTopKLoss(_TopKLoss):
     ```
 
     where `sigma_m` is the elementary symmetric polynomial of degree `m`, the sum over all sets of
-    `m` competitors of the product of their `e_j`, and so `T` is a soft `k`-th largest score of
-    them. With `k = 1`, `tau = 1` and `margin = 0` it is the softmax cross-entropy. A small `tau`
-    brings it close to `TopKHingeLoss`, whose gradient reaches `k + 1` items only; a large one keeps
-    more of them in play. It is 0 for a list of up to `k` items, which all are among the `k` best.
+    `m` competitors of the product of their `e_j`. So `T` is a soft `k`-th largest score of the
+    competitors. With `k = 1`, `tau = 1` and `margin = 0` the loss is the softmax cross-entropy.
+    With a small `tau` it is close to `TopKHingeLoss`, whose gradient is non-zero for at most
+    `k + 1` items; with a large `tau`, more items have a gradient. The loss is 0 for a list of up to
+    `k` items, because all of them are among the `k` best.
 
     Args:
         k: Number of best items; positive.
         tau: Temperature, positive. `callbacks.AnnealTau` changes `current_tau` as training goes.
-        margin: How far, in units of the mean score of `k` items, the relevant item must be ahead;
-            at least 0.
-        form: What several relevant items of a list ask for: `losses.mean_over_relevant`, where each
-            must be among the `k` best of itself and the irrelevant ones; `losses.hit_at_k`, where
-            one suffices; or `losses.recall_structured`, where as many as fit must be. The default
-            is the one whose terms are the original loss, one for each relevant item: it is as fast,
-            weighs graded labels and items, and its value does not grow with their number.
+        margin: Margin by which the relevant item must be ahead, in units of the mean score of `k`
+            items; at least 0.
+        form: Loss of a list with several relevant items. `losses.mean_over_relevant` (the default)
+            requires each of them to be among the `k` best of itself and the irrelevant items;
+            `losses.hit_at_k` requires one; `losses.recall_structured` requires as many as possible.
+            The default averages the original loss over the relevant items: it is as fast, uses
+            graded labels and item weights, and its value does not grow with the number of items.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`; `dtype` is float32 or float64.
 
     Raises:
         ValueError: If `k` or `tau` is not positive, or `margin` is negative.
 
     Inputs: as in `ListwiseLoss`, where an item is relevant if its label is positive, and in the
-    mean over relevant items a label is a weight. Or a class: `y_true` is `[batch_size]` or
-    `[batch_size, 1]`, the index of the one relevant of the classes that `y_pred` scores,
-    `[batch_size, classes]`; a negative index is a list without one, of loss 0.
+    mean over relevant items a label is a weight. For classification, `y_true` is the index of the
+    relevant class, `[batch_size]` or `[batch_size, 1]`, and `y_pred` has the scores of all classes,
+    `[batch_size, classes]`; a negative index means no relevant class, and the loss is 0.
 
     Example:
         >>> loss = losses.SmoothTopKLoss(2, tau=0.1)
@@ -157,7 +158,7 @@ class SmoothTopKLoss(_TopKLoss):
 
 @register
 class TopKHingeLoss(_TopKLoss):
-    """Top-k hinge loss: 0 where the relevant item is among the `k` best by a margin.
+    """Top-k hinge loss: 0 if the relevant item is among the `k` best by a margin.
 
     For each list of scores `s` and a relevant item `y`:
 
@@ -203,12 +204,12 @@ class TopKHingeLoss(_TopKLoss):
 
     @property
     def selection(self) -> Selection:
-        """The `k` items of the largest scores."""
+        """The `k` items with the largest scores."""
         return HardSelection(self.k)
 
 
 def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
-    """Whether rows, a mask or weights differ from class to class, as for items of a list."""
+    """Whether rows, a mask or weights differ between classes, as they do between items."""
     if getattr(y_pred, "_keras_mask", None) is not None:
         return True
     if isinstance(y_pred, tf.RaggedTensor) or isinstance(sample_weight, tf.RaggedTensor):

@@ -1,4 +1,4 @@
-"""Factors on disk: arrays as npz, everything else as JSON, nothing that runs."""
+"""Factors on disk: arrays as npz, everything else as JSON, without executable code."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 def write(
     path: str | os.PathLike[str], config: dict[str, Any], arrays: dict[str, Any], matrix: Any
 ) -> None:
-    """Writes a folder aside and renames it.
+    """Writes a temporary folder and renames it.
 
     Raises:
         FileExistsError: If `path` exists.

@@ -1,4 +1,4 @@
-"""The rows of a half-sweep in batches, by TensorFlow on any device: what a GPU is for."""
+"""Batched rows of a half-sweep, solved by TensorFlow on any device, such as a GPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from tfrank_sel.models.als.systems import Array, Rows, Shared
 
-_BATCH_VALUES = 1 << 24  # of the largest array of a batch, unless a single row has more
+_BATCH_VALUES = 1 << 24  # size of the largest array of a batch, unless a single row needs more
 
 
 class BatchedRows:
-    """Solves the systems of `rows.py`, as it does, but many at a time and each by Cholesky.
+    """Solves the systems of `rows.py` in batches, each by Cholesky decomposition.
 
-    Batches are of rows of about one length, so that little of them is padding, and as large as
-    memory for their gathered factors and their matrices allows.
+    A batch has rows of similar length, to have little padding, and is as large as the memory for
+    gathered factors and matrices allows.
 
     Args:
         rows: The rows.
@@ -30,7 +30,7 @@ class BatchedRows:
             self._rows = Rows(*map(tf.constant, rows))
 
     def solve(self, shared: Shared, out: Array) -> int:
-        """Solves all rows into `out`; returns how many are singular."""
+        """Solves all rows into `out`; returns the number of singular rows."""
         failed = 0
         with tf.device(self.device):
             on_device = tf.nest.map_structure(tf.constant, shared)
@@ -51,7 +51,7 @@ class BatchedRows:
 
 @tf.function(reduce_retracing=True)
 def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the solutions of some rows, and how many have none."""
+    """Returns the solutions of some rows, and the number of rows without a solution."""
     first, last = tf.gather(rows.indptr, batch), tf.gather(rows.indptr, batch + 1)
     places = first[:, None] + tf.range(tf.reduce_max(last - first))
     valid = places < last[:, None]
@@ -64,7 +64,7 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     scales, ridges = tf.gather(rows.scales, batch), tf.gather(rows.ridges, batch)
     rhs = tf.linalg.matvec(factors, slopes, transpose_a=True) - scales[:, None] * shared.pull
     diagonal = scales[:, None] * shared.eigenvalues + ridges[:, None]
-    empty = (first == last) & (scales == 0.0)  # whose solution is 0 whatever the ridge
+    empty = (first == last) & (scales == 0.0)  # their solution is 0 for any ridge
     diagonal = tf.where(empty[:, None], tf.ones_like(diagonal), diagonal)
     curvatures = weights * (shared.curvature[0] + shared.curvature[1] * gains)
     scaled = tf.sqrt(curvatures)[:, :, None] * factors
@@ -73,7 +73,7 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     triangle = tf.linalg.cholesky(matrix)
     most = tf.reduce_max(tf.linalg.diag_part(matrix), axis=-1, keepdims=True)
     rounding = factors.shape[2] * np.finfo(factors.dtype.as_numpy_dtype).eps
-    # NaN, where a matrix has no triangle, is not above it either
+    # NaN, for a matrix without a Cholesky factor, is not above it either
     definite = tf.reduce_all(tf.square(tf.linalg.diag_part(triangle)) > rounding * most, axis=-1)
     solution = tf.linalg.cholesky_solve(triangle, rhs[:, :, None])[:, :, 0]
     return solution, tf.math.count_nonzero(~definite)

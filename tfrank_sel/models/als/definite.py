@@ -1,4 +1,4 @@
-"""Gram matrices and positive definite systems, small enough for the nearest cache."""
+"""Gram matrices and positive definite systems that fit the first-level cache."""
 
 import numpy as np
 
@@ -20,8 +20,8 @@ def add_gram(matrix: Array, size: int, block: Array, count: int) -> None:
 def solve_definite(matrix: Array, x: Array, y: Array, size: int) -> bool:
     """Solves a positive definite system in place by Cholesky, from its upper triangle.
 
-    `size` is a multiple of the lanes. Left of the diagonal, tiles write what nobody reads. The
-    diagonal ends as the inverse of what it is in the triangular factor.
+    `size` is a multiple of the lanes. Left of the diagonal, tiles write values that are never read.
+    At the end, the diagonal holds the inverse of the diagonal of the triangular factor.
     """
     width = matrix.shape[1]
     lanes = 64 // matrix.itemsize

@@ -24,7 +24,7 @@ _CHUNK = 1 << 12  # rows at a time
 
 @register
 class RGFactorizer(Configurable):
-    """Factors of users and items that minimise a quadratic ranking loss, exactly a side at a time.
+    """Matrix factorisation that minimises a quadratic ranking loss by alternating least squares.
 
     Scores are inner products `o_ui = p_u . q_i`, and a sweep minimises
 
@@ -33,29 +33,29 @@ class RGFactorizer(Configurable):
         + 1/2 * sum_i lam * n_i**nu * |q_i|**2
     ```
 
-    over the users' factors and then over the items', where `n` counts positives (1 at the least),
-    `lam` is `regularization`, `nu` is `count_exponent`, and `L_u` the objective: `RG2`, `RGCross`
-    or `WeightedSquare`. No step can increase `J` beyond rounding, and none has a rate to tune.
-    The same data, seed and number of threads give the same factors.
+    exactly over the users' factors and then over the items' factors, where `n` counts positives (at
+    least 1), `lam` is `regularization`, `nu` is `count_exponent`, and `L_u` is the objective:
+    `RG2`, `RGCross` or `WeightedSquare`. No step increases `J`, except for rounding, and there is
+    no learning rate. The same data, seed and number of threads give the same factors.
 
     Args:
         objective: The loss of a user.
         num_factors: Length of the factors.
         regularization: `lam`, not negative.
         count_exponent: `nu`: 0 for a plain ridge, 1 for one in proportion to the positives.
-        popularity_exponent: Items have base weights in proportion to their positives to this
-            power; 0 for equal weights.
-        sweeps: The most sweeps of `fit`.
-        patience: Stops `fit` after so many sweeps without a better validation NDCG, and keeps the
-            best factors; never if `None`.
-        cg_steps: Steps of preconditioned conjugate gradients a row, which start where it stands;
-            exact solutions if `None`.
+        popularity_exponent: The base weight of an item is proportional to its number of positives
+            to this power; 0 for equal weights.
+        sweeps: Maximum number of sweeps of `fit`.
+        patience: Number of sweeps without a better validation NDCG after which `fit` stops early
+            and restores the best factors; no early stopping if `None`.
+        cg_steps: Preconditioned conjugate gradient steps per row, from its current value; exact
+            solutions if `None`.
         initial_scale: Standard deviation of the initial factors; positive.
-        num_threads: Number of threads; as many as there are processors if `None`.
+        num_threads: Number of threads; the number of processors if `None`.
         dtype: The dtype of the factors, float32 or float64.
         seed: Seed of the initial factors; at least 0.
-        device: Where TensorFlow solves the rows, exactly, such as "GPU:0"; if `None`, compiled
-            loops solve them, which are faster on a processor.
+        device: Device on which TensorFlow solves the rows exactly, such as "GPU:0"; if `None`,
+            compiled loops solve them, which are faster on a CPU.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -63,7 +63,7 @@ class RGFactorizer(Configurable):
     Attributes:
         user_factors_: `[num_users, num_factors]`.
         item_factors_: `[num_items, num_factors]`.
-        history_: What each sweep of `fit` reached: `objective`, `logit_norm` and, with validation,
+        history_: Values after each sweep of `fit`: `objective`, `logit_norm` and, with validation,
             `ndcg@10`, `recall@10` and `mrr@10`.
 
     Example:
@@ -105,12 +105,12 @@ class RGFactorizer(Configurable):
                 raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
         if seed < 0 or not initial_scale > 0.0:
             raise ValueError(
-                "`seed` must not be negative, and `initial_scale` be positive. "
+                "`seed` must not be negative, and `initial_scale` must be positive. "
                 f"Received: seed={seed}, initial_scale={initial_scale}"
             )
         if not regularization >= 0.0 or dtype not in ("float32", "float64"):
             raise ValueError(
-                "`regularization` must not be negative, and `dtype` be float32 or float64. "
+                "`regularization` must not be negative, and `dtype` must be float32 or float64. "
                 f"Received: regularization={regularization}, dtype={dtype}"
             )
         if device is not None and cg_steps is not None:
@@ -143,22 +143,22 @@ class RGFactorizer(Configurable):
         log_dir: Path | None = None,
         group: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> Self:
-        """Factorises interactions anew.
+        """Factorises interactions from the start.
 
         Args:
             interactions: Positives, as in `as_matrix`.
-            validation: Positives held out, of the same users and items.
+            validation: Held-out positives of the same users and items.
             list_weights: Weight of each user's loss; 1 if `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
             verbose: Whether to show progress.
             log_dir: Folder for TensorBoard, if any.
             group: The processes that fit together, if there are several. Each calls `fit` with the
                 interactions, the validation, the weights and the factors of its own users, numbered
-                from 0, and all items; and ends with the factors of its own users and all items.
-                Factors do not depend on the number of processes, beyond rounding.
+                from 0, and all items. At the end it has the factors of its own users and all items.
+                Factors do not depend on the number of processes, except for rounding.
 
         Raises:
-            ValueError: If shapes do not fit, or if a system is singular.
+            ValueError: If shapes do not match, or if a system is singular.
         """
         matrix = as_matrix(interactions)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
@@ -192,9 +192,9 @@ class RGFactorizer(Configurable):
     def partial_fit(
         self, interactions: Any, sweeps: int = 1, *, list_weights: ArrayLike | None = None
     ) -> Self:
-        """Goes on from the factors that there are, perhaps on other interactions.
+        """Continues from the current factors, possibly on other interactions.
 
-        Users and items that are new begin at random; without factors, all do.
+        New users and items start from random factors; so do all if there are no factors yet.
 
         Args:
             interactions: Positives, as in `as_matrix`.
@@ -202,7 +202,7 @@ class RGFactorizer(Configurable):
             list_weights: Weight of each user's loss; 1 if `None`.
 
         Raises:
-            ValueError: If shapes do not fit, or if a system is singular.
+            ValueError: If shapes do not match, or if a system is singular.
         """
         matrix, factors = as_matrix(interactions), None
         if hasattr(self, "seen_"):
@@ -224,12 +224,13 @@ class RGFactorizer(Configurable):
     ) -> tuple[NDArray[np.int32], Array]:
         """Returns the best items of some users, `[len(users), k]`, and their scores.
 
-        Where fewer than `k` items are left, the rest is -1 with score -inf.
+        If fewer than `k` items are left, the rest is -1 with score -inf.
 
         Args:
-            users: Which users.
-            k: How many items; positive.
-            filter_seen: Whether to leave out the items that a user was fitted to.
+            users: Indices of the users.
+            k: Number of items; positive.
+            filter_seen: Whether to leave out the items that the user had in the interactions of the
+                fit.
 
         Raises:
             ValueError: If `k` is not positive.
@@ -239,7 +240,7 @@ class RGFactorizer(Configurable):
         return retrieval.best(self.user_factors_[users], self.item_factors_, k, seen, self._threads)
 
     def similar_items(self, items: Sequence[int], k: int = 10) -> tuple[NDArray[np.int32], Array]:
-        """Returns the items of the closest direction to some items, without them, and cosines."""
+        """Returns the items most similar to some items, without these, and their cosines."""
         norms = np.linalg.norm(self.item_factors_, axis=1, keepdims=True)
         unit = self.item_factors_ / np.maximum(norms, np.finfo(self.dtype).tiny)
         itself = as_matrix((np.arange(len(items)), np.asarray(items)), (len(items), len(unit)))
@@ -253,7 +254,7 @@ class RGFactorizer(Configurable):
         return model
 
     def save(self, path: Path) -> None:
-        """Writes a folder of `config.json` and `arrays.npz`, whole or not at all.
+        """Writes a folder with `config.json` and `arrays.npz` atomically.
 
         Raises:
             FileExistsError: If `path` exists.
@@ -263,10 +264,10 @@ class RGFactorizer(Configurable):
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads what `save` wrote.
+        """Reads a folder written by `save`.
 
         Raises:
-            ValueError: If the arrays do not fit one another.
+            ValueError: If the shapes of the arrays do not match.
         """
         config, arrays, seen = archive.read(path)
         model = cls.from_config(config)
@@ -291,7 +292,7 @@ class RGFactorizer(Configurable):
 
     def _random(self, shape: Sequence[int], first_user: int = 0) -> list[Array]:
         of_users, of_items = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(2))
-        for begin in range(0, first_user, _CHUNK):  # drawn by the processes before
+        for begin in range(0, first_user, _CHUNK):  # drawn by the preceding processes
             of_users.normal(size=(min(_CHUNK, first_user - begin), self.num_factors))
         return [
             rng.normal(0.0, self.initial_scale, (count, self.num_factors))
@@ -303,7 +304,7 @@ class RGFactorizer(Configurable):
         weights = np.ones(num_users) if list_weights is None else np.asarray(list_weights, float)
         if weights.shape != (num_users,) or not np.all(weights >= 0.0):
             raise ValueError(
-                f"`list_weights` must be {num_users} weights that are not negative. "
+                f"`list_weights` must be {num_users} non-negative weights. "
                 f"Received: shape {weights.shape}"
             )
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))

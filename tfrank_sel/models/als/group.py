@@ -1,4 +1,4 @@
-"""The processes that share a factorisation, each with a block of the users and one of the items."""
+"""Process groups of a factorisation, each process with a block of users and one of items."""
 
 import abc
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ _ALL = slice(None)
 
 
 class Group(Checked, abc.ABC):
-    """Processes that work on one problem; each calls the same methods in the same order.
+    """Processes that solve one problem; each calls the same methods in the same order.
 
     Attributes:
-        rank: Which of them this process is, from 0.
-        size: How many there are.
+        rank: Index of this process, from 0.
+        size: Number of processes.
     """
 
     rank: int
@@ -30,15 +30,15 @@ class Group(Checked, abc.ABC):
 
     @abc.abstractmethod
     def total(self, values: Array) -> Array:
-        """Returns the sum of the processes' arrays of one shape."""
+        """Returns the sum of the arrays of all processes, which have the same shape."""
 
     @abc.abstractmethod
     def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
-        """Returns rows of all processes, in their order: those at the given places, which rise."""
+        """Returns rows of all processes in their order, at the given increasing places."""
 
     @abc.abstractmethod
     def compact(self, matrix: Any) -> tuple[Any, Places]:
-        """Drops the columns of a CSR matrix without an entry; returns the places of the others."""
+        """Drops the empty columns of a CSR matrix; returns the places of the others."""
 
     @abc.abstractmethod
     def transposed(self, matrix: Any) -> Any:
@@ -53,12 +53,12 @@ class Group(Checked, abc.ABC):
         return self.total(values if self.rank == 0 else np.zeros_like(values))
 
     def block(self, count: int) -> slice:
-        """Returns which of some rows are this process's, if they are dealt out evenly."""
+        """Returns the rows of this process if rows are distributed evenly."""
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
 
 class SingleProcess(Group):
-    """A process alone."""
+    """A single process."""
 
     rank = 0
     size = 1
@@ -70,26 +70,27 @@ class SingleProcess(Group):
         return rows[needed]
 
     def compact(self, matrix: Any) -> tuple[Any, Places]:
-        return matrix, _ALL  # which spares a copy
+        return matrix, _ALL  # avoids a copy
 
     def transposed(self, matrix: Any) -> Any:
         return matrix.T.tocsr()
 
 
 class CollectiveGroup(Group):
-    """The workers of a TensorFlow cluster, which is described by `TF_CONFIG`.
+    """The workers of a TensorFlow cluster, described by `TF_CONFIG`.
 
     The collectives are those of `tf.distribute.MultiWorkerMirroredStrategy`: rings over gRPC, or
-    NCCL between GPUs. It must be made before TensorFlow runs anything else in the process. What
-    large problems take is in `docs/als_at_scale.md`.
+    NCCL between GPUs. Create it before TensorFlow runs anything else in the process. For the
+    resources of large problems, see `docs/als_at_scale.md`.
 
-    Collectives were chosen over a Beam pipeline a half-sweep by measurement
-    (`benchmarks/speed/als_sharded.py exchange`): a process keeps its interactions and its factors
-    in memory between half-sweeps, so that only factors travel, where Beam reads the interactions
-    again, and starts its workers again.
+    Collectives were faster than one Beam pipeline per half-sweep in measurements
+    (`benchmarks/speed/als_sharded.py exchange`). A process keeps its interactions and factors in
+    memory between half-sweeps, so that only factors are exchanged. Beam would read the interactions
+    and start its workers again.
 
     Args:
-        piece_bytes: How much all processes together send at a time, which bounds the copies.
+        piece_bytes: Number of bytes that all processes together send at a time, which bounds the
+            memory for copies.
 
     Raises:
         ValueError: If a process has more than one replica.
@@ -104,7 +105,7 @@ class CollectiveGroup(Group):
         self.size = self._strategy.num_replicas_in_sync
         if self.size != len(workers):
             raise ValueError(
-                "Each process must have one replica: make one GPU visible to it. "
+                "Each process must have exactly one replica: make one GPU visible to it. "
                 f"Received: {self.size} replicas of {len(workers)} processes"
             )
         self._sum = self._compiled(_sum, tf.float64)
@@ -146,7 +147,7 @@ class CollectiveGroup(Group):
         return sp.csr_matrix((data.astype(matrix.dtype), places), shape)
 
     def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Iterator[tuple[int, list[Array]]]:
-        """Yields where a piece begins in each process's rows, and the piece of each process."""
+        """Yields the start of a piece in each process's rows, and the piece of each process."""
         bytes_of_all = self.size * rows.itemsize * int(np.prod(rows.shape[1:]))
         step = max(1, self.piece_bytes // bytes_of_all)
         for begin in range(0, counts.max(), step):
@@ -157,12 +158,12 @@ class CollectiveGroup(Group):
             yield begin, [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
     def _each(self, values: Array) -> Array:
-        """Returns the arrays of one shape of all processes, stacked."""
-        words = self._concatenated(values.ravel().view(np.float32)).numpy()  # whatever they are
+        """Returns the stacked arrays of all processes, which have the same shape."""
+        words = self._concatenated(values.ravel().view(np.float32)).numpy()  # of any dtype
         return words.view(values.dtype).reshape(self.size, *values.shape)
 
     def _compiled(self, collective: Callable[[tf.Tensor], tf.Tensor], dtype: tf.DType) -> Any:
-        """Makes a function of any length: a new trace of one process would wait for the others."""
+        """Makes a function for any length: a retrace in one process would block the others."""
         return tf.function(
             lambda values: self._strategy.run(collective, (values,)),
             input_signature=[tf.TensorSpec([None], dtype)],

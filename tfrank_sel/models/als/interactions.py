@@ -1,4 +1,4 @@
-"""Interactions of users with items, from whatever holds them to a checked sparse matrix."""
+"""Conversion of user-item interactions to a checked sparse matrix."""
 
 from typing import Any, TypeAlias
 
@@ -12,19 +12,19 @@ _COLUMNS = ("user", "item", "gain")
 
 
 def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
-    """Reads interactions into a CSR matrix of gains, one row a user.
+    """Reads interactions into a CSR matrix of gains, one row per user.
 
-    Gains of a pair that stands twice add up, and gains of 0 are dropped.
+    Gains of duplicate pairs are summed, and gains of 0 are dropped.
 
     Args:
         interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a pandas frame or an
-            Arrow table with columns `user`, `item` and perhaps `gain`; a tuple of two or three
+            Arrow table with columns `user`, `item` and optionally `gain`; a tuple of two or three
             NumPy arrays in that order; or an array `[count, 2 or 3]` of such columns. Users and
-            items are integers from 0. A gain that is not given is 1.
-        shape: The numbers of users and items; if `None`, what the interactions reach.
+            items are integers from 0. The default gain is 1.
+        shape: The numbers of users and items; if `None`, inferred from the interactions.
 
     Raises:
-        TypeError: If the interactions are none of these.
+        TypeError: If the interactions have another type.
         ValueError: If a user, an item or a gain is out of range, or columns differ in length.
     """
     if sp.issparse(interactions):
@@ -66,13 +66,13 @@ def _columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any
         columns = [np.asarray(column) for column in interactions]
     else:
         raise TypeError(
-            "`interactions` must be a SciPy sparse matrix, a frame or table with columns `user` "
-            "and `item`, a tuple of arrays, or an array with a row a pair. "
+            "`interactions` must be a SciPy sparse matrix, a frame or table with columns "
+            "`user` and `item`, a tuple of arrays, or an array with one row per pair. "
             f"Received: {type(interactions).__name__}"
         )
     if len(columns) not in (2, 3) or len({column.shape for column in columns}) != 1:
         raise ValueError(
-            "Users, items and perhaps gains must be columns of one length. "
+            "Users, items and gains (if given) must be columns of equal length. "
             f"Received: shapes {[column.shape for column in columns]}"
         )
     gains = columns[2] if len(columns) == 3 else np.ones(len(columns[0]), np.float32)

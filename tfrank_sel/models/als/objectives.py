@@ -1,4 +1,4 @@
-"""The quadratic losses that alternating least squares minimises exactly."""
+"""Quadratic losses that alternating least squares minimises exactly."""
 
 import abc
 import dataclasses
@@ -10,7 +10,7 @@ from tfrank_sel.serialization import Configurable, register
 
 
 class Objective(Configurable, abc.ABC):
-    """A loss that is quadratic in the scores of a user, of which only the positives differ.
+    """A loss that is quadratic in the scores of a user, with separate terms for the positives.
 
     With scores `o`, gains `g` of the positives and base weights `v` of all `N` items, which sum to
     `N`, a user of weight `w` adds
@@ -31,17 +31,17 @@ class Objective(Configurable, abc.ABC):
     @property
     @abc.abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """The curvature at a positive: its constant, and its factor of the gain."""
+        """The curvature at a positive: a constant, and a factor of the gain."""
 
     @property
     @abc.abstractmethod
     def slope(self) -> tuple[float, float]:
-        """The slope at a positive: its constant, and its factor of the gain."""
+        """The slope at a positive: a constant, and a factor of the gain."""
 
     @property
     @abc.abstractmethod
     def offset(self) -> tuple[float, float]:
-        """What a positive adds whatever its score: its constant, and its factor of the gain."""
+        """The loss of a positive at score 0: a constant, and a factor of the gain."""
 
     @abc.abstractmethod
     def scale(self, gain_sums: NDArray[np.float64], num_items: int) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ class Objective(Configurable, abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class _Anchored(Objective):
-    """What RG^2 and RG^x share: the anchor of the positives."""
+    """Base of RG^2 and RG^x: the anchor of the positives."""
 
     alpha: float = 1.0
     target: float = 1.0
@@ -80,16 +80,16 @@ class _Anchored(Objective):
 @register
 @dataclasses.dataclass(frozen=True)
 class RG2(_Anchored):
-    """RG^2, as `losses.RG2Loss` over all items: each user's weight is the sum of its gains.
+    """RG^2, as `losses.RG2Loss` over all items; the weight of a user is the sum of its gains.
 
     ```
     L_u = G * (mu + m2 / 2) - sum_j g_j * o_j + alpha / 2 * sum_j (o_j - target)**2
     ```
 
     Args:
-        alpha: Weight of the anchor of the positives, not negative. Without it all rows share one
-            matrix, which is fastest, and finds a thresholded singular value decomposition.
-        target: The score that the anchor draws positives to.
+        alpha: Weight of the anchor of the positives, not negative. With 0, all rows share one
+            matrix: this is fastest, and finds a thresholded singular value decomposition.
+        target: Score to which the anchor draws positives.
 
     Raises:
         ValueError: If `alpha` is negative.
@@ -101,20 +101,20 @@ class RG2(_Anchored):
 @register
 @dataclasses.dataclass(frozen=True)
 class RGCross(_Anchored):
-    """RG^x, as `losses.RGCrossLoss` over all items: indifferent to a shift of a user's scores.
+    """RG^x, as `losses.RGCrossLoss` over all items: invariant to a shift of a user's scores.
 
     ```
     L_u = G * (mu + (m2 - mu**2) / 2) - sum_j g_j * o_j + alpha / 2 * sum_j (o_j - target)**2
     ```
 
-    The squared mean couples the items. Their half-sweep takes its tangent at the current factors,
-    a bound from above, so that the objective never increases; or it solves them jointly, in a few
-    passes over the items instead of one.
+    The squared mean couples the items. The half-sweep over items replaces it by its tangent at the
+    current factors, which is an upper bound, so that the objective never increases. With `joint`,
+    it solves all items together, in a few passes over the items instead of one.
 
     Args:
         alpha: Weight of the anchor of the positives, not negative.
-        target: The score that the anchor draws positives to.
-        joint: Whether the items' half-sweep finds the minimum over all items together.
+        target: Score to which the anchor draws positives.
+        joint: Whether the half-sweep over items minimises over all items together.
 
     Raises:
         ValueError: If `alpha` is negative.
@@ -128,7 +128,7 @@ class RGCross(_Anchored):
 @register
 @dataclasses.dataclass(frozen=True)
 class WeightedSquare(Objective):
-    """Weighted square (WRMF, implicit ALS): positives towards a target, all items towards 0.
+    """Weighted squared error (WRMF, implicit ALS) to a target for positives and to 0 for all items.
 
     ```
     L_u = alpha / 2 * sum_j g_j * (o_j - target)**2 + unobserved / 2 * sum_i v_i * o_i**2

@@ -1,4 +1,4 @@
-"""What a fit tells while it runs: a bar, and TensorBoard."""
+"""Progress of a fit: a progress bar, and TensorBoard logs."""
 
 import contextlib
 import os
@@ -10,11 +10,11 @@ import tensorflow as tf
 
 
 class Reporter:
-    """Reports the values of each sweep; used as a context.
+    """Context manager that reports the values of each sweep.
 
     Args:
-        total: Number of sweeps to come.
-        verbose: Whether to show a bar.
+        total: Number of sweeps.
+        verbose: Whether to show a progress bar.
         log_dir: Folder for TensorBoard, if any.
     """
 

@@ -1,4 +1,4 @@
-"""The best items of a user by score, and how good they are."""
+"""Retrieval of the best items of a user by score, and metrics of recommendations."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from tfrank_sel.models.als.group import Group, SingleProcess
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
 
-_CHUNK_BYTES = 1 << 22  # of scores at a time, which the cache holds
+_CHUNK_BYTES = 1 << 22  # of scores at a time, to fit the cache
 
 
 def best(
@@ -21,13 +21,14 @@ def best(
 ) -> tuple[Ids, Array]:
     """Returns the `k` items of the highest scores of each user, and the scores.
 
-    Equal scores keep the order of the items. Where fewer than `k` items are left, -1 and -inf fill.
+    Equal scores keep the order of the items. If fewer than `k` items are left, the rest is -1 with
+    score -inf.
 
     Args:
-        users: Factors of the users that ask, `[count, num_factors]`.
+        users: Factors of the users, `[count, num_factors]`.
         items: Factors of all items.
-        k: How many items to return; positive.
-        seen: CSR matrix `[count, num_items]` of items to leave out, if any.
+        k: Number of items to return; positive.
+        seen: CSR matrix `[count, num_items]` of the items to leave out; none if `None`.
         num_threads: Number of threads.
 
     Raises:
@@ -52,7 +53,7 @@ def best(
 
 @njit(nogil=True, cache=True)
 def _select(scores: Array, indptr: NDArray[np.int64], seen: Ids, ids: Ids, best: Array) -> None:
-    """Keeps the best unseen of each row, by insertion."""
+    """Selects the best unseen items of each row, by insertion."""
     k = ids.shape[1]
     for row in range(len(scores)):
         for at in range(indptr[row], indptr[row + 1]):
@@ -75,14 +76,14 @@ def ranking_quality(
     relevant: Any,
     group: Group = SingleProcess(),  # noqa: B008, it has no state
 ) -> dict[str, float]:
-    """Judges recommendations: the mean NDCG, recall and reciprocal rank at their length.
+    """Computes the mean NDCG, recall and reciprocal rank of recommendations at their length.
 
     A user without a relevant item is not counted.
 
     Args:
         ids: Items recommended to each user, best first, `[num_users, k]`.
-        relevant: CSR matrix `[num_users, num_items]` of what the user should find.
-        group: The processes whose users are judged together.
+        relevant: CSR matrix `[num_users, num_items]` of relevant items.
+        group: The processes whose users are evaluated together.
     """
     k = ids.shape[1]
     hits = _hits(ids, relevant.indptr.astype(np.int64), relevant.indices)

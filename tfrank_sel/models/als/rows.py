@@ -1,4 +1,4 @@
-"""The systems of single rows, compiled: what a half-sweep solves once a user or item.
+"""Compiled solvers for single rows: a half-sweep solves one system per user or item.
 
 A row of the free factors minimises a quadratic whose matrix is, in the eigenbasis of the Gram
 matrix that all rows share, a diagonal plus one rank for each positive of the row:
@@ -20,7 +20,7 @@ from tfrank_sel.models.als.vectors import add_row, dot
 def solve_exactly(
     rows: Rows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch
 ) -> int:
-    """Solves the rows from `begin` to `end` into those of `out`; returns how many are singular."""
+    """Solves the rows from `begin` to `end` into `out`; returns the number of singular rows."""
     width = shared.factors.shape[1]
     few = min(width * 3 // 4, BLOCK)
     failed = 0
@@ -54,9 +54,9 @@ def improve(
     scratch: Scratch,
     steps: int,
 ) -> int:
-    """Improves the rows of `out` by steps of conjugate gradients; returns how many are singular.
+    """Improves the rows of `out` by conjugate gradient steps; returns the number of singular rows.
 
-    They are preconditioned by the diagonal.
+    The preconditioner is the diagonal.
     """
     width = shared.factors.shape[1]
     lanes = 64 // shared.factors.itemsize
@@ -107,7 +107,7 @@ def improve(
 
 @compiled
 def _start(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
-    """Writes what a row has without its positives; returns whether that is definite."""
+    """Writes the part of a row without its positives; returns whether it is positive definite."""
     scale, ridge = rows.scales[row], rows.ridges[row]
     width = len(scratch.rhs)
     for k in range(width):
@@ -141,7 +141,7 @@ def _add_slopes(scratch: Scratch, count: int) -> None:
 
 @compiled
 def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
-    """Adds the slopes of a row, and leaves it gathered if it fits the block."""
+    """Adds the slopes of a row, and keeps its factors in the block if they fit."""
     last = rows.indptr[row + 1]
     for begin in range(rows.indptr[row], last, BLOCK):
         end = min(begin + BLOCK, last)
@@ -151,7 +151,7 @@ def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
 
 @compiled
 def _multiply(x: Array, out: Array, scratch: Scratch, count: int) -> None:
-    """Multiplies by the matrix of the row that is gathered."""
+    """Multiplies by the matrix of the gathered row."""
     block, y, curvature = scratch.block, scratch.y, scratch.curvature
     width = len(x)
     lanes = 64 // x.itemsize
@@ -165,7 +165,7 @@ def _multiply(x: Array, out: Array, scratch: Scratch, count: int) -> None:
 
 @compiled
 def _solve_small(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
-    """Solves a row of few positives in their number of unknowns, by Woodbury's identity.
+    """Solves a row of few positives, with one unknown per positive, by Woodbury's identity.
 
     With `z_j = sqrt(q_j) * y_j / sqrt(d)`, the columns of `turned`, the solution is
     `(rhs - sum_j sqrt(q_j) * x_j * y_j) / d` where `(I + Z Z') x = Z rhs / sqrt(d)`.
@@ -209,7 +209,7 @@ def _solve_small(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool
 
 @compiled
 def _solve_large(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> bool:
-    """Solves a row of many positives in the number of factors."""
+    """Solves a row of many positives, with one unknown per factor."""
     matrix, rhs = scratch.matrix, scratch.rhs
     width = len(rhs)
     first, last = rows.indptr[row], rows.indptr[row + 1]
@@ -240,7 +240,7 @@ def sum_positives(
     begin: int,
     end: int,
 ) -> float:
-    """Sums what the positives of some users add to the objective, by their scores."""
+    """Sums the terms of the objective for the positives of some users, given their scores."""
     total = 0.0
     for user in range(begin, end):
         loss = 0.0

@@ -18,11 +18,11 @@ from tfrank_sel.models.als.vectors import lanes
 Array: TypeAlias = NDArray[np.floating]
 Float64s: TypeAlias = NDArray[np.float64]
 
-_CHUNK = 1 << 12  # rows at a time, where a copy of all would cost memory
+_CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 
 
 class _Side(NamedTuple):
-    """The rows of this process, the places of the columns that they need, and them in batches."""
+    """The rows of this process, the places of the columns that they need, and batches of rows."""
 
     rows: Rows
     needed: Places
@@ -30,33 +30,34 @@ class _Side(NamedTuple):
 
 
 class Solver:
-    """Minimises an objective over one side's factors while the other side's are fixed.
+    """Minimises an objective over the factors of one side, with the other side fixed.
 
-    With scores `o_ui = p_u . q_i` it lowers
+    With scores `o_ui = p_u . q_i` it minimises
 
     ```
     J = sum_u L_u + sum_u user_ridges_u / 2 * |p_u|**2 + sum_i item_ridges_i / 2 * |q_i|**2
     ```
 
-    with the `L_u` of the objective. Rows are independent of one another, so that neither their
-    order nor the number of threads changes a result, beyond rounding; nor does the number of
-    processes. Each process of a group has a block of the users and one of the items, and for a
-    half-sweep gathers the other side's factors that its interactions need; only factors travel.
+    with the `L_u` of the objective. Rows are independent of one another, so results do not depend
+    on their order, the number of threads or the number of processes, except for rounding. Each
+    process of a group has a block of the users and a block of the items. For a half-sweep it
+    gathers the factors of the other side that its interactions need; only factors are exchanged.
 
     Args:
         interactions: SciPy CSR matrix `[users, items]` of positive gains: this process's users,
             all items.
-        objective: What to minimise.
+        objective: The objective to minimise.
         user_ridges: Regularisation of each user of this process.
         item_ridges: Regularisation of each item of this process.
         list_weights: Weight of the loss of each user of this process.
-        base_weights: Base weight `v` of each item of this process; those of all sum to the number
-            of items.
-        cg_steps: Steps of conjugate gradients a row, from where it stands; exact if `None`.
+        base_weights: Base weight `v` of each item of this process; over all processes, they sum to
+            the number of items.
+        cg_steps: Conjugate gradient steps per row, from its current value; exact if `None`.
         num_threads: Number of threads.
         dtype: The dtype of the factors, float32 or float64.
-        group: The processes that share the problem.
-        device: Where TensorFlow solves rows in batches; compiled loops on the processor if `None`.
+        group: The processes that solve the problem together.
+        device: Device on which TensorFlow solves rows in batches; compiled loops on the CPU if
+            `None`.
     """
 
     def __init__(
@@ -78,7 +79,8 @@ class Solver:
         self.objective = objective
         self.cg_steps = cg_steps
         self.num_threads = num_threads
-        self._blas = ThreadpoolController()  # which takes long to look for the libraries
+        # this takes long, because it searches for the libraries
+        self._blas = ThreadpoolController()
         self.num_items = interactions.shape[1]
         everyones_weights = group.gathered(list_weights)
         self.num_users = len(everyones_weights)
@@ -93,7 +95,7 @@ class Solver:
         self._by_item = self._side(group.transposed(interactions), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
-        """Renews the users' factors, then the items', in place."""
+        """Updates the users' factors, then the items' factors, in place."""
         self.renew_users(users, items)
         self.renew_items(users, items)
 
@@ -127,7 +129,7 @@ class Solver:
         return self._moments(items, self._base_weights / self.num_items)[1]
 
     def value(self, users: Array, items: Array) -> float:
-        """Returns the objective, less the logarithms of numbers of items."""
+        """Returns the objective, without the logarithms of numbers of items."""
         by_user, pulled = self._moments(users, self._scales)
         by_item, total = self._moments(items, self._base_weights)
         by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
@@ -147,7 +149,7 @@ class Solver:
         return float(pairs + self.group.total(own))
 
     def logit_norm(self, users: Array, items: Array) -> float:
-        """Returns the root mean square of all scores, weighted as the items are."""
+        """Returns the root mean square of all scores, with the weights of the items."""
         by_user, _ = self._moments(users, np.full(len(users), 1.0 / self.num_users))
         by_item, _ = self._moments(items, self._base_weights / self.num_items)
         return float(np.sqrt(max(np.sum(by_user * by_item), 0.0)))
@@ -161,14 +163,14 @@ class Solver:
         free: Array,
     ) -> None:
         eigenvalues, basis = np.linalg.eigh(matrix)
-        # another machine may round to another basis, and all blocks must be turned alike
+        # another machine may round to another basis, but all blocks must use the same basis
         eigenvalues, basis = self.group.first(eigenvalues), self.group.first(basis)
         width, dtype = len(eigenvalues), free.dtype
         padded = -width % lanes(dtype)
         into = np.pad(basis, ((0, 0), (0, padded))).astype(dtype)
         shared = Shared(
             factors=self.group.gathered(self._rotated(fixed, into), side.needed),
-            # rounding may leave a negative one; a padded column must not make a row singular
+            # rounding may leave a negative eigenvalue; a padded column must not make a row singular
             eigenvalues=np.pad(
                 np.maximum(eigenvalues, 0.0), (0, padded), constant_values=max(eigenvalues[-1], 1.0)
             ).astype(dtype),
@@ -231,7 +233,7 @@ class Solver:
         return rotated
 
     def _moments(self, factors: Array, weights: Float64s) -> tuple[Float64s, Float64s]:
-        """Returns `sum w x x'` and `sum w x` over the rows, added up in float64."""
+        """Returns `sum w x x'` and `sum w x` over the rows, summed in float64."""
 
         def part(begin: int, end: int) -> tuple[Array, Array]:
             weight = weights[begin:end].astype(factors.dtype)
@@ -245,9 +247,9 @@ class Solver:
         return self.group.total(gram), self.group.total(total)
 
     def _parallel(self, work: Callable[[int, int], Any], bounds: NDArray[np.int64]) -> list[Any]:
-        """Works on the runs of rows between the bounds, whichever thread is free.
+        """Processes the runs of rows between the bounds on the free threads.
 
-        Each thread has its own BLAS calls: those of several threads wait for one another actively.
+        Each thread makes its own BLAS calls, because multi-threaded BLAS calls wait actively.
         """
         with self._blas.limit(limits=1, user_api="blas"):
             if self.num_threads == 1:
@@ -261,9 +263,10 @@ def _pair(numbers: tuple[float, float], dtype: np.dtype[Any]) -> tuple[Any, Any]
 
 
 def _bounds(rows: Rows, width: int, num_threads: int) -> NDArray[np.int64]:
-    """Cuts the rows into runs of about equal work, several a thread and none too long."""
+    """Splits the rows into runs of about equal work, several per thread and none too long."""
     counts = np.diff(rows.indptr)
-    work = np.cumsum(width + counts * np.minimum(counts, width))  # a gram, and what is constant
+    # a Gram matrix, and the constant part
+    work = np.cumsum(width + counts * np.minimum(counts, width))
     num_runs = max(8 * num_threads, -(-len(counts) // _CHUNK))
     shares = work[-1] * np.arange(1, num_runs) / num_runs
     return np.concatenate([[0], np.searchsorted(work, shares), [len(counts)]])
@@ -276,9 +279,9 @@ def _chunks(count: int) -> NDArray[np.int64]:
 def _fixed_point(
     renewed: Callable[[Float64s], Float64s], start: Float64s, tolerance: float
 ) -> None:
-    """Calls an affine map until it returns what it is given, by Anderson's acceleration.
+    """Finds the fixed point of an affine map by Anderson acceleration.
 
-    Each argument is the combination of those before it whose residuals add up to the least.
+    Each argument is the combination of the previous ones with the smallest combined residual.
     """
     arguments, residuals = [start], [renewed(start) - start]
     for _ in range(2 * len(start)):

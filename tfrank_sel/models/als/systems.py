@@ -1,4 +1,4 @@
-"""What the compiled loops read and write: rows in compressed form, and scratch arrays."""
+"""Arrays of the compiled loops: rows in compressed form, and scratch arrays."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -8,8 +8,8 @@ from numpy.typing import DTypeLike, NDArray
 
 Array: TypeAlias = NDArray[np.floating]
 
-# Nothing compiled allocates; without Numba's runtime nothing counts references either, which would
-# cost more than a short row does. A division by zero gives an infinity and no branch.
+# Compiled code does not allocate. Without Numba's runtime it does not count references either, #
+# which would cost more than a short row. A division by zero gives an infinity without a branch.
 compiled = njit(
     nogil=True,
     cache=True,
@@ -18,20 +18,20 @@ compiled = njit(
     _nrt=False,
 )
 
-BLOCK = 128  # rows of gathered factors, which the nearest cache holds
-LONGEST = 512  # rows that conjugate gradients go over again and again, which the next one holds
+BLOCK = 128  # rows of gathered factors that fit the first-level cache
+LONGEST = 512  # rows that conjugate gradients read repeatedly, which fit the second-level cache
 
 
 class Rows(NamedTuple):
     """The rows of a half-sweep, in compressed form.
 
     Attributes:
-        indptr: Where the positives of each row begin, `[num_rows + 1]`.
+        indptr: Start of the positives of each row, `[num_rows + 1]`.
         indices: The columns of the positives.
         gains: The gains of the positives, above 0.
         weights: Weight of each row's positives, `[num_rows]`.
         column_weights: Weight of each column's positives, `[num_columns]`.
-        scales: How much of the shared matrix each row takes, `[num_rows]`.
+        scales: Factor of the shared matrix in each row, `[num_rows]`.
         ridges: Regularisation of each row, `[num_rows]`.
     """
 
@@ -45,11 +45,11 @@ class Rows(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What all rows of a half-sweep share.
+    """Data shared by all rows of a half-sweep.
 
     Attributes:
         factors: The fixed factors in the eigenbasis, columns padded to whole registers.
-        eigenvalues: Those of the shared matrix, as many as columns.
+        eigenvalues: Eigenvalues of the shared matrix, one per column.
         pull: The linear term of all pairs, in the eigenbasis.
         curvature: `q_j = weight * (curvature[0] + curvature[1] * gain)`.
         slope: `l_j = weight * (slope[0] + slope[1] * gain)`.
@@ -63,7 +63,7 @@ class Shared(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What the solution of one row writes over, made once a thread."""
+    """Scratch arrays for the solution of one row, created once per thread."""
 
     diagonal: Array
     rhs: Array
@@ -80,7 +80,7 @@ class Scratch(NamedTuple):
 
     @classmethod
     def of(cls, width: int, dtype: DTypeLike) -> "Scratch":
-        """Makes the arrays for rows of some width."""
+        """Creates the arrays for rows of a width."""
         row, block = (width,), (LONGEST, width)
         longest = (max(LONGEST, width),)
         square = (width, width)

@@ -1,7 +1,7 @@
-"""Two vector operations that compiled loops are built from, on registers of 64 bytes.
+"""Two vector operations for compiled loops, on registers of 64 bytes.
 
-LLVM does not by itself keep a tile of a matrix product in registers, and the BLAS calls cost more
-than the small systems of one row. Both operations read and write whole registers: arrays are
+LLVM does not keep a tile of a matrix product in registers by itself, and BLAS calls cost more than
+the small systems of one row. Both operations read and write whole registers: arrays are
 C-contiguous, and padded to a multiple of `lanes(dtype)`. Positions are flat indices.
 """
 
@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 TILE_ROWS = 8  # accumulators in flight: the latency of a multiply-add times two units
 _REGISTER_BYTES = 64
-_ALIGN = 4  # bytes: positions within an array are any
+_ALIGN = 4  # bytes: positions within an array are not aligned
 _FAST = ("contract", "reassoc", "nsz")
 
 
@@ -34,8 +34,8 @@ def _tile(num_rows: int, sign: int, depth: int = 1) -> Callable[..., None]:
     out[r, c] += sign * sum_{m < count} left[m, r] * right[m, c]
     ```
 
-    where each matrix begins at its flat index `at` and has rows `stride` apart. The sum is taken
-    in `depth` parts, so that one addition need not wait for another.
+    where each matrix begins at its flat index `at` and has rows `stride` apart. The sum is split
+    into `depth` parts, so that additions do not wait for one another.
     """
 
     @intrinsic
@@ -90,7 +90,7 @@ def _tile(num_rows: int, sign: int, depth: int = 1) -> Callable[..., None]:
 
 
 class _Code:
-    """What both operations emit: reads and writes of registers."""
+    """Code shared by both operations: reads and writes of registers."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
         self.context, self.builder = context, builder
@@ -151,7 +151,7 @@ def dot(typing: Any, left: Any, left_at: Any, right: Any, right_at: Any, count: 
         name = f"llvm.vector.reduce.fadd.v{code.vector.count}f{dtype.bitwidth}"
         kind = ir.FunctionType(code.scalar, [code.scalar, code.vector])
         reduce = cgutils.get_or_insert_function(builder.module, kind, name)
-        start = ir.Constant(code.scalar, -0.0)  # which adds nothing, not even a sign
+        start = ir.Constant(code.scalar, -0.0)  # adds nothing, not even a sign
         return builder.call(reduce, [start, builder.load(total)], fastmath=_FAST)
 
     return signature, codegen

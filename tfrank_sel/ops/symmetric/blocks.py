@@ -1,11 +1,11 @@
-"""Functions of lists, a few lists at a time."""
+"""Block-wise evaluation of functions of lists."""
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-SCORES = 450_000  # that are worked on at a time: they and what is made of them stay in cache
-UNKNOWN_SIZE = 1024  # the list size to plan for where it is known only when the graph runs
+SCORES = 450_000  # numbers per block, so that inputs and intermediate results stay in cache
+UNKNOWN_SIZE = 1024  # the assumed list size if it is known only when the graph runs
 
 Shape = tuple[int, ...]
 
@@ -18,8 +18,8 @@ def in_blocks(
     Args:
         function: Maps a block of each argument to tensors of the dtype of `x`.
         x: The lists, `[batch_size, list_size]`.
-        *more: What else is known of each list, `[batch_size]`.
-        to: The shape of what the function makes of one list, for each of its results.
+        *more: Further arguments per list, `[batch_size]`.
+        to: Shape of each result of the function for one list.
 
     Returns:
         The results for the whole batch.
@@ -47,5 +47,5 @@ def in_blocks(
 
 
 def _power_of_two(x: int) -> int:
-    """The largest power of two up to `x`: batches are made of such blocks."""
+    """The largest power of two up to `x`, the size of blocks."""
     return 1 << (x.bit_length() - 1)

@@ -1,4 +1,4 @@
-"""The centre of a list: the score that about `k - 1/2` items reach."""
+"""Centre of a list: the score that about `k - 1/2` items reach."""
 
 import tensorflow as tf
 
@@ -6,8 +6,8 @@ import tensorflow as tf
 def centre(x: tf.Tensor, k: int, inverse_scale: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds `t` such that `sum_j min(1, exp((x_j - t) / scale))` is about `k - 1/2`.
 
-    With odds relative to it, neither the coefficients around degree `k` nor their ratios overflow.
-    It need not be exact, since its value cancels in all that is computed with it.
+    With odds relative to the centre, neither the coefficients around degree `k` nor their ratios
+    overflow. It need not be exact, because its value cancels in all results.
 
     Args:
         x: Scores, `[batch_size, list_size]`; -inf for an absent item.
@@ -46,7 +46,7 @@ def _centre_of_peaked(
     def unfinished(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any((high - low > near) & ~flat)
 
-    # halvings end when the bounds are neighbouring numbers, if not before
+    # bisection ends at the latest when the bounds are neighbouring numbers
     _, high = tf.while_loop(
         unfinished, halve, (tf.minimum(bottom, top), top), maximum_iterations=64
     )

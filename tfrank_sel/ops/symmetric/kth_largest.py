@@ -1,4 +1,4 @@
-"""The soft k-th largest score: the logarithm of a ratio of symmetric polynomials."""
+"""Soft k-th largest score: the logarithm of a ratio of symmetric polynomials."""
 
 import math
 from typing import NamedTuple
@@ -32,9 +32,9 @@ def soft_kth_largest(x: tf.Tensor, k: int, scale: tf.Tensor | float = 1.0) -> tf
         scale: Softness, positive: a scalar, which may be a tensor.
 
     Returns:
-        The soft score, `[batch_size]`, in float64, whatever the dtype of `x`, since what it is
-        compared with may be near to it; -inf for a list of fewer than `k` items. Gradients take
-        one pass over `x`; higher derivatives go through `log_symmetric`, at its cost.
+        The soft score, `[batch_size]`, in float64 for any dtype of `x`, because it may be compared
+        with nearly equal scores; -inf for a list of fewer than `k` items. Gradients take one pass
+        over `x`; higher derivatives use `log_symmetric`, at its cost.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -45,9 +45,9 @@ def soft_kth_largest(x: tf.Tensor, k: int, scale: tf.Tensor | float = 1.0) -> tf
 def soft_kth_largest_beside(
     x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor | float = 1.0
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the soft `k`-th largest score of all but one item, and the score of that item.
+    """Computes the soft `k`-th largest score of all items but one, and the score of that item.
 
-    Both come from one function so that their gradients are one pass over the scores.
+    Both are results of one function, so that their gradients take one pass over the scores.
 
     Args:
         x: As in `soft_kth_largest`.
@@ -77,9 +77,9 @@ def soft_kth_largest_beside(
 
 
 class _Forward(NamedTuple):
-    """What the gradient needs of the forward pass; all but `inverse_scale` for each list."""
+    """Results of the forward pass for the gradient; all but `inverse_scale` are per list."""
 
-    kth: tf.Tensor  # the soft score; -inf where there are too few items
+    kth: tf.Tensor  # the soft score; -inf if there are too few items
     t: tf.Tensor  # the centre
     top: tf.Tensor  # the largest score
     series: series.Series
@@ -96,8 +96,8 @@ def _forward(x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor) -> _Forwar
     def grow(x: tf.Tensor, item: tf.Tensor) -> tuple[tf.Tensor, ...]:
         x = _others(x, item)
         t, top = centre(x, k, inverse_scale)
-        # One tensor: a caller that takes no gradient drops what it does not need, and a loop that
-        # gives less is not the one that XLA could fold with the gradient's.
+        # One tensor: without a gradient, unused results are dropped, and XLA can merge the loop
+        # with # that of the gradient only if both return the same.
         extent = tf.stack([t, top], axis=1)
         return extent, lanes.lanes_of(log_odds(x, t), tf.reduce_any(top > t), k, plan)
 
@@ -120,7 +120,7 @@ def _forward(x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor) -> _Forwar
 def _gradient(
     x: tf.Tensor, item: tf.Tensor, forward: _Forward, for_kth: tf.Tensor, for_item: tf.Tensor
 ) -> tf.Tensor:
-    """Turns the gradients of both outputs into that of the scores, in one pass over them."""
+    """Computes the gradient of the scores from those of both outputs, in one pass."""
     of_list, inverse_scale = forward.series, forward.inverse_scale
     for_kth = tf.where(forward.kth > -math.inf, for_kth, 0.0)
     for_kth, for_item = (tf.cast(y, x.dtype)[:, tf.newaxis] for y in (for_kth, for_item))
@@ -151,7 +151,7 @@ def _differentiable_gradient(
     forward: _Forward,
     *upstream: tf.Tensor,
 ) -> tf.Tensor:
-    """Computes the gradient, whose own derivatives come from the plain form of the function."""
+    """Computes the gradient, whose derivatives use the plain form of the function."""
 
     @tf.custom_gradient
     def f(x: tf.Tensor, *upstream: tf.Tensor) -> tuple[tf.Tensor, object]:
@@ -172,7 +172,7 @@ def _differentiable_gradient(
 
 
 def _plain(x: tf.Tensor, item: tf.Tensor, k: int, scale: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes both outputs by what automatic differentiation understands."""
+    """Computes both outputs with differentiable operations."""
     logs = log_symmetric(_others(tf.cast(x, tf.float64), item) / scale, k)
     exists = logs[:, k] > -math.inf
     at_k, before = (tf.where(exists, y, 0.0) for y in (logs[:, k], logs[:, k - 1]))

@@ -1,8 +1,8 @@
-"""Products of linear factors: the polynomials whose coefficients are the symmetric ones.
+"""Products of linear factors, whose coefficients are the elementary symmetric polynomials.
 
 The coefficients of `prod_j (1 + w_j z)` are the elementary symmetric polynomials of the odds `w`.
-The factors are dealt to lanes, which grow side by side in linear space; the lanes are multiplied in
-float64. Every term is positive, so that every coefficient keeps its digits, whatever the odds.
+The factors are distributed over lanes, which are multiplied out in parallel in linear space; the
+lanes are multiplied in float64. Every term is positive, so coefficients are accurate for any odds.
 """
 
 import dataclasses
@@ -14,22 +14,22 @@ import tensorflow as tf
 
 from tfrank_sel.ops.symmetric.blocks import UNKNOWN_SIZE
 
-FACTORS = 5  # of a lane that one step multiplies: the lane is read and written once for all
+FACTORS = 5  # items of a lane per step: the lane is read and written once for all of them
 UNROLLED = 16  # terms of a sum that are compiled into one expression
 LANES = (8, 16, 32, 64, 128)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How the factors of a list become coefficients.
+    """Plan to compute the coefficients from the factors of a list.
 
     Attributes:
         lanes: Number of lanes.
-        degree: The degree at which the lanes are cut off.
-        full_degree: A degree at which nothing that matters can be cut off.
-        below: Number of coefficients below `k` that matter.
-        above: Number of coefficients above `k` that matter.
-        lost: The share of a coefficient that may be cut off.
+        degree: Degree at which the lanes are truncated.
+        full_degree: Degree at which truncation has no relevant effect.
+        below: Number of relevant coefficients below `k`.
+        above: Number of relevant coefficients above `k`.
+        lost: Maximum share of a coefficient that may be lost.
     """
 
     lanes: int
@@ -42,8 +42,8 @@ class Plan:
 
 @functools.cache
 def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
-    """Chooses the lanes that take the least work for lists of a size, or of any if `None`."""
-    # The number of sampled items has a variance below k: coefficients farther from k than this
+    """Chooses the fastest lanes for lists of a size, or of any size if `None`."""
+    # The number of sampled items has a variance below k, so coefficients farther from k than this #
     # have a share of 1e-9 (1e-17) in the series of the gradient.
     double = dtype == tf.float64
     reach = int((9.0 if double else 6.5) * math.sqrt(k)) + (10 if double else 6)
@@ -54,7 +54,7 @@ def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
         items = -(-size // (lanes * FACTORS)) * FACTORS  # of a lane
         most = min(items, k + above) if list_size else k + above
         degree = min(most, _degree_for(k / lanes, 1e-19 if double else 1e-10))
-        # Measured: a step and an item cost 7 coefficients, narrow lanes more out of the cache
+        # Measured: a step and an item cost as much as 7 coefficients, and narrow lanes more
         narrow = 1.15 if lanes < 64 and size > 4096 else 1.0
         cost = narrow * items * lanes * (degree + 7) + 3.0 * lanes * (degree + 1) * (k + above + 1)
         if lanes == LANES[0] or lanes * FACTORS <= size:
@@ -63,18 +63,17 @@ def plan_of(list_size: int | None, k: int, dtype: tf.DType) -> Plan:
 
 
 def lanes_of(u: tf.Tensor, peaked: tf.Tensor, k: int, plan: Plan) -> tf.Tensor:
-    """Multiplies the factors `1 + exp(u) z` of each lane, cut off at `plan.degree`.
+    """Multiplies the factors `1 + exp(u) z` of each lane, truncated at `plan.degree`.
 
     Args:
         u: Logarithms of the odds, `[batch_size, list_size]`; -inf for an absent item. The sum of
             `min(1, exp(u))` must be about `k`.
         peaked: Whether any of the odds is above 1.
-        k: The degree that matters most.
-        plan: What `plan_of` says of the list size.
+        k: The most relevant degree.
+        plan: Result of `plan_of` for the list size.
 
     Returns:
-        The coefficients, `[batch_size, plan.degree + 1, plan.lanes]`, those of a list up to a
-        factor of its own.
+        The coefficients, `[batch_size, plan.degree + 1, plan.lanes]`, up to a factor of each list.
     """
     if k <= 6:  # at most five odds are above 1: clipped, their product cannot overflow
         return _grow(u, plan.degree, plan, signed=False)
@@ -86,7 +85,7 @@ def lanes_of(u: tf.Tensor, peaked: tf.Tensor, k: int, plan: Plan) -> tf.Tensor:
 
 
 def full_lanes_of(u: tf.Tensor, plan: Plan) -> tf.Tensor:
-    """Computes what `lanes_of` does, up to `plan.full_degree`: slower, and for any odds."""
+    """Computes `lanes_of` up to `plan.full_degree`: slower, and for any odds."""
     return _grow(u, plan.full_degree, plan, signed=True)
 
 
@@ -96,14 +95,13 @@ def coefficients(
     """Multiplies the lanes of each list.
 
     Args:
-        lanes: What `lanes_of` computed.
-        full_lanes: Computes them by `full_lanes_of`, if too much of them was cut off.
-        k: The degree that matters most.
-        plan: Their plan.
+        lanes: Result of `lanes_of`.
+        full_lanes: Function that computes `full_lanes_of`, called if too much was truncated.
+        k: The most relevant degree.
+        plan: The plan.
 
     Returns:
-        The coefficients of degrees 0 to `k + plan.above` of each list up to a factor of its own,
-        in float64.
+        The coefficients of degrees 0 to `k + plan.above`, up to a factor of each list, in float64.
     """
     degree = k + plan.above
     if plan.degree == plan.full_degree:
@@ -118,7 +116,7 @@ def coefficients(
 def _grow(u: tf.Tensor, degree: int, plan: Plan, signed: bool) -> tf.Tensor:
     """Computes the polynomial of each lane up to a degree, `[batch_size, degree + 1, lanes]`.
 
-    Where `signed`, an item of odds above 1 has the factor `exp(-u) + z`, so that nothing overflows.
+    If `signed`, an item of odds above 1 has the factor `exp(-u) + z`, to avoid overflow.
     """
     rows, step_size = tf.shape(u)[0], FACTORS * plan.lanes
     odds = _signed_odds(u) if signed else tf.exp(tf.minimum(u, _largest_log(u.dtype)))
@@ -131,15 +129,15 @@ def _grow(u: tf.Tensor, degree: int, plan: Plan, signed: bool) -> tf.Tensor:
     tail = tf.zeros([rows, degree, plan.lanes], u.dtype)
 
     def step(start: tf.Tensor, lanes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # The last step takes some items a second time, which it leaves out. Padding would cost
-        # more, and so would a slice of a tensor of rank 4: neither lets XLA use vectors for odds.
+        # The last step reads some items a second time and ignores them. Padding, or a slice of a #
+        # tensor of rank 4, would be slower: XLA could not vectorise the odds.
         first = tf.minimum(start, list_size - step_size)
         factors = tf.slice(odds, [0, first], [rows, step_size])
         if odds.shape[1] is None or odds.shape[1] % step_size:
             factors = tf.where(tf.range(step_size) >= start - first, factors, 0.0)
         factors = tf.reshape(factors, [rows, FACTORS, plan.lanes])
         product = _expand([factors[:, j : j + 1] for j in range(FACTORS)], signed)
-        grown = sum(  # the zeros at the head stand for the coefficients of negative degrees
+        grown = sum(  # the leading zeros are the coefficients of negative degrees
             coefficient * lanes[:, FACTORS - m : FACTORS - m + degree + 1]
             for m, coefficient in enumerate(product)
         )
@@ -172,7 +170,7 @@ def _expand(odds: list[tf.Tensor], signed: bool) -> list[tf.Tensor | float]:
 
 
 def _cut_too_much(lanes: tf.Tensor, plan: Plan) -> tf.Tensor:
-    """Bounds what the lanes lost: their coefficients fall ever faster, being log-concave."""
+    """Bounds the truncation error of the lanes, whose coefficients are log-concave."""
     tiny = tf.constant(1e-300 if lanes.dtype == tf.float64 else 1e-37, lanes.dtype)
     largest = tf.reduce_max(lanes, axis=1)
     last, before = lanes[:, plan.degree], lanes[:, plan.degree - 1]
@@ -184,7 +182,8 @@ def _cut_too_much(lanes: tf.Tensor, plan: Plan) -> tf.Tensor:
 def _multiply(lanes: tf.Tensor, degree: int) -> tf.Tensor:
     """Multiplies the lanes of each list up to a degree, `[batch_size, degree + 1]`, in float64."""
     cut = lanes.shape[1] - 1
-    lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])  # lists innermost, to go abreast
+    # lists innermost, to vectorise over them
+    lanes = tf.transpose(tf.cast(lanes, tf.float64), [2, 1, 0])
     lanes = lanes / tf.reduce_max(lanes, axis=1, keepdims=True)
     rows = tf.shape(lanes)[2]
     head = tf.zeros([cut, rows], tf.float64)
@@ -216,12 +215,12 @@ def _sum(term: Callable[[int | tf.Tensor], tf.Tensor], count: int) -> tf.Tensor:
 
 
 def _largest_log(dtype: tf.DType) -> float:
-    """The logarithm of odds beyond which more makes no difference, and five do not overflow."""
+    """Log-odds above which results do not change, and of which five do not overflow."""
     return 100.0 if dtype == tf.float64 else 17.0
 
 
 def _degree_for(mean: float, lost: float) -> int:
-    """The degree at which a lane of Poisson many sampled items loses no more than a share."""
+    """The degree at which a lane with a Poisson number of sampled items loses at most a share."""
     degree, term = 0, 1.0
     while term >= lost or degree <= mean:
         degree += 1

@@ -9,9 +9,9 @@ def log_symmetric(x: tf.Tensor, degree: int) -> tf.Tensor:
     """Computes `log sigma_m(exp(x))` of each list for `m = 0, ..., degree`.
 
     The elementary symmetric polynomial `sigma_m` is the sum over all subsets of `m` items of the
-    product of their `exp(x_j)`. The polynomials grow item by item, in logarithms: every addition is
-    of positive numbers, so that no digits are lost, whatever the range of `x`. Derivatives of any
-    order are those of the additions, as exact. Time and memory are of the order of
+    product of their `exp(x_j)`. The polynomials are computed item by item, in logarithms: all
+    summands are positive, so no digits are lost for any range of `x`. Derivatives of any order are
+    those of the additions, and equally accurate. Time and memory are of the order of
     `batch_size * list_size * degree`.
 
     Args:
@@ -35,8 +35,8 @@ def log_symmetric(x: tf.Tensor, degree: int) -> tf.Tensor:
 
 
 def log_add(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Computes `log(exp(a) + exp(b))`, -inf for two of them, with a gradient of 0 there."""
-    # the larger one cancels, and so needs no gradient
+    """Computes `log(exp(a) + exp(b))`; -inf, with gradient 0, if both are -inf."""
+    # the larger one cancels, so it needs no gradient
     top = tf.stop_gradient(tf.maximum(a, b))
     some = top > -math.inf
     top = tf.where(some, top, 0.0)

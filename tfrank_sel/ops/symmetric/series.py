@@ -1,8 +1,8 @@
-"""The gradient of the ratio of two symmetric polynomials: one function of one item's odds.
+"""Gradient of the ratio of two symmetric polynomials, as a function of each item's odds.
 
 With the polynomial of the other items, `P(z) / (1 + w z)`, the probability that item `j` is among
-`m` sampled ones is `w_j P_{m-1}(-j) / P_m`. Divided out from its low end it is a series in `w`,
-from its high end one in `1 / w`. Both alternate, and the coefficients that they need are few.
+`m` sampled ones is `w_j P_{m-1}(-j) / P_m`. Polynomial division from the low end gives a series in
+`w`, from the high end a series in `1 / w`. Both alternate and need few coefficients.
 """
 
 from typing import NamedTuple
@@ -57,7 +57,7 @@ def derivative(u: tf.Tensor, series: Series) -> tf.Tensor:
 
 
 def derivative_of_light(u: tf.Tensor, series: Series, terms: int) -> tf.Tensor:
-    """Evaluates the first terms of the series where no item is heavy."""
+    """Evaluates the first terms of the series for lists without heavy items."""
     return _horner(series.light[:, :terms], tf.exp(u))
 
 

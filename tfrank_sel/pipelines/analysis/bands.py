@@ -1,4 +1,4 @@
-"""Bands of counts: how long a list is, how often a query occurs."""
+"""Bands of counts, such as list sizes and query frequencies."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ def band(count: int, edges: Sequence[int]) -> str:
 
     Args:
         count: The count, positive.
-        edges: The largest count of each band but the last, increasing.
+        edges: Increasing upper limits of all bands except the last.
 
     Example:
         >>> [band(count, LIST_SIZES) for count in (1, 10, 11, 500)]

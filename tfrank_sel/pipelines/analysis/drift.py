@@ -1,4 +1,4 @@
-"""How far one split is from another: skew within a run, drift from run to run."""
+"""Distances between splits: skew within a run, and drift between runs."""
 
 import dataclasses
 import math
@@ -13,16 +13,17 @@ from tfrank_sel.pipelines.analysis.statistics import Statistics
 
 @dataclasses.dataclass(frozen=True)
 class Distances:
-    """Distances of two splits, each from 0, for equal shares, to 1.
+    """Distances between two splits, each from 0 (equal) to 1.
 
     Args:
-        label_shares: Largest difference of the share of a label (L-infinity).
+        label_shares: Largest difference in the share of a label (L-infinity).
         label_divergence: Jensen-Shannon divergence of the labels, in bits.
-        list_sizes: Largest gap of the cumulative shares of list sizes (Kolmogorov-Smirnov).
+        list_sizes: Largest difference in the cumulative distribution of list sizes
+            (Kolmogorov-Smirnov).
         numbers: The same for each column of numbers that both splits have, by name.
-        texts: Largest difference of the share of items with a value (L-infinity), among those with
-            any, of each feature of texts that both splits have.
-        missing: Difference of the share of missing values, of all that both have.
+        texts: Largest difference in the share of a value (L-infinity) among the items with a value,
+            for each text feature that both splits have.
+        missing: Difference in the share of missing values, for all features that both splits have.
     """
 
     label_shares: float
@@ -34,7 +35,7 @@ class Distances:
 
 
 def distances(reference: Statistics, found: Statistics) -> Distances:
-    """Measures how far a split is from another.
+    """Computes the distances between two splits.
 
     Args:
         reference: Statistics of the split to compare with.
@@ -72,17 +73,17 @@ def anomalies(
     label: str = "relevance",
     gates: Gates = WARN_ALL,
 ) -> list[Anomaly]:
-    """Returns what makes a split another than the reference.
+    """Returns the anomalies of a split relative to a reference.
 
-    A distance is an anomaly if it is above its threshold and above what chance makes of two samples
-    of as many lists once in a hundred times (Kolmogorov and Smirnov's bound). So is a feature that
-    is 0 throughout, and was not; one that only one of both has; and one that is a number in one and
-    texts in the other. Features are known by their names, in whatever order.
+    A distance is an anomaly if it is above its threshold and significant at the 1 % level for two
+    samples of these sizes (Kolmogorov-Smirnov bound). Other anomalies are: a feature that is now
+    always 0; a feature that is only in one split; and a feature that is a number in one split and a
+    text in the other. Features are matched by name, in any order.
 
     Args:
         reference: Statistics of the split to compare with.
         found: Statistics of the split.
-        of: What the reference is called.
+        of: Name of the reference in messages.
         label: Name of the label.
         gates: Action and threshold of each rule.
 
@@ -129,7 +130,7 @@ def _vanished(reference: Statistics, found: Statistics, of: str, gates: Gates) -
 
 
 def _is_zero(found: Statistics) -> dict[str, bool]:
-    """Whether each column of numbers has a value, and none but 0."""
+    """Whether each column of numbers has only values of 0, and at least one."""
     zeros, missing = found.features["zeros"], found.features["missing"]
     return {
         name: 0 < zero == found.items - lacking
@@ -138,7 +139,7 @@ def _is_zero(found: Statistics) -> dict[str, bool]:
 
 
 def _kinds(found: Statistics) -> dict[str, str]:
-    """What each column or feature is."""
+    """The type of each column or feature."""
     return {**dict.fromkeys(found.names, NUMBERS), **dict.fromkeys(found.texts, TEXTS)}
 
 
@@ -147,13 +148,13 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[A
 
 
 def _missing(found: Statistics) -> dict[str, float]:
-    """How many values of each feature are missing."""
+    """The number of missing values of each feature."""
     texts = {name: counts.get("", 0) for name, counts in found.texts.items()}
     return {**dict(zip(found.names, found.features["missing"], strict=True)), **texts}
 
 
 def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of each value that either has, in increasing order."""
+    """Shares of each value in either of both, in increasing order of the value."""
     values = sorted({*one, *other}, key=float)
     counts = [np.array([part.get(value, 0) for value in values]) for part in (one, other)]
     old, new = (count / count.sum() for count in counts)
@@ -161,7 +162,7 @@ def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarra
 
 
 def _largest_difference(one: Statistics, other: Statistics, name: str) -> float:
-    """Of the shares of items that have a value, among those that have any."""
+    """Largest difference in the share of a value, among items with a value."""
     counts = [x.texts[name] for x in (one, other)]
     there = [max(x.items - y.get("", 0), 1) for x, y in zip((one, other), counts, strict=True)]
     old, new = (

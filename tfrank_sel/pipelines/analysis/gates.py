@@ -1,6 +1,6 @@
-"""Gates: what a rule of the data does to a run, and the anomalies that break one.
+"""Gates: rules on the data, their actions, and anomalies.
 
-Nothing here needs TensorFlow.
+Nothing here imports TensorFlow.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from tfrank_sel.arguments import Checked
 NUMBERS, TEXTS = "numbers", "texts"
 OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
 
-# the threshold of each rule; None for a rule without
+# the threshold of each rule; None for a rule without a threshold
 OF_SPLITS = {"label_shares": 0.1, "label_divergence": 0.1, "list_sizes": 0.2}
 OF_FEATURES: dict[str, float | None] = {
     "range": 0.0,
@@ -30,13 +30,12 @@ RULES = {**OF_SPLITS, **OF_FEATURES}
 
 @dataclasses.dataclass(frozen=True)
 class Gate(Checked):
-    """What a rule does.
+    """Action and threshold of a rule.
 
     Args:
-        action: What a split that breaks the rule leads to: `"off"`, nothing; `"warn"`, a line and
-            an entry in the report; `"fail"`, the end of the run. None for that of the rule.
-        threshold: Largest distance that does not break the rule, in [0, 1]; None for that of the
-            rule.
+        action: Action if a split breaks the rule: `"off"` does nothing, `"warn"` prints a line and
+            adds an entry to the report, `"fail"` stops the run. None for the default of the rule.
+        threshold: Maximum allowed distance, in [0, 1]; None for the default of the rule.
 
     Raises:
         ValueError: If there is no such action, or `threshold` is not in [0, 1].
@@ -55,16 +54,16 @@ class Gate(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
-    """Values of a split that break a rule.
+    """A broken rule in a split.
 
     Args:
         feature: Name of the feature, the label or `list_size`.
         rule: The rule, one of `RULES`.
-        expected: What the rule asks for, in words.
-        received: What was found, in words.
+        expected: Description of the expected values.
+        received: Description of the received values.
         count: Number of items (or lists) that break it, or that were compared.
-        distance: How far they are from what is expected, where the rule has a threshold.
-        action: What the gate does: `"warn"` or `"fail"`.
+        distance: Distance from the expected values, if the rule has a threshold.
+        action: Action of the gate: `"warn"` or `"fail"`.
     """
 
     feature: str
@@ -81,10 +80,10 @@ class Anomaly:
 
 @dataclasses.dataclass(frozen=True)
 class Gates(Checked):
-    """The gates of a run: one for each of `RULES`, and others for some features.
+    """The gates of a run: one for each of `RULES`, and overrides for single features.
 
     Args:
-        rules: Gates by rule. By default a rule warns, beyond its threshold in `RULES`.
+        rules: Gates by rule. By default a rule warns above its threshold in `RULES`.
         features: Gates by rule of `OF_FEATURES`, for features by name.
 
     Raises:
@@ -111,7 +110,7 @@ class Gates(Checked):
         """Makes gates from JSON-ready values, such as those of `dataclasses.asdict`.
 
         Args:
-            config: `rules` and `features`, each gate a dict of its arguments or its action alone.
+            config: `rules` and `features`, each gate a dict of its arguments or only its action.
 
         Example:
             >>> gates = Gates.from_config({"rules": {"zero": "fail"}, "features": {}})
@@ -145,16 +144,16 @@ class Gates(Checked):
         distance: float | None = None,
         chance: float = 0.0,
     ) -> list[Anomaly]:
-        """Returns the anomaly, or none if the rule is off or the distance within its bound.
+        """Returns the anomaly, or None if the rule is off or the distance is within its threshold.
 
         Args:
-            rule: As in `Anomaly`, as all others but `chance`.
+            rule: As in `Anomaly`.
             feature: Name of the feature.
-            expected: What the rule asks for; `{}` stands for the bound.
-            received: What was found.
+            expected: Description of the expected values; `{}` is replaced by the threshold.
+            received: Description of the received values.
             count: Number of items.
             distance: The distance; None if the rule is broken in any case.
-            chance: A distance that may be chance: the bound is at least this.
+            chance: Distance that may be noise; the threshold is at least this.
         """
         gate = self.of(rule, feature)
         bound = max(gate.threshold or 0.0, chance)
@@ -165,7 +164,7 @@ class Gates(Checked):
 
 
 class GateError(Exception):
-    """Data that does not pass the gates.
+    """Data that fails the gates.
 
     Args:
         failures: A line for each anomaly that fails.
@@ -180,7 +179,7 @@ class GateError(Exception):
 
 
 def failures(anomalies: Mapping[str, Sequence[Anomaly]]) -> list[str]:
-    """Returns a line for each anomaly that ends a run.
+    """Returns a line for each anomaly that stops a run.
 
     Args:
         anomalies: Anomalies by split.
@@ -203,14 +202,14 @@ def compared(
 ) -> Iterator[Anomaly]:
     """Compares names and types of features.
 
-    A feature that was numbers and is texts, or the other way, is one anomaly; all other names that
-    only one side has are new or absent.
+    A feature whose type changes between numbers and texts is one anomaly. All other names that are
+    only on one side are new or absent.
 
     Args:
-        old: `NUMBERS`, `TEXTS` or, if it is not known, an empty text, by the names of features or
-            columns that are expected.
-        new: The same of those that are there.
-        of: What `old` is called.
+        old: `NUMBERS`, `TEXTS` or, if unknown, an empty text, by the names of the expected features
+            or columns.
+        new: The same for the received features or columns.
+        of: Name of `old` in messages.
         gates: Action of each rule.
         items: Number of items compared.
 

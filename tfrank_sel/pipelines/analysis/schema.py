@@ -1,4 +1,4 @@
-"""The schema of features: inferred from the training split or curated, and held against splits."""
+"""Schema of features: inferred from the training split or curated, for the validation of splits."""
 
 import dataclasses
 import math
@@ -27,7 +27,7 @@ _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: 
 def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_pb2.Schema:
     """Infers the schema of a split and writes it as a text proto.
 
-    The schema names the parts of a list, with the range of the label, from 0, and of each feature.
+    The schema has the parts of a list, with the ranges of the label (from 0) and of each feature.
 
     Args:
         statistics: Statistics of the training split.
@@ -54,14 +54,14 @@ def infer(statistics: Statistics, spec: data.FeatureSpec, path: Path) -> schema_
 
 
 def load(path: Path) -> schema_pb2.Schema:
-    """Reads a schema: one that `infer` wrote, edited or not, or one in the same form.
+    """Reads a schema: one written by `infer`, possibly edited, or one in the same form.
 
     Args:
         path: A text proto of tensorflow-metadata.
 
     Raises:
-        tfrank_sel.data.InputError: If there is no such file, it is no schema, it names no feature,
-            or a feature has a domain that the schema lacks.
+        tfrank_sel.data.InputError: If the file does not exist, is not a schema or has no feature,
+        or the domain of a feature is missing.
     """
     try:
         schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
@@ -87,20 +87,20 @@ def validate(
     of: str = "training",
     options: PipelineOptions | None = None,
 ) -> dict[str, list[Anomaly]]:
-    """Holds splits against a schema.
+    """Validates splits against a schema.
 
     The rules are `range` (of `float_domain` or `int_domain`), `domain` (of `string_domain`),
-    `missing` (of `presence.min_fraction`), `type`, `new_feature` and `absent_feature`. What the
-    schema says of a vector, it says of each of its columns.
+    `missing` (of `presence.min_fraction`), `type`, `new_feature` and `absent_feature`. The rules of
+    a vector apply to each of its columns.
 
     Args:
         shards: TFRecord files of the packed layout, of each split.
-        schema: The schema, of `infer` or `load`.
+        schema: The schema, from `infer` or `load`.
         spec: Names of the parts and number of features.
-        scratch: Folder or URL that all workers can write to meanwhile.
+        scratch: Temporary folder or URL that all workers can write to.
         features: Type of each feature; by default all are numbers.
         gates: Action and threshold of each rule.
-        of: What the schema is called.
+        of: Name of the schema in messages.
         options: Of the Beam pipeline.
 
     Returns:
@@ -136,14 +136,14 @@ def write(anomalies: Sequence[Anomaly], path: Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Rules:
-    """What a schema asks of the label, each column of numbers, and each feature of texts."""
+    """Rules of a schema for the label, each column of numbers, and each text feature."""
 
     names: list[str]
     kinds: dict[str, str]  # of the features of the schema
     low: list[float]
     high: list[float]
-    present: list[float]  # least share of items
-    domains: dict[str, list[str]]  # of the features of texts; none if any value will do
+    present: list[float]  # minimum share of items
+    domains: dict[str, list[str]]  # of the text features; none if any value is valid
 
     @classmethod
     def of(
@@ -171,7 +171,7 @@ class _Rules:
         )
 
     def broken(self, counts: Sequence[Sequence[int]], gates: Gates, of: str) -> Iterator[Anomaly]:
-        """The rules that items break, of the counts of `_Outside`."""
+        """The broken rules, from the counts of `_Outside`."""
         bounds = zip(self.names, self.low, self.high, self.present, strict=True)
         for (name, low, high, present), (n, lacking, all_) in zip(
             bounds, zip(*counts, strict=True), strict=True
@@ -229,7 +229,7 @@ class _Outside(beam.CombineFn):
 
 
 def _range(feature: schema_pb2.Feature) -> tuple[float, float]:
-    """The least and the greatest number that a feature allows."""
+    """The minimum and the maximum number of a feature."""
     kind = feature.WhichOneof("domain_info")
     domain = getattr(feature, kind) if kind in ("float_domain", "int_domain") else None
     low = domain.min if domain is not None and domain.HasField("min") else -math.inf
@@ -238,7 +238,7 @@ def _range(feature: schema_pb2.Feature) -> tuple[float, float]:
 
 
 def _domain(feature: schema_pb2.Feature, schema: schema_pb2.Schema) -> list[str]:
-    """The texts that a feature allows; none if it allows all."""
+    """The allowed texts of a feature; None if all are allowed."""
     if not feature.domain:
         return list(feature.string_domain.value)
     known = {x.name: list(x.value) for x in schema.string_domain}

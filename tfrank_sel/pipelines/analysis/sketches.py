@@ -1,10 +1,10 @@
-"""How values are distributed: counts in bins that are the same everywhere, so that they add up.
+"""Sketches of distributions: counts in fixed bins, which can be added.
 
-A bin holds the float32 of one sign, one exponent and the same first three bits of the mantissa:
-from `m * 2**e` to `(m + 1/8) * 2**e`, with `m` in 1, 9/8, ... 15/8. Thus a quantile is known to
-12.5 % of its value, whatever the scale, in 8 kB a feature, and sketches of parts of the data merge
-by addition without loss. What is below `2**-32` in absolute value counts as zero, and what is
-beyond `2**32` falls into the last bins.
+A bin holds the float32 numbers of one sign, one exponent and the same first three bits of the
+mantissa: from `m * 2**e` to `(m + 1/8) * 2**e`, with `m` in 1, 9/8, ... 15/8. Thus quantiles are
+accurate to 12.5 % of their value at any scale, in 8 kB per feature, and sketches of parts of the
+data are merged exactly by addition. Values below `2**-32` in absolute value count as zero, and
+values beyond `2**32` are in the last bins.
 """
 
 import numpy as np
@@ -41,14 +41,14 @@ def counts(rows: np.ndarray) -> np.ndarray:
 
 
 def quantiles(counted: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Returns quantiles of each column: the middle of the bin that they lie in.
+    """Returns quantiles of each column: the middle of their bin.
 
     Args:
         counted: Counts by bin, `[columns, NUM_BINS]`.
-        shares: Shares of the values that lie below, in [0, 1].
+        shares: Levels of the quantiles, in [0, 1].
 
     Returns:
-        The quantiles, `[columns, shares]`; 0 for a column of no value.
+        The quantiles, `[columns, shares]`; 0 for a column without values.
 
     Example:
         >>> quantiles(counts(np.arange(1.0, 101.0)[:, None]), np.array([0.5])).tolist()

@@ -22,8 +22,8 @@ from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import stored
 
-SHOWN = 1000  # values of a hashed feature that are told
-KEPT = 500_000  # values of a feature of texts that are counted; of more, the most frequent so far
+SHOWN = 1000  # reported values of a hashed feature
+KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
 SHARES = {"p01": 0.01, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p99": 0.99}
 MEASURES = ("min", "mean", "max", "std", "zeros", "missing", *SHARES)
 MEASURES += ("compressed_mean", "compressed_variance")
@@ -31,28 +31,28 @@ MEASURES += ("compressed_mean", "compressed_variance")
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
-    """What a split holds.
+    """Statistics of a split.
 
-    The sum of two is the statistics of both splits in one: counts are exact, means and variances
-    are to rounding, and percentiles are those of the summed histograms. Where one lacks a feature,
-    its items count as missing. Of texts with more values than are told, each sum counts what its
-    parts tell. For several splits, write `functools.reduce(operator.add, splits)`.
+    The sum of two objects is the statistics of both splits together: counts are exact, means and
+    variances are exact up to rounding, and percentiles are those of the summed histograms. If a
+    feature is absent in one split, its items count as missing. For texts with more values than are
+    reported, a sum counts only the reported values. For several splits, use
+    `functools.reduce(operator.add, splits)`.
 
     Args:
         lists: Number of lists.
         items: Number of items.
-        names: Names of the features that are numbers, of which `features` and `histograms` tell:
-            see `Feature.columns`.
-        comparable_lists: Number of lists with two different labels: those that can teach.
-        labels: Number of items of each label; the names are those of the numbers (`"2"`).
+        names: Names of the numeric columns in `features` and `histograms`: see `Feature.columns`.
+        comparable_lists: Number of lists with two different labels, from which a model can learn.
+        labels: Number of items of each label; keys are numbers as text (`"2"`).
         list_sizes: Number of lists of each size.
         features: For each measure, its value for each feature: `min`, `mean`, `max`, `std`,
             `zeros` and `missing` (counts), the percentiles `p01`, `p25`, `p50`, `p75` and `p99` to
             12.5 %, `compressed_mean` and `compressed_variance`: of `sign(x) * log(1 + abs(x))`. All
-            but the counts are 0 for a feature without any value.
+            except the counts are 0 for a feature without values.
         histograms: For each feature, its number of items by bin of `sketches`.
-        texts: For each feature of texts, how often its most frequent values occur; an empty text is
-            an item without any.
+        texts: For each text feature, the counts of its most frequent values; an empty text means a
+            missing value.
     """
 
     lists: int
@@ -67,20 +67,20 @@ class Statistics:
 
     @classmethod
     def load(cls, path: Path) -> "Statistics":
-        """Reads the statistics that `summarise` wrote.
+        """Reads statistics written by `summarise`.
 
         Raises:
-            tfrank_sel.data.InputError: If the file holds none, or those of another version.
+            tfrank_sel.data.InputError: If the file is malformed or of another version.
         """
         try:
             return cls.of(json.loads(path.read_text()))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            wanted = "expected statistics as this version writes them"
+            wanted = "expected statistics in the format of this version"
             raise data.InputError(str(path), f"{wanted}. Received: {error}") from error
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Statistics":
-        """Returns the statistics that JSON holds, whose names are all text."""
+        """Returns statistics from JSON, in which all names are text."""
         sizes = {int(size): count for size, count in values["list_sizes"].items()}
         histograms = [{int(b): count for b, count in one.items()} for one in values["histograms"]]
         return cls(**{**values, "list_sizes": sizes, "histograms": histograms})
@@ -111,7 +111,7 @@ def summarise(
         shards: TFRecord files of the packed layout, of each split.
         spec: Names of the parts and number of features.
         folder: Folder for a file `SPLIT.json` of each split.
-        scratch: Folder or URL that all workers can write to meanwhile; by default `folder`.
+        scratch: Temporary folder or URL that all workers can write to; by default `folder`.
         features: Type of each feature; by default all are numbers.
         options: Of the Beam pipeline.
 
@@ -139,7 +139,7 @@ def summarise(
 
 @dataclasses.dataclass
 class _Totals:
-    """What `Summary` has seen so far, as sums and extremes."""
+    """Sums and extremes of the items so far in `Summary`."""
 
     comparable_lists: int
     list_sizes: collections.Counter[int]
@@ -154,9 +154,9 @@ class _Totals:
     texts: dict[str, collections.Counter[str]]
 
     def statistics(self, names: list[str]) -> Statistics:
-        """Returns what they tell of features of these names."""
+        """Returns the statistics of the features of these names."""
         shares = np.array(list(SHARES.values()))
-        # a feature without any value has no least one
+        # a feature without values has no minimum
         low, high = (np.where(np.isfinite(x), x, 0.0) for x in (self.low, self.high))
         percentiles = np.clip(sketches.quantiles(self.counts, shares).T, low, high)
         measures = [
@@ -184,7 +184,7 @@ class _Totals:
 
 
 class Summary(beam.CombineFn):
-    """Batches of serialized lists to `Statistics`.
+    """Beam combiner from batches of serialized lists to `Statistics`.
 
     Args:
         parse: Returns `features`, `mask` and, if there are any, `texts` by name, and the labels.
@@ -226,7 +226,7 @@ class Summary(beam.CombineFn):
         return dataclasses.replace(found, texts=texts)
 
     def _kept(self, name: str) -> int:
-        """How many values of a feature of texts are told."""
+        """The number of reported values of a text feature."""
         feature = self.features[name]
         return max(SHOWN, feature.max_size if isinstance(feature, Category) else 0)
 
@@ -279,19 +279,19 @@ def _merged(one: _Totals, other: _Totals) -> _Totals:
 
 
 def _few(found: collections.Counter[str]) -> collections.Counter[str]:
-    """Drops the rarest values where there are too many to keep."""
+    """Drops the rarest values if there are too many."""
     if len(found) <= 2 * KEPT:
         return found
     return collections.Counter(_most_frequent(dict(found.most_common()), KEPT))
 
 
 def _most_frequent(found: Mapping[str, int], kept: int) -> dict[str, int]:
-    """The most frequent values, most frequent first, and how many items have none."""
+    """The most frequent values in descending order, and the number of items without a value."""
     return {x: n for i, (x, n) in enumerate(found.items()) if i < kept or not x}
 
 
 def _totals_of(found: Statistics, names: Sequence[str], texts: Sequence[str]) -> _Totals:
-    """The sums of statistics, of these features, missing throughout where there is none."""
+    """The sums of statistics for these features; absent features count as missing."""
     places = {name: place for place, name in enumerate(found.names)}
     here = np.array([name in places for name in names], bool)
     columns = [places[name] for name in names if name in places]

@@ -12,14 +12,14 @@ from tfrank_sel.pipelines import mirrors, registry
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError
 
-app = typer.Typer(no_args_is_help=True, help="Lists and compares runs.")
+app = typer.Typer(no_args_is_help=True, help="List and compare runs.")
 
 
 @app.command("list")
 def list_runs(
     folder: Annotated[Path, typer.Argument(help="Folder of runs.")] = Path("."),
 ) -> None:
-    """Lists the runs in a folder, at any depth."""
+    """List the runs in a folder, at any depth."""
     try:
         found = [registry.summary(run) for run in registry.runs(folder)]
     except InputError as error:
@@ -49,16 +49,16 @@ def _metric(run: registry.Summary) -> tuple[str, str]:
 
 @app.command()
 def compare(
-    a: Annotated[str, typer.Argument(help="Folder or URL of a run; its test split is taken.")],
+    a: Annotated[str, typer.Argument(help="Folder or URL of a run, whose test split is used.")],
     b: Annotated[str, typer.Argument(help="Folder or URL of another run.")],
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Page to write, with learning curves.")
+        Path | None, typer.Option(metavar="FILE", help="HTML page to write, with learning curves.")
     ] = None,
 ) -> None:
-    """Compares the exported models of two runs on the same lists, their settings and training."""
+    """Compare the exported models of two runs on the same lists, their settings and training."""
     console = Console()
     try:
-        # Imported late, so that help and mistakes do not wait for TensorFlow.
+        # Imported late, so that help and errors do not wait for TensorFlow.
         with terminal.quiet():
             from tfrank_sel.pipelines import comparison, console as shown
             from tfrank_sel.pipelines.reporting import compare as page

@@ -1,4 +1,4 @@
-"""The commands `score` and `evaluate`: an exported model on new data."""
+"""Commands `score` and `evaluate`: an exported model on new data."""
 
 import os
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from tfrank_sel.pipelines.configuration.errors import choices
 Model: TypeAlias = Annotated[
     str,
     typer.Option(
-        help="Folder or URL of a model that was exported: `RUN/export/saved_model`, or a version."
+        help="Folder or URL of an exported model: `RUN/export/saved_model`, or a version."
     ),
 ]
 Files: TypeAlias = Annotated[list[str], typer.Option(help="Files, URLs or globs; may be repeated.")]
 Query: TypeAlias = Annotated[str, flags.option("data.query")]
 DocId: TypeAlias = Annotated[
     str | None,
-    typer.Option(help="Name of the item's identifier; that of the model if unset."),
+    typer.Option(help="Name of the item identifier; that of the model if unset."),
 ]
 Format: TypeAlias = Annotated[str | None, flags.option("data.format")]
 Adjacent: TypeAlias = Annotated[bool, flags.option("data.adjacent")]
@@ -36,7 +36,7 @@ Runner: TypeAlias = Annotated[str, flags.option("beam.runner")]
 def score(
     model: Model,
     data: Files,
-    output: Annotated[str, typer.Option(help="Folder or URL to make; new or empty.")],
+    output: Annotated[str, typer.Option(help="Folder or URL to write; new or empty.")],
     beam_options: flags.BeamOptions = None,
     query: Query = Columns.query,
     doc_id: DocId = None,
@@ -47,17 +47,17 @@ def score(
         Literal["parquet", "jsonl", "csv"], typer.Option(help="Format of the ranked lists.")
     ] = "parquet",
     lists_per_file: Annotated[
-        int, typer.Option(min=1, help="Number of lists in a file of the output.")
+        int, typer.Option(min=1, help="Number of lists in each output file.")
     ] = 10_000,
     runner: Runner = "DirectRunner",
 ) -> None:
-    """Ranks the lists of files with an exported model.
+    """Rank the lists of files with an exported model.
 
-    The same command goes on where an earlier one was interrupted.
+    Repeat the same command to continue after an interruption.
     """
     try:
         _check_format(format)
-        # Imported late, so that help and mistakes in the options do not wait for TensorFlow.
+        # Imported late, so that help and option errors do not wait for TensorFlow.
         with terminal.quiet():
             from tfrank_sel.pipelines import console as shown, scoring
 
@@ -89,22 +89,28 @@ def evaluate(
     beam_options: flags.BeamOptions = None,
     output: Annotated[
         str | None,
-        typer.Option(help="Folder or URL of a run: evaluates its model, as a step of `run`."),
+        typer.Option(help="Folder or URL of a run: evaluate its model, as a step of `run`."),
     ] = None,
     config: flags.Config = None,
     set: flags.Set = None,
     module: flags.Module = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Instead: folder or URL of an exported model, on other files."),
+        typer.Option(
+            help=(
+                "Instead of --output: folder or URL of an exported model, to evaluate with --data."
+            )
+        ),
     ] = None,
-    data: Annotated[list[str] | None, typer.Option(help="These files, URLs or globs.")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="Files, URLs or globs to evaluate --model on.")
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(help="Another exported model to compare with; a random order if unset."),
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option(help="File or URL to write the metrics to, as JSON.")
+        str | None, typer.Option(help="File or URL for the metrics, as JSON.")
     ] = None,
     query: Query = Columns.query,
     label: Annotated[str, flags.option("data.label")] = "relevance",
@@ -115,11 +121,12 @@ def evaluate(
     allow_bad_lines: AllowBadLines = 0,
     runner: Runner = "DirectRunner",
 ) -> None:
-    """Evaluates the model of a run, or an exported one on other files, by slice and with
-    intervals."""
+    """Evaluate the model of a run, or an exported model on other files, with intervals."""
     if (output is None) == (model is None) or (model is None) != (data is None):
         wanted = "Expected --output, or --model and --data"
-        raise terminal.refused(ValueError(f"{wanted}. Received: neither, or parts of both"))
+        raise terminal.refused(
+            ValueError(f"{wanted}. Received: neither of them, or options of both")
+        )
     if output is not None:
         own = {name: context.params[name] for name in ("set", "module", "beam_options")}
         steps.take(output, config, own, only="evaluate")
@@ -164,23 +171,23 @@ def evaluate_model(
     """Evaluates a model on new data, and prints metrics and slices.
 
     Args:
-        model: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
+        model: Folder or URL of a SavedModel from `tfrank_sel.export`.
         data: Files, URLs or globs.
         against: Folder or URL of another such model to compare with; a random order if None.
         metrics: File or URL to write the metrics to, as JSON.
-        query: As in `pipelines.scoring.inputs`, as all others but the last two.
-        label: Name of the relevance.
-        doc_id: Name of the item's identifier.
-        slice_by: Names of what to slice by.
+        query: Name of the query identifier, as in `pipelines.scoring.inputs`.
+        label: Name of the relevance label.
+        doc_id: Name of the item identifier.
+        slice_by: Names of columns to slice by.
         format: Format of the files.
-        adjacent: Whether the rows of a query stand together.
-        allow_bad_lines: How many lines, rows or records may be left out.
+        adjacent: Whether the rows of a query are adjacent.
+        allow_bad_lines: Maximum number of malformed lines, rows or records to skip.
         runner: Runner of Beam.
         beam_options: Options of Beam.
 
     Raises:
-        ConfigurationError: If an option cannot be used.
-        tfrank_sel.data.InputError: If the input, a model or the output folder cannot be used.
+        ConfigurationError: If an option is invalid.
+        tfrank_sel.data.InputError: If the input, a model or the output folder is invalid.
     """
     _check_format(format)
     with terminal.quiet():

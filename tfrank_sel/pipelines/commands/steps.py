@@ -1,4 +1,4 @@
-"""The commands of a run: its steps, together and alone."""
+"""Commands of a run: all of its steps, or a single step."""
 
 import json
 import os
@@ -28,11 +28,11 @@ def take(
     only: str | None = None,
     force: str | None = None,
 ) -> None:
-    """Runs the steps that are not up to date, or one.
+    """Runs all steps that are not up to date, or a single step.
 
     Args:
         output: Folder of the run.
-        config: File of the configuration; by default that of the run.
+        config: Configuration file; by default that of the run.
         options: Options of the command, by name.
         only: The only step to run.
         force: The first step to run again.
@@ -51,12 +51,12 @@ def take(
                 return
         configuration, found, left_out = complete(given)
         for name, reason in left_out.items():
-            console.print(f"left out: the column {name!r}: {reason}", highlight=False)
+            console.print(f"omitted column {name!r}: {reason}", highlight=False)
         sources = [source.path for source in found.sources] if found else []
         chosen = [only] if only else [*manifests.STEPS]
         mirror = Mirror.of(output)
         if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
-            # Imported late, so that help, mistakes and what is done do not wait for TensorFlow.
+            # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
             with terminal.quiet():
                 from tfrank_sel.pipelines import console as tables, run as pipeline
 
@@ -82,7 +82,7 @@ def take(
 def _is_due(
     output: Path, configuration: Configuration, sources: Sequence[str], chosen: Sequence[str]
 ) -> bool:
-    """Whether a step is not up to date, or what tells of the whole run is not there."""
+    """Whether a step is not up to date, or a summary file of the whole run is missing."""
     wanted = manifests.current(configuration, sources, output)
     if manifests.stale(wanted, output).keys() & chosen:
         return True
@@ -91,7 +91,7 @@ def _is_due(
 
 
 def _tell_pushed(output: Path, console: Console) -> None:
-    """Says where the model is, or why it is not published."""
+    """Prints where the model is, or why it is not published."""
     pushed = json.loads((output / "push" / "pushed.json").read_text())
     if not pushed["blessed"]:
         for reason in pushed["reasons"]:
@@ -109,19 +109,19 @@ def _tell_pushed(output: Path, console: Console) -> None:
 
 
 def _interrupted(output: str) -> typer.Exit:
-    """Says what is kept, and how to go on."""
+    """Prints what is kept, and how to continue."""
     folder = Mirror.of(output).path
     kept = [step for step in manifests.STEPS if (folder / step).is_dir()]
     if (folder / ".train.partial").is_dir():
         kept.append("the epochs of the training")
     print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
     if kept:
-        print(f"go on with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)
+        print(f"continue with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)
     return typer.Exit(130)
 
 
 def _command(step: str, told: str) -> Callable[..., None]:
-    """Returns the command that runs a step alone."""
+    """Returns the command that runs a single step."""
 
     def command(
         context: typer.Context,
@@ -133,17 +133,17 @@ def _command(step: str, told: str) -> Callable[..., None]:
     ) -> None:
         take(output, config, context.params, only=step)
 
-    command.__doc__ = f"{told} A step of `run`, alone."
+    command.__doc__ = f"{told} A single step of `run`."
     return command
 
 
 COMMANDS = {
     step: _command(step, told)
     for step, told in {
-        "ingest": "Reads the files into records, split by query.",
-        "analyze": "Finds statistics, the schema and anomalies, and holds them against the gates.",
-        "train": "Trains the model and the baseline; goes on with an interrupted training.",
-        "export": "Writes the SavedModel, and tries it.",
-        "push": "Compares the model with the one that is served, and publishes it if it passes.",
+        "ingest": "Convert the files to records, split by query.",
+        "analyze": "Compute statistics, schema and anomalies, and check them against the gates.",
+        "train": "Train the model and the baseline; continues an interrupted training.",
+        "export": "Export the SavedModel, and test it.",
+        "push": "Compare the model with the served one, and publish it if it passes.",
     }.items()
 }

@@ -1,4 +1,4 @@
-"""What a command shows of its errors, and what it hides of TensorFlow's start."""
+"""Terminal output of commands: errors, and suppression of TensorFlow's start-up messages."""
 
 import contextlib
 import os
@@ -9,14 +9,14 @@ import typer
 
 
 def refused(error: Exception) -> typer.Exit:
-    """Prints an error of the input, and returns what a command raises to leave with status 2."""
+    """Prints an input error, and returns the exception with which a command exits with status 2."""
     print(error, file=sys.stderr)
     return typer.Exit(2)
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Drops what TensorFlow's native code prints on loading, before its log level holds."""
+    """Suppresses the output of TensorFlow's native code on import, before its log level applies."""
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:

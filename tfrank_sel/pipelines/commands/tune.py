@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def tune(
     context: typer.Context,
     output: Annotated[
-        Path, typer.Option(help="Folder of the study: new, empty, or of a study to go on with.")
+        Path, typer.Option(help="Folder of the study: new, empty, or of a study to continue.")
     ],
     beam_options: flags.BeamOptions = None,
     config: flags.Config = None,
@@ -30,11 +30,11 @@ def tune(
     module: flags.Module = None,
     trials: Annotated[int | None, flags.option("search.trials")] = None,
 ) -> None:
-    """Searches the ranges of the section `search` for the configuration of the best validation
-    NDCG@10, and writes it as `best.toml`.
+    """Search the ranges of the section `search` for the configuration with the best validation
+    NDCG@10, and write it to `best.toml`.
 
-    In the folder of a study, finished trials are kept, and what was interrupted goes on. Several
-    processes may work on one study.
+    In the folder of a study, finished trials are kept and interrupted trials continue. Several
+    processes can work on one study.
     """
     console = Console(soft_wrap=True)
     try:
@@ -42,13 +42,15 @@ def tune(
         if config is None and kept.is_file():
             config = str(kept)
         configuration, _, _ = complete(load(config, flags.overrides(context.params)))
-        # Imported late, so that help and mistakes do not wait for TensorFlow.
+        # Imported late, so that help and errors do not wait for TensorFlow.
         with terminal.quiet():
             from tfrank_sel.pipelines import console as shown, tuning
             from tfrank_sel.pipelines.reporting import study as page
 
-        logging.getLogger("optuna").setLevel(logging.WARNING)  # it tells of each trial
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it warns of many models traced
+        logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
+        logging.getLogger("tensorflow").setLevel(
+            logging.ERROR
+        )  # it warns when many models are traced
         study = tuning.Study(configuration, output)
         try:
             study.prepare(shown.Progress(console))
@@ -62,13 +64,13 @@ def tune(
         raise typer.Exit(3) from error
     except KeyboardInterrupt as error:
         print("interrupted; finished trials and epochs are kept", file=sys.stderr)
-        print(f"go on with: tfrank-sel-pipelines tune --output {output}", file=sys.stderr)
+        print(f"continue with: tfrank-sel-pipelines tune --output {output}", file=sys.stderr)
         raise typer.Exit(130) from error
     _tell(study, console)
 
 
 def _tell(study: "Study", console: Console) -> None:
-    """Says what is best, and how to train it."""
+    """Prints the best trial, and the command to train it."""
     best = study.best
     if best is None:
         console.print("no trial is complete", highlight=False)

@@ -1,6 +1,6 @@
-"""The configuration of a run: one TOML file, read into typed settings.
+"""Configuration of a run: one TOML file, read into typed settings.
 
-Nothing here needs TensorFlow, so that errors are told at once.
+Nothing here imports TensorFlow, so that errors are reported at once.
 """
 
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError

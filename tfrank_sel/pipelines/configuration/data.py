@@ -1,4 +1,4 @@
-"""The section of data: files, and what their columns are."""
+"""Section `data`: files and the roles of their columns."""
 
 from typing import Annotated, Self
 
@@ -8,34 +8,36 @@ from tfrank_sel.pipelines.configuration.section import Section
 
 SPLITS = ("train", "validation", "test")
 
-# a list, or its only item
+# a list, or a single item
 Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
 Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
 class Data(Section):
-    """Files, and what their columns are. Without files, a synthetic set is made."""
+    """Files and the roles of their columns. Without files, synthetic data is used."""
 
-    train: Names = Field(default=[], description="Files or globs to train on.")
-    validation: Names = Field(default=[], description="Files or globs that decide when to stop.")
-    test: Names = Field(default=[], description="Files or globs to evaluate on.")
+    train: Names = Field(default=[], description="Files or globs for training.")
+    validation: Names = Field(
+        default=[], description="Files or globs for validation (early stopping)."
+    )
+    test: Names = Field(default=[], description="Files or globs for the evaluation.")
     data: Names = Field(
-        default=[], description="Files or globs that `split` divides, in place of the three above."
+        default=[], description="Files or globs to divide by `split`, instead of the three above."
     )
     split: list[Share] = Field(
         default=[80.0, 10.0, 10.0],
         min_length=3,
         max_length=3,
-        description="Shares of train, validation and test, by a hash of the query.",
+        description="Percentages of train, validation and test, assigned by a hash of the query.",
     )
     format: str | None = Field(
         default=None,
         examples=["parquet"],
-        description="Format of the files; told by their names if unset.",
+        description="Format of the files; inferred from their names if unset.",
     )
-    query: str = Field(default="query_id", description="Name of the query's identifier.")
-    label: str = Field(default="relevance", description="Name of the relevance.")
-    doc_id: str = Field(default="doc_id", description="Name of the item's identifier.")
+    query: str = Field(default="query_id", description="Name of the query identifier.")
+    label: str = Field(default="relevance", description="Name of the relevance label.")
+    doc_id: str = Field(default="doc_id", description="Name of the item identifier.")
     weight: str | None = Field(
         default=None, examples=["weight"], description="Name of the weight of an item."
     )
@@ -49,11 +51,11 @@ class Data(Section):
     )
     slice_by: Names = Field(
         default=[],
-        description="Names of what to slice the evaluation by; they may be features, too.",
+        description="Names of columns to slice the evaluation by; they may also be features.",
     )
     adjacent: bool = Field(
         default=False,
-        description="Whether the rows of a query stand together and need no grouping.",
+        description="Whether the rows of a query are adjacent, so that no grouping is needed.",
     )
     num_features: int | None = Field(
         default=None,
@@ -62,17 +64,20 @@ class Data(Section):
         description="Number of features of LETOR files; inferred by an extra pass if unset.",
     )
     allow_bad_lines: int = Field(
-        default=0, ge=0, description="Maximum number of lines, rows or records to leave out."
+        default=0, ge=0, description="Maximum number of malformed lines, rows or records to skip."
     )
     reference: str | None = Field(
         default=None,
         examples=["runs/1"],
-        description="Folder of an earlier run to report drift from.",
+        description="Report drift relative to this earlier run (folder).",
     )
     continue_from: str | None = Field(
         default=None,
         examples=["runs/1"],
-        description="Folder of an earlier run to continue: its records, vocabularies and weights.",
+        description=(
+            "Folder of an earlier run to continue, with its records, vocabularies and weights "
+            "(warm start)."
+        ),
     )
     memory: int | None = Field(
         default=None,
@@ -84,8 +89,10 @@ class Data(Section):
         default=None,
         alias="schema",
         examples=["schema.pbtxt"],
-        description="Schema to hold all splits against, such as one of an earlier run that you "
-        "edited; inferred from train if unset.",
+        description=(
+            "Schema to validate all splits against, such as an edited one of an earlier run; "
+            "inferred from train if unset."
+        ),
     )
 
     @model_validator(mode="after")
@@ -98,8 +105,8 @@ class Data(Section):
             )
         if given and len(given) < 3:
             raise ValueError(
-                "must name all of `train`, `validation` and `test`. "
-                f"Received: {', '.join(given)} alone"
+                "must name all of `train`, `validation` and `test`. Received: only "
+                "{', '.join(given)}"
             )
         return self
 

@@ -1,19 +1,19 @@
-"""Errors of a configuration: one line that names key, value and what is allowed."""
+"""Errors of a configuration: one line with the key, the value and the accepted values."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
-MOST_NAMED = 12  # choices that a message lists
+MOST_NAMED = 12  # maximum number of choices in a message
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot be used.
+    """An invalid configuration.
 
     Args:
-        key: The key, such as `training.loss`; empty if it is none in particular.
-        reason: What is allowed and what was received; it follows the key.
-        place: The file or option that the value comes from, if known.
-        more: Further errors, each a line.
+        key: The key, such as `training.loss`; empty for an error without a key.
+        reason: The accepted and the received value; printed after the key.
+        place: The file or option that set the value, if known.
+        more: Further errors, one line each.
 
     Example:
         >>> print(ConfigurationError("data.label", "must be a column. Received: 3", "run.toml"))
@@ -37,7 +37,7 @@ class ConfigurationError(ValueError):
 
 
 def choices(received: str, known: Iterable[str]) -> str:
-    """Lists what is allowed, nearest first, and what was received.
+    """Lists the accepted values, nearest first, and the received value.
 
     Example:
         >>> choices("epoch", ["seed", "epochs"])

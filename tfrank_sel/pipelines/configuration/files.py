@@ -1,4 +1,4 @@
-"""Files of configurations: read with overrides, and written with comments."""
+"""Configuration files: read with overrides, and written with comments."""
 
 import dataclasses
 import inspect
@@ -19,17 +19,17 @@ from tfrank_sel.pipelines.configuration.errors import ConfigurationError
 from tfrank_sel.pipelines.configuration.section import Section, no_key
 from tfrank_sel.pipelines.configuration.sections import Configuration
 
-WIDTH = 88  # of a line, from which on a list stands on several
+WIDTH = 88  # maximum width of a line; longer lists are split into several lines
 
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """A value that replaces that of the file.
+    """A value that replaces a value of the file.
 
     Args:
         key: The key, such as `training.epochs`, as TOML writes it.
         value: The value.
-        origin: The option that it comes from, for errors.
+        origin: The option that set it, for errors.
     """
 
     key: str
@@ -38,7 +38,7 @@ class Override:
 
     @classmethod
     def parse(cls, text: str) -> "Override":
-        """Reads `key=value`, as `--set` has it: the value is TOML, or else a string.
+        """Reads `key=value`, as in `--set`: the value is TOML, otherwise a string.
 
         Raises:
             ConfigurationError: If there is no key.
@@ -77,13 +77,13 @@ def load(
     """Reads a configuration.
 
     Args:
-        path: A TOML file; None for the defaults alone.
-        overrides: Values that replace those of the file. One for the `class` of a table beneath a
-            section replaces the whole table, and one for a key of a list replaces the list.
+        path: A TOML file; None for the defaults.
+        overrides: Values that replace those of the file. An override of the `class` of a table
+            below a section replaces the whole table; an override of a list replaces the list.
 
     Raises:
-        ConfigurationError: If the file cannot be read, or a key or value is not allowed: one line
-            for each.
+        ConfigurationError: If the file cannot be read, or a key or value is invalid: one line for
+            each.
 
     Example:
         >>> found = load(overrides=[Override.parse("training.loss.class=LambdaLoss")])
@@ -105,7 +105,7 @@ def replaced(configuration: Configuration, overrides: Iterable[Override]) -> Con
         overrides: Values that replace those of the configuration, as in `load`.
 
     Raises:
-        ConfigurationError: If a key or value is not allowed.
+        ConfigurationError: If a key or value is invalid.
     """
     values = configuration.model_dump(by_alias=True, exclude_none=True)
     return _replaced(values, overrides, "")
@@ -152,7 +152,7 @@ def _checked(values: Mapping[str, Any], file: str, origins: Mapping[str, str]) -
 
 
 def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationError:
-    """Says in our words what pydantic found."""
+    """Converts an error of pydantic to our wording."""
     *parents, last = found["loc"] or [""]
     key = "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in found["loc"])[1:]
     if found["type"] == "extra_forbidden":
@@ -168,7 +168,7 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
         reason = re.sub("^(Input|List|String) should ", "must ", found["msg"])
     if "Received: " not in reason:
         reason += f". Received: {found['input']!r}"
-    # an error of a whole section names the keys that it is about
+    # an error of a whole section contains the names of its keys
     told = [x for x in origins if x.startswith(key) and x.rpartition(".")[2] in reason]
     return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
 
@@ -178,7 +178,7 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
 
     Args:
         configuration: The configuration.
-        left_out: Columns that are no features, with the reason, for comments.
+        left_out: Columns that are not features, with the reasons, for comments.
 
     Example:
         >>> print(text(load()).splitlines()[1])
@@ -196,7 +196,7 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
             for feature, value in section.items():
                 table[feature] = _item(value)
             for column, reason in (left_out or {}).items():
-                _comment(table, f"{column} is left out: {reason}")
+                _comment(table, f"{column} is omitted: {reason}")
         else:
             table.add(tomlkit.nl())
             _write(table, section)
@@ -206,13 +206,13 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
 
 
 def _write(table: Any, section: Section) -> None:
-    """Writes the keys of a section that hold no section; one without a value, as a comment."""
+    """Writes the keys of a section that are not sections; keys without a value as comments."""
     values = section.model_dump(by_alias=True)
     for name, field in type(section).model_fields.items():
         key = field.alias or name
         value = values.pop(key)
         if isinstance(section, Configuration) and isinstance(value, dict):
-            continue  # a table of its own
+            continue  # a separate table
         _comment(table, field.description or "")
         if value is None:
             example = tomlkit.dumps({key: _item((field.examples or [""])[0])})
@@ -229,7 +229,7 @@ def _comment(table: Any, text: str) -> None:
 
 
 def _item(value: Any) -> Item:
-    """Returns a value as TOML has it within a line, or a long list on several."""
+    """Returns a value as TOML in one line, or a long list in several lines."""
     if isinstance(value, Mapping):
         table = tomlkit.inline_table()
         for key, inner in value.items():

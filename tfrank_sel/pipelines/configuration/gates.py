@@ -1,4 +1,4 @@
-"""The section of gates: what each rule of the data does."""
+"""Section `gates`: action and threshold of each rule on the data."""
 
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ def _default(rule: str) -> dict[str, Any]:
 
 
 def _gate(value: Any, info: ValidationInfo) -> str | dict[str, Any]:
-    """Returns the whole gate of a rule; its action alone if it has no threshold."""
+    """Returns the gate of a rule; only its action if it has no threshold."""
     rule = str(info.field_name)
     gate = {**_default(rule), **_checked(rule, value)}
     return gate if "threshold" in gate else gate["action"]
@@ -40,7 +40,7 @@ def _checked(rule: str, value: Any) -> dict[str, Any]:
 
 
 def _of_feature(value: Any) -> dict[str, Any]:
-    """Checks the gates of a feature, each of which may leave out what is that of all features."""
+    """Checks the gates of a feature; absent rules are those of all features."""
     if not isinstance(value, dict):
         example = '{missing = {action = "fail", threshold = 0.3}}'
         raise ValueError(f"must be a table of rules such as {example}. Received: {value!r}")
@@ -64,28 +64,33 @@ def _rule(rule: str, description: str) -> Any:
 
 
 class Gates(Section):
-    """What a rule does that the data breaks: "off", nothing; "warn", a line; "fail", the end of the
-    run before any training. Validation and test are compared with train, and train with the
-    `reference`."""
+    """Actions if the data breaks a rule: "off" does nothing, "warn" prints a line, "fail" stops the
+    run before training. Validation and test are compared with train, and train with the
+    `reference`.
+    """
 
-    range: Gate = _rule("range", "Share of items outside of the range of the schema.")
-    domain: Gate = _rule("domain", "Share of items with a text that the schema does not list.")
-    label_shares: Gate = _rule("label_shares", "Largest difference of the share of a label.")
+    range: Gate = _rule("range", "Maximum share of items outside the range of the schema.")
+    domain: Gate = _rule(
+        "domain", "Maximum share of items with a text outside the domain of the schema."
+    )
+    label_shares: Gate = _rule("label_shares", "Maximum difference in the share of a label.")
     label_divergence: Gate = _rule(
-        "label_divergence", "Jensen-Shannon divergence of the labels, in bits."
+        "label_divergence", "Maximum Jensen-Shannon divergence of the labels, in bits."
     )
     list_sizes: Gate = _rule(
-        "list_sizes", "Largest difference of the cumulative shares of the sizes of lists."
+        "list_sizes", "Maximum difference in the cumulative distribution of list sizes."
     )
-    numbers: Gate = _rule("numbers", "Largest difference of the cumulative shares of a number.")
-    texts: Gate = _rule("texts", "Largest difference of the share of items with a text.")
-    missing: Gate = _rule("missing", "Difference of the share of missing values.")
-    zero: Gate = _rule("zero", "A number that is 0 throughout, and was not.")
-    new_feature: Gate = _rule("new_feature", "A feature that is there, and was not.")
-    absent_feature: Gate = _rule("absent_feature", "A feature that is not there, and was.")
-    type: Gate = _rule("type", "Numbers that were texts, or texts that were numbers.")
+    numbers: Gate = _rule(
+        "numbers", "Maximum difference in the cumulative distribution of a number."
+    )
+    texts: Gate = _rule("texts", "Maximum difference in the share of items with a text.")
+    missing: Gate = _rule("missing", "Maximum difference in the share of missing values.")
+    zero: Gate = _rule("zero", "A number that is now always 0.")
+    new_feature: Gate = _rule("new_feature", "A new feature.")
+    absent_feature: Gate = _rule("absent_feature", "A feature that is now absent.")
+    type: Gate = _rule("type", "A feature whose type changed between number and text.")
     features: dict[str, OfFeature] = Field(
         default={},
-        description="Gates of a feature by its name, in place of those above, such as "
+        description="Gates of single features by name, which replace those above, such as "
         '{price = {missing = {action = "fail", threshold = 0.3}}}.',
     )

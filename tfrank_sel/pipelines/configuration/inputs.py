@@ -1,4 +1,4 @@
-"""Inputs of a configuration, checked before anything is read."""
+"""Inputs of a configuration, checked before reading data."""
 
 import dataclasses
 from typing import Any
@@ -13,16 +13,16 @@ from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, expand
 
 
 def inputs(configuration: Configuration) -> Inputs | None:
-    """Returns what to read, or None if no file is named.
+    """Returns the input files, or None if there are none.
 
     Args:
-        configuration: The configuration; its sections `data` and `features` say it.
+        configuration: The configuration, with its sections `data` and `features`.
 
     Raises:
-        ConfigurationError: If there is no such format, a file is missing, or the first file to
-            train on, if it is a table, lacks a column.
-        tfrank_sel.data.InputError: If the files are not of one format, one cannot be read, or a
-            column cannot be of its type.
+        ConfigurationError: If there is no such format, a file is missing, or a column is missing in
+            the first training file, if it is a table.
+        tfrank_sel.data.InputError: If the files have different formats, a file cannot be read, or a
+        column does not fit its type.
     """
     data = configuration.data
     if data.format is not None and data.format not in FORMATS:
@@ -51,11 +51,11 @@ def columns(configuration: Configuration) -> Columns:
     """Returns the names of the parts of a list.
 
     Raises:
-        ConfigurationError: If a feature refers to another that is not there.
+        ConfigurationError: If a feature refers to a missing feature.
     """
     data = configuration.data
     types = {name: feature_types.of_config(x) for name, x in configuration.features.items()}
-    # finite numbers alone need no types: a server takes them packed, as those of the default
+    # only finite numbers need no types: a server takes them packed, as by default
     are_finite = all(feature == Number(missing=REFUSE) for feature in types.values())
     try:
         return Columns(
@@ -69,12 +69,12 @@ def columns(configuration: Configuration) -> Columns:
             data.list_weight,
             data.propensity,
         )
-    except ValueError as error:  # a feature that refers to no other
+    except ValueError as error:  # a feature without a reference to another
         raise configuration.error("features:", str(error)) from error
 
 
 def _check_columns(found: Inputs, configuration: Configuration) -> None:
-    """Raises an error if the first table lacks a column, or one cannot be of its type."""
+    """Raises an error if the first table lacks a column, or a column does not fit its type."""
     reader, first = found.reader, found.sources[0].path
     if not isinstance(reader, TableReader):
         return
@@ -91,13 +91,13 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
 def complete(
     configuration: Configuration,
 ) -> tuple[Configuration, Inputs | None, dict[str, str]]:
-    """Returns a configuration that has types if its files are tables: its own, or as `proposed`.
+    """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
 
     Args:
         configuration: The configuration.
 
     Returns:
-        The configuration; its `inputs`; and the columns that are left out, with the reason.
+        The configuration; its `inputs`; and the omitted columns, with the reasons.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
@@ -110,13 +110,13 @@ def complete(
 
 
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
-    """Returns a configuration with a type for each feature that the first file proposes.
+    """Returns a configuration with types for the features, proposed from the first file.
 
     Args:
-        configuration: The configuration; its own types stay.
+        configuration: The configuration; its own types are kept.
 
     Returns:
-        The configuration; and the columns that are left out, with the reason.
+        The configuration; and the omitted columns, with the reasons.
 
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
@@ -135,7 +135,7 @@ def _with_types(
 
 
 def _brief(feature: Feature) -> str | dict[str, Any]:
-    """Returns the config of a feature without the options that have their default."""
+    """Returns the config of a feature without options equal to their defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(feature)}
     config = {x: y for x, y in feature.config().items() if x == "type" or y != defaults[x]}
     return config if len(config) > 1 else feature.type

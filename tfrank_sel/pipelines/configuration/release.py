@@ -1,4 +1,4 @@
-"""Sections of the configuration that say what is published, and where."""
+"""Sections of the configuration on publication: `blessing` and `serving`."""
 
 import math
 from typing import Literal
@@ -12,7 +12,7 @@ class Blessing(Section):
     """Rules that a model must meet to be published."""
 
     metric: Literal["NDCG@1", "NDCG@5", "NDCG@10", "MRR"] = Field(
-        default="NDCG@10", description="Metric that decides."
+        default="NDCG@10", description="Metric for the comparison."
     )
     margin: float = Field(
         default=0.02,
@@ -24,10 +24,10 @@ class Blessing(Section):
         default=0.1,
         ge=0.0,
         allow_inf_nan=True,
-        description="The same on a slice of enough queries.",
+        description="Maximum allowed drop below the baseline on a slice.",
     )
     min_slice_queries: int = Field(
-        default=30, ge=1, description="Minimum number of queries of a slice that decides."
+        default=30, ge=1, description="Minimum number of queries for a slice to be checked."
     )
     min_value: float = Field(default=0.0, description="Minimum value of the metric.")
     min_queries: int = Field(
@@ -58,18 +58,19 @@ class Serving(Section):
     folder: str | None = Field(
         default=None,
         examples=["models"],
-        description="Folder or URL of all models that are served; if unset, `serving` in that of "
-        "the run.",
+        description=(
+            "Folder or URL of all served models; if unset, `serving` in the folder of the run."
+        ),
     )
     version: int | None = Field(
         default=None,
         ge=0,
         examples=[7],
-        description="Version to serve the model under; if unset, one more than the last.",
+        description="Version of the model; if unset, one more than the latest.",
     )
     canary: bool = Field(
         default=False,
-        description="Publish under the label `canary`, and leave `stable` to the champion.",
+        description="Publish with the label `canary`; the champion keeps the label `stable`.",
     )
     description: str | None = Field(
         default=None,

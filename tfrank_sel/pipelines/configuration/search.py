@@ -1,4 +1,4 @@
-"""The section of a search: which keys vary, and in which ranges."""
+"""Section `search`: the keys to vary, and their ranges."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -37,7 +37,7 @@ def _check_choices(choices: Any) -> None:
             f"must have a list of at least one value as `choices`. Received: {choices!r}"
         )
     if any(one in choices[:number] for number, one in enumerate(choices)):
-        raise ValueError(f"must have `choices` that differ. Received: {choices!r}")
+        raise ValueError(f"must have distinct `choices`. Received: {choices!r}")
 
 
 def _check_numbers(value: Mapping[str, Any], *names: str) -> None:
@@ -52,9 +52,9 @@ Range = Annotated[dict[str, Any], PlainValidator(_range)]
 
 
 class Search(Section):
-    """What `tune` varies."""
+    """Ranges for `tune`."""
 
-    trials: int = Field(default=20, ge=1, description="Number of trials to finish.")
+    trials: int = Field(default=20, ge=1, description="Number of trials.")
     keys: dict[str, Range] = Field(
         default={},
         description='Range of each key that varies, such as {"training.learning_rate" = '

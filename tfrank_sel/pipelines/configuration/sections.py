@@ -78,15 +78,16 @@ FeatureType = Annotated[str | dict[str, Any], PlainValidator(_feature)]
 
 
 class Model(Section):
-    """The model. A function of yours is called with the preparation of the features and the
-    settings; all other keys of this section are its further arguments."""
+    """The model. Your own function is called with the preparation of the features and the
+    settings; all other keys of this section are passed as further arguments.
+    """
 
-    model_config = ConfigDict(extra="allow")  # of a function of the user
+    model_config = ConfigDict(extra="allow")  # of a user's function
 
     class_: Annotated[str, AfterValidator(_model)] = Field(
         default="ListScorer",
         alias="class",
-        description='"ListScorer", "Scorer", or a function of yours as "module:function".',
+        description='"ListScorer", "Scorer", or your own function as "module:function".',
     )
     hidden_units: list[Annotated[int, Field(ge=1)]] = Field(
         default=list(Settings.hidden_units), description="Widths of the hidden layers."
@@ -95,12 +96,12 @@ class Model(Section):
         default=Settings.dropout,
         ge=0.0,
         lt=1.0,
-        description="Share of hidden units dropped in training.",
+        description="Dropout rate of the hidden units in training.",
     )
     num_heads: int = Field(
         default=Settings.num_heads,
         ge=0,
-        description="Heads of the attention among the items of a list; 0 for no attention.",
+        description="Number of attention heads over the items of a list; 0 for no attention.",
     )
 
     @property
@@ -116,7 +117,7 @@ class Model(Section):
             raise ValueError(no_key(next(iter(self.arguments)), type(self)))
         if self.class_ == "Scorer" and self.num_heads:
             raise ValueError(
-                f"`num_heads` must be 0 for Scorer, which sees items alone. "
+                f"`num_heads` must be 0 for Scorer, which scores each item independently. "
                 f"Received: {self.num_heads}"
             )
         if self.num_heads and (not self.hidden_units or self.hidden_units[-1] % self.num_heads):
@@ -128,7 +129,7 @@ class Model(Section):
 
 
 class Training(Section):
-    """Losses, optimizer, and when to stop."""
+    """Losses, optimizer and early stopping."""
 
     loss: Tables = Field(
         default=[{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
@@ -138,38 +139,43 @@ class Training(Section):
     patience: int = Field(
         default=Settings.patience,
         ge=1,
-        description="Epochs without improvement before training stops.",
+        description="Number of epochs without improvement before early stopping.",
     )
-    batch_size: int = Field(default=Settings.batch_size, ge=1, description="Lists in a batch.")
+    batch_size: int = Field(
+        default=Settings.batch_size, ge=1, description="Number of lists in a batch."
+    )
     workers: int = Field(
         default=1,
         ge=1,
-        description="Processes that train together, each on a share of every batch.",
+        description="Number of processes that train together, each on a share of every batch.",
     )
     optimizer: Table = Field(
-        default={"class": "Adam"}, description="Optimizer of Keras, and its arguments."
+        default={"class": "Adam"}, description="Keras optimizer and its arguments."
     )
     learning_rate: float = Field(
-        default=Settings.learning_rate, gt=0.0, description="Step size of the optimizer."
+        default=Settings.learning_rate, gt=0.0, description="Learning rate of the optimizer."
     )
     schedule: Table | None = Field(
         default=None,
         examples=[{"class": "CosineDecay"}],
-        description="Schedule of Keras that changes the learning rate; constant if unset.",
+        description="Keras learning rate schedule; constant if unset.",
     )
     averaging: float = Field(
-        default=Settings.averaging, ge=0.0, lt=1.0, description="Decay of the averaged weights."
+        default=Settings.averaging,
+        ge=0.0,
+        lt=1.0,
+        description="Decay of the moving average of the weights.",
     )
     max_items: int = Field(
         default=Settings.max_items,
         ge=0,
-        description="Train on so many items of a longer list; 0 for all.",
+        description="Maximum number of items of a list in training; 0 for all.",
     )
     truncation: Literal["random", "head", "top"] = Field(
         default="random",
-        description='Items that `max_items` keeps: "random", "head" or "top" (labels).',
+        description='Items that `max_items` keeps: "random", "head" or "top" (highest labels).',
     )
-    seed: int = Field(default=Settings.seed, ge=0, description="Seed of everything random.")
+    seed: int = Field(default=Settings.seed, ge=0, description="Random seed.")
 
     @model_validator(mode="after")
     def _shared(self) -> Self:
@@ -182,35 +188,35 @@ class Training(Section):
 
 
 class Evaluation(Section):
-    """What the model is compared with."""
+    """Baseline of the evaluation."""
 
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = Field(
         default={"class": "SoftmaxLoss"},
-        description="Loss of the baseline; false compares with a random order.",
+        description="Loss of the baseline model; false to compare with a random order.",
     )
 
 
 class Beam(Section):
-    """Where the steps of data and evaluation run."""
+    """Beam runner of the data and evaluation steps."""
 
     runner: str = Field(
         default="DirectRunner",
         description="DirectRunner, FlinkRunner, SparkRunner, DataflowRunner or PortableRunner.",
     )
-    options: Names = Field(default=[], description="Options of Beam and of its runner.")
+    options: Names = Field(default=[], description="Options of Beam and the runner.")
     shard_bytes: int = Field(
         default=SHARD_BYTES, ge=1, description="Target size of the files of records."
     )
 
 
 class Configuration(Section):
-    """Everything that a run depends on: see `load`."""
+    """All settings of a run: see `load`."""
 
     _place: str = PrivateAttr("")  # the file
     _origins: dict[str, str] = PrivateAttr(default_factory=dict)  # the options of keys
 
     modules: Names = Field(
-        default=[], description="Python files of yours to import first, each under its own name."
+        default=[], description="Your own Python files to import first, each under its own name."
     )
     data: Data = Data()
     features: dict[str, FeatureType] = Field(
@@ -229,7 +235,7 @@ class Configuration(Section):
     tracking: Tracking = Tracking()
 
     def come_from(self, place: str, origins: Mapping[str, str]) -> Self:
-        """Remembers the file, and the option that a key comes from, for `place`."""
+        """Stores the file, and the options that set keys, for `place`."""
         self._place, self._origins = place, dict(origins)
         return self
 
@@ -254,7 +260,7 @@ class Configuration(Section):
         )
 
     def error(self, key: str, reason: str) -> ConfigurationError:
-        """Returns the error of a key, with the file or option that its value comes from."""
+        """Returns the error of a key, with the file or option that set its value."""
         return ConfigurationError(key, reason, place(key, self._place, self._origins))
 
     @model_validator(mode="after")
@@ -266,7 +272,7 @@ class Configuration(Section):
             is_sliced = first.startswith("data.slice_by") and key in of_features
             if first != key and not is_sliced:
                 is_leak = first == "data.label" and key in of_features
-                leak = ": the label as a feature tells the model the answer" if is_leak else ""
+                leak = ": a label as a feature leaks the answer to the model" if is_leak else ""
                 raise ValueError(
                     f"{first} and {key} must name different columns. "
                     f"Received: {column!r} for both{leak}"
@@ -288,12 +294,12 @@ class Configuration(Section):
 
 
 def place(key: str, file: str, origins: Mapping[str, str]) -> str:
-    """Returns the file or option that the value of a key comes from.
+    """Returns the file or option that set the value of a key.
 
     Args:
         key: The key.
-        file: The file of all that has no option.
-        origins: The options, by their keys.
+        file: The file of all other keys.
+        origins: The options, by key.
     """
     above = [x for x in origins if key == x or key.startswith((f"{x}.", f"{x}[", f"{x}:"))]
     if above:

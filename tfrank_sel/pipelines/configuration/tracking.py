@@ -1,4 +1,4 @@
-"""The section of tracking: where runs are logged."""
+"""Section `tracking`: the tracking server of runs."""
 
 import os
 
@@ -10,15 +10,15 @@ _FILE = "sqlite:///"
 
 
 class Tracking(Section):
-    """Where each run is logged, beside its folder."""
+    """Tracking server to which each run is logged, in addition to its folder."""
 
     mlflow: str | None = Field(
         default=None,
         examples=["sqlite:///mlflow.db"],
-        description="Tracking URI of MLflow; runs are not logged if unset.",
+        description="MLflow tracking URI; runs are not logged if unset.",
     )
     experiment: str = Field(
-        default="tfrank_sel", min_length=1, description="Experiment of MLflow to log runs in."
+        default="tfrank_sel", min_length=1, description="MLflow experiment for the runs."
     )
 
 

@@ -1,4 +1,4 @@
-"""Blessing: whether an evaluated model may be served, and why."""
+"""Blessing: whether an evaluated model may be served, with reasons."""
 
 import dataclasses
 import math
@@ -12,23 +12,23 @@ from tfrank_sel.pipelines.evaluation.slices import OVERALL
 
 @dataclasses.dataclass(frozen=True)
 class Rules(Checked):
-    """What a model must be to be served.
+    """Rules that a model must meet to be served.
 
-    A model is worse than another by more than a margin if the whole 95 % interval of the difference
-    is below minus the margin: a difference that may be noise does not block publication. Without a
-    baseline, a random order takes its place.
+    A model is significantly worse than another by more than a margin if the whole 95 % interval of
+    the difference is below minus the margin: a difference that may be noise does not block
+    publication. Without a baseline, the model is compared with a random order.
 
     Args:
-        metric: The metric that decides.
-        min_queries: Least number of queries to judge by.
-        min_value: Least value of the metric.
-        margin: By how much it may be worse than the baseline.
-        slice_margin: By how much it may be worse than the baseline on a slice.
-        min_slice_queries: Least number of queries of a slice to be judged by.
-        max_milliseconds: Largest time to score a list, in milliseconds, at the 99th percentile.
+        metric: Metric for the comparison.
+        min_queries: Minimum number of queries to evaluate on.
+        min_value: Minimum value of the metric.
+        margin: Maximum allowed drop below the baseline.
+        slice_margin: Maximum allowed drop below the baseline on a slice.
+        min_slice_queries: Minimum number of queries for a slice to be checked.
+        max_milliseconds: Maximum time to score a list, in milliseconds, at the 99th percentile.
 
     Raises:
-        ValueError: If the metric is none of those of the evaluation.
+        ValueError: If the metric is not in the evaluation.
     """
 
     metric: str = "NDCG@10"
@@ -47,12 +47,12 @@ class Rules(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One rule, held against the model.
+    """The check of a model against one rule.
 
     Args:
-        rule: The rule, in words.
-        received: What was found.
-        passed: Whether the rule holds.
+        rule: Description of the rule.
+        received: Description of the received value.
+        passed: Whether the model meets the rule.
     """
 
     rule: str
@@ -68,9 +68,9 @@ class Blessing:
     """Whether a model may be served.
 
     Args:
-        blessed: Whether it may.
+        blessed: Whether the model may be served.
         rules: The rules.
-        checks: Each rule and what was found.
+        checks: The check of each rule.
     """
 
     blessed: bool
@@ -79,11 +79,11 @@ class Blessing:
 
     @property
     def reasons(self) -> list[str]:
-        """Why it may not."""
+        """Reasons why the model may not be served."""
         return [str(check) for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
-        """Returns it as JSON-ready values; an infinite bound is None."""
+        """Returns JSON-ready values; an infinite bound is None."""
         values = {**dataclasses.asdict(self), "reasons": self.reasons}
         rules = {name: None if x == math.inf else x for name, x in values["rules"].items()}
         return {**values, "rules": rules}
@@ -98,14 +98,14 @@ def bless(
 ) -> Blessing:
     """Checks an evaluation against the rules.
 
-    A model must be evaluated on enough queries, reach the least value, not be significantly worse
-    than a random order, and not be significantly worse than the baseline by more than the margin,
-    on all queries and on each slice; nor than the model that is served, if there is one.
+    A model must be evaluated on enough queries, reach the minimum value, and not be significantly
+    worse than a random order. It must not be significantly worse than the baseline, or than the
+    served model if there is one, by more than the margin, on all queries and on each slice.
 
     Args:
-        evaluation: How good the model is.
-        rules: What it must be.
-        champion: How good it is beside the model that is served.
+        evaluation: Evaluation of the model.
+        rules: The rules.
+        champion: Evaluation of the model against the served one.
         milliseconds: Time to score a list, at the 99th percentile.
     """
     checks = list(_checks(evaluation, rules))

@@ -1,9 +1,9 @@
-"""Intervals of means over queries, from sums that add up: the Poisson bootstrap.
+"""Poisson bootstrap: intervals of means over queries, from sums.
 
-To draw as many queries as there are, with replacement, is to count each a number of times that is
-nearly Poisson distributed with mean 1. A resample then is a weighted sum, and weighted sums of
-parts of the data add up, so that nothing but the sums is kept. The weights of a query follow from
-its key alone: they are the same for all metrics and slices, in whatever order it comes.
+In a resample of `n` queries with replacement, the count of each query is approximately Poisson
+distributed with mean 1. So a resample is a weighted sum, and the sums of parts of the data can be
+added: only sums are stored. The weights of a query depend only on its key, so they are the same for
+all metrics and slices, in any order of the queries.
 
 Reference:
     [Chamandy et al., Estimating uncertainty for massive data streams, 2012](
@@ -65,9 +65,9 @@ def resampled(
     """Sums values over queries, plain and resampled.
 
     Args:
-        keys: A number for each query, uint64 `[queries]`; its weights follow from it.
+        keys: A number for each query, uint64 `[queries]`, which determines its weights.
         values: Values of each query, `[queries, values]`.
-        seed: Another seed, other weights.
+        seed: Seed of the weights.
         resamples: Number of resamples.
     """
     total = _nothing(values.shape[1], resamples)
@@ -79,10 +79,10 @@ def resampled(
 
 
 class Bootstrap(beam.CombineFn):
-    """`(keys, values)` of some queries to `Resampled` of all.
+    """Beam combiner from `(keys, values)` of some queries to `Resampled` of all.
 
     Args:
-        num_values: Values a query.
+        num_values: Number of values per query.
         seed: Seed of the weights.
     """
 
@@ -105,7 +105,7 @@ class Bootstrap(beam.CombineFn):
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
-    """Returns numbers that look like random ones, each of one number alone: SplitMix64.
+    """Returns a pseudo-random number for each number: SplitMix64.
 
     Args:
         numbers: uint64, of any shape.

@@ -1,4 +1,4 @@
-"""Quality by how far a user looks: NDCG at each cut-off, with intervals."""
+"""NDCG curves: NDCG at each cut-off, with intervals."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -42,14 +42,14 @@ def ndcg(
     """Measures NDCG at each cut-off, up to 20 or the longest list.
 
     Args:
-        models: What scores lists by each model to measure, by name.
+        models: Scoring function of each model, by name.
         spec: Names of the parts and number of features.
-        shards: TFRecord files of the packed layout. They stream through: sums are kept.
+        shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
         longest: Number of items of the longest list.
         seed: Seed of the bootstrap.
     """
     depth = min(DEEPEST, longest)
-    # shapes change from batch to batch: XLA would compile for each
+    # shapes change between batches, and XLA would compile for each
     evaluate = metrics.Evaluator(
         [metrics.NDCG(k, name=f"{k}") for k in range(1, depth + 1)], jit_compile=False
     )
@@ -58,7 +58,7 @@ def ndcg(
 
     @tf.function(input_signature=signature, autograph=False)
     def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        # as one batch: the metrics are traced once
+        # as one batch, so that the metrics are traced once
         scores = tf.concat([model(inputs) for model in models.values()], axis=0)
         found = evaluate(tf.tile(labels, [len(models), 1]), scores)
         of_models = tf.split(tf.stack([x.values for x in found.values()], axis=1), len(models))

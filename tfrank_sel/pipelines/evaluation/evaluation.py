@@ -1,4 +1,4 @@
-"""Evaluation: a model against a baseline and against chance, query by query, slice by slice."""
+"""Evaluation of a model against a baseline and a random order, by query and slice."""
 
 import collections
 import dataclasses
@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import census, stored
 
-# What `Lists.parse` gives, by name, to scores; such a function is sent to workers.
+# Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
 Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 
@@ -26,7 +26,7 @@ class Comparison:
     """A metric of two models on the same queries.
 
     Args:
-        baseline: Mean over the queries for the baseline, or of a random order.
+        baseline: Mean over the queries for the baseline, or for a random order.
         ours: Mean over the queries for our model.
         low: Lower end of the bootstrap interval of `ours - baseline`.
         high: Upper end of that interval.
@@ -42,13 +42,13 @@ class Comparison:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How good our model is.
+    """Evaluation of our model.
 
     Args:
-        slices: Our model against the baseline, for each slice and metric; all queries are in the
-            first, `OVERALL`.
+        slices: Our model against the baseline, for each slice and metric; the first slice,
+            `OVERALL`, has all queries.
         chance: Our model against a random order of the same lists, for each metric.
-        against: What the other model is, such as "baseline"; "random order" if there is none.
+        against: Name of the other model, such as "baseline"; "random order" if there is none.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
@@ -61,20 +61,20 @@ class Evaluation:
         return self.slices[OVERALL]
 
     def figures(self) -> dict[str, Any]:
-        """Returns it as JSON-ready values, with all queries as `metrics`."""
+        """Returns JSON-ready values, with all queries as `metrics`."""
         figures = dataclasses.asdict(self)
         return {"metrics": figures["slices"].pop(OVERALL), **figures}
 
     @classmethod
     def of(cls, figures: Mapping[str, Any]) -> Self:
-        """Returns the evaluation whose `figures` these are."""
+        """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
         compared = {name: _comparisons(values) for name, values in slices.items()}
         return cls(compared, _comparisons(figures["chance"]), figures["against"])
 
 
 def measures() -> dict[str, metrics.ListwiseMetric]:
-    """Returns the metrics of the report, by the name they have there."""
+    """Returns the metrics of the report, by their name in it."""
     ndcgs = [metrics.NDCG(k, name=f"NDCG@{k}") for k in (1, 5, 10)]
     return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR"))}
 
@@ -92,14 +92,14 @@ def evaluate(
     """Compares two models on a split, with paired bootstrap intervals.
 
     Args:
-        ours: Scores lists by our model.
-        baseline: Scores lists by the model to compare with; a random order takes its place if None.
-        lists: The split. It streams through: sums are kept, and 8 bytes a query. Of its context,
-            there is one slice for each quartile of a number, and for each of the ten most frequent
-            values of a text.
-        scratch: A folder to write to meanwhile, by path or URL.
+        ours: Scoring function of our model.
+        baseline: Scoring function of the model to compare with; a random order if None.
+        lists: The split. It is streamed: memory holds sums, and 8 bytes per query. Its context has
+            one slice for each quartile of a number, and for each of the ten most frequent values of
+            a text.
+        scratch: Temporary folder, by path or URL.
         seed: Seed of the resampling and of the random order.
-        against: What the other model is called.
+        against: Name of the other model.
         pipeline: Beam pipeline to compose and run; by default it runs in this process.
 
     Returns:
@@ -110,7 +110,7 @@ def evaluate(
     """
     found = stores.join(scratch, ".slices")
     with pipeline or beam.Pipeline() as root:
-        # Read twice: what waits for a side input would be kept in memory.
+        # Read twice, because elements that wait for a side input would be kept in memory.
         slicing = (
             root
             | "Read to survey" >> stored.Read(lists.shards)
@@ -138,16 +138,16 @@ def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Compariso
 
 
 class _Score(beam.DoFn):
-    """Batches of serialized lists to `(slice, (keys, values))`.
+    """Beam transform from batches of serialized lists to `(slice, (keys, values))`.
 
-    The values of a query are those of all measures, for ours, less the baseline, less chance.
+    The values of a query are all measures of: our model; ours less the baseline; ours less chance.
     """
 
     def __init__(self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int) -> None:
         self.ours, self.baseline, self.lists, self.seed = ours, baseline, lists, seed
 
     def setup(self) -> None:
-        # Shapes change from batch to batch: XLA would compile for each.
+        # Shapes change between batches, and XLA would compile for each.
         evaluate = metrics.Evaluator(list(measures().values()), jit_compile=False)
 
         @tf.function(
@@ -160,7 +160,7 @@ class _Score(beam.DoFn):
         )
         def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
             baseline = self.baseline(inputs) if self.baseline else chance
-            # as one batch: the metrics are traced once
+            # as one batch, so that the metrics are traced once
             scores = tf.concat([self.ours(inputs), baseline, chance], axis=0)
             found = evaluate(tf.tile(labels, [3, 1]), scores)
             own, *others = tf.split(tf.stack([x.values for x in found.values()], axis=1), 3)
@@ -190,7 +190,7 @@ class _Score(beam.DoFn):
 
 
 def _compared(name: str, sums: Resampled) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """What is to be told of a slice: against the baseline, and against chance."""
+    """The comparisons of a slice: with the baseline, and with a random order."""
     means, (lows, highs) = sums.mean(), sums.interval()
     count = len(measures())
     against = []

@@ -1,4 +1,4 @@
-"""Lists to evaluate on: where they are, and how workers read them."""
+"""Lists for the evaluation: their files, and their parsers for workers."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from tfrank_sel.pipelines.ingestion import stored
 
 
 class Lists(Protocol):
-    """Lists in TFRecord files, of any layout. It is sent to workers.
+    """Lists in TFRecord files, in any layout. The object is sent to workers.
 
     Attributes:
         shards: The files, or patterns of them.
         spec: Names of the parts and number of features.
-        context: What is known of a query, and whether it is a number.
-        inputs: What a scorer takes, by name: the kinds of what `parse` returns.
+        context: Other values of a query, and whether each is a number.
+        inputs: Inputs of a scorer by name: the kinds of the outputs of `parse`.
     """
 
     @property
@@ -35,7 +35,7 @@ class Lists(Protocol):
     def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns what a scorer takes, with the mask, and the labels, NaN at padding."""
+        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
@@ -43,12 +43,12 @@ class Lists(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class PackedLists:
-    """Lists in the packed layout, as ingest stores them.
+    """Lists in the packed layout of ingest.
 
     Args:
         shards: The files.
         spec: Names of the parts and number of features.
-        context: What is known of a query, and whether it is a number.
+        context: Other values of a query, and whether each is a number.
     """
 
     shards: Sequence[str]

@@ -1,4 +1,4 @@
-"""Scorers of exported models, which are loaded again on each worker."""
+"""Scorers of exported models, which are loaded on each worker."""
 
 import dataclasses
 import functools
@@ -19,14 +19,14 @@ _MASK = "mask"
 
 
 class SavedScorer:
-    """Scores lists by a SavedModel, which is loaded again on each worker.
+    """Scores lists by a SavedModel, which is loaded on each worker.
 
     Args:
-        folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
-        inputs: What its signature `predict` must take, by name.
+        folder: Folder or URL of a SavedModel from `tfrank_sel.export`.
+        inputs: Required inputs of its signature `predict`, by name.
 
     Raises:
-        ValueError: If the model ranks by other features.
+        ValueError: If the model takes other features.
     """
 
     def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
@@ -51,13 +51,13 @@ class SavedScorer:
 
 @dataclasses.dataclass(frozen=True)
 class Takes(Checked):
-    """Features that an exported model takes.
+    """Input features of an exported model.
 
     Args:
         folder: Folder or URL of the SavedModel.
-        names: Name of each number, in order, of a model that takes them packed; else empty.
-        types: Type of each feature, in order, of a model that takes them by name; else empty.
-        doc_id: Name of an item's identifier.
+        names: Names of the numbers, in order, of a model with packed features; else empty.
+        types: Types of the features, in order, of a model with named features; else empty.
+        doc_id: Name of the item identifier.
     """
 
     folder: str
@@ -70,10 +70,10 @@ class Takes(Checked):
         """Reads the manifest of a model.
 
         Args:
-            folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote.
+            folder: Folder or URL of a SavedModel from `tfrank_sel.export`.
 
         Raises:
-            tfrank_sel.data.InputError: If it is none, or the features have no type each.
+            tfrank_sel.data.InputError: If it is not such a model, or a named feature has no type.
         """
         place = os.fspath(folder)
         try:
@@ -81,14 +81,14 @@ class Takes(Checked):
         except InputError:
             raise
         except (OSError, ValueError) as error:
-            wanted = "expected the folder of a model that the step `export` wrote"
+            wanted = "expected the folder of a model from the step `export`"
             raise InputError(place, f"{wanted}. Received: {error}") from error
         found = manifest["features"]
         if "types" in found:
             types = {name: of_config(config) for name, config in found["types"].items()}
             return cls(place, (), types, found["doc_id"])
         if "num_features" not in found:
-            wanted = "expected a model of packed features, or of features of a type each"
+            wanted = "expected a model with packed features, or with typed features"
             raise InputError(place, f"{wanted}. Received: {', '.join(found)}")
         names = manifest.get("feature_names") or ()
         if len(names) != found["num_features"]:
@@ -96,13 +96,14 @@ class Takes(Checked):
         return cls(place, names, {}, found["doc_id"])
 
     def columns(self, features: Mapping[str, Feature]) -> tuple[list[int], list[int]]:
-        """Returns the indices of what the model takes, in its order, of numbers and texts of lists.
+        """Returns the indices of the model's inputs, in its order, in the numbers and texts of
+        lists.
 
         Args:
             features: Type of each feature of the lists, in the order of the columns.
 
         Raises:
-            tfrank_sel.data.InputError: If the lists lack a feature, or have it of another type.
+            tfrank_sel.data.InputError: If the lists lack a feature, or a feature has another type.
         """
         numbers = [x for name, feature in features.items() for x in feature.numbers(name)]
         texts = [x for name, feature in features.items() for x in feature.texts(name)]
@@ -121,7 +122,7 @@ class Takes(Checked):
         )
 
     def _of_numbers(self, known: list[str], features: Mapping[str, Feature]) -> list[int]:
-        """Numbers are found by name, or by position if either the model or the lists name none."""
+        """Finds numbers by name, or by position if either the model or the lists have no names."""
         lacking = [name for name in self.names if name not in known]
         if not lacking:
             for name, feature in features.items():
@@ -137,22 +138,22 @@ class Takes(Checked):
         return list(range(len(known)))
 
     def _refused(self, received: str) -> InputError:
-        wanted = "the model must take features that the lists have"
+        wanted = "the lists must have the features of the model"
         return InputError(self.folder, f"{wanted}. Received: {received}")
 
 
 class RecordScorer:
-    """Scores lists in the layout of records by an exported model, which takes its own features.
+    """Scores lists in the layout of records by an exported model, selecting its features.
 
     Args:
-        folder: Folder or URL of a SavedModel that `tfrank_sel.export` wrote, of packed features or
-            of features of a type each.
-        features: Type of each feature of the lists, in the order of the columns. The model may take
-            some of them, in another order.
+        folder: Folder or URL of a SavedModel from `tfrank_sel.export`, with packed features or with
+            typed features.
+        features: Type of each feature of the lists, in the order of the columns. The model may use
+            a part of them, in another order.
 
     Raises:
-        tfrank_sel.data.InputError: If `folder` is none, the lists lack a feature that the model
-            takes, or have it of another type.
+        tfrank_sel.data.InputError: If `folder` is not such a model, or the lists lack a feature of
+        the model or have it with another type.
     """
 
     def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
@@ -163,12 +164,12 @@ class RecordScorer:
 
     @functools.cached_property
     def _score(self) -> SavedScorer:
-        """The model, at its first use: to be sent to a worker, it need not be loaded."""
+        """The model, loaded at first use, so that this object can be sent to workers."""
         inputs = {spec.name: spec for spec in self._structure.values()}
         if not inputs:
             inputs["features"] = tf.TensorSpec([None, None, len(self._numbers)], tf.float32)
         inputs[_MASK] = tf.TensorSpec([None, None], tf.bool)
-        with tf.init_scope():  # a graph may be under way
+        with tf.init_scope():  # a graph may be under construction
             return SavedScorer(self._takes.folder, inputs)
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -185,11 +186,11 @@ class RecordScorer:
 
 
 def _nameless(count: int) -> list[str]:
-    """The names of numbers that have none, as of LETOR files."""
+    """The names of unnamed numbers, as in LETOR files."""
     return Vector(size=count).numbers("features")
 
 
 def _stored(name: str, feature: Feature) -> tuple[Any, ...]:
-    """How lists hold a feature."""
+    """The stored form of a feature in lists."""
     parts = feature.numbers(name), feature.texts(name), typed.dtype(feature)
     return type(feature), feature.of, *parts

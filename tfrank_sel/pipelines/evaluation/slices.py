@@ -1,4 +1,4 @@
-"""Slices of the queries: by list size, by how often a query occurs, by what is known of it."""
+"""Slices of the queries: by list size, by query frequency, and by context."""
 
 import collections
 import dataclasses
@@ -14,18 +14,18 @@ from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.ingestion import census
 
 OVERALL = "all"
-_VALUES = 10  # of a text that have a slice each; the others share one
-_KEPT = 10_000  # of a text that are counted
+_VALUES = 10  # values of a text with a separate slice; the others share one
+_KEPT = 10_000  # counted values of a text
 
 
 @dataclasses.dataclass
 class Survey:
-    """What slicing has to know of all queries.
+    """Statistics of all queries for slicing.
 
     Args:
         queries: Hashes of the queries.
         numbers: For each number of the context, its counts by bin of `sketches`.
-        texts: For each text of the context, how often each value occurs.
+        texts: For each text of the context, the count of each value.
     """
 
     queries: list[np.ndarray]
@@ -35,10 +35,10 @@ class Survey:
 
 @dataclasses.dataclass(frozen=True)
 class Slicing:
-    """How queries are sliced.
+    """The slices of queries.
 
     Args:
-        repeated: How often each query occurs that does so more than once, by hash.
+        repeated: The count of each query that occurs more than once, by hash.
         edges: For each number of the context, the quartiles.
         values: For each text of the context, the most frequent values.
     """
@@ -53,7 +53,7 @@ class Slicing:
         Args:
             query: Hash of its identifier.
             size: Number of its items.
-            context: What else is known of it, by name.
+            context: Other values of the query, by name.
         """
         names = [OVERALL, f"list_size {bands.band(size, bands.LIST_SIZES)}"]
         if self.repeated:  # otherwise all queries are in one slice
@@ -71,10 +71,10 @@ class Slicing:
 
 
 class Surveyor(beam.CombineFn):
-    """Batches of serialized lists to `Slicing`.
+    """Beam combiner from batches of serialized lists to `Slicing`.
 
     Args:
-        lists: How they are read.
+        lists: The lists, with their parser.
 
     Raises:
         ValueError: If there is no list.

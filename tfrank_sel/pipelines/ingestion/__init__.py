@@ -1,1 +1,1 @@
-"""Ingestion: files of lists to records by split."""
+"""Ingestion of files of lists to records by split."""

@@ -1,4 +1,4 @@
-"""What lists are like that makes them of no or doubtful use, counted."""
+"""Counts of empty, duplicate and conflicting lists."""
 
 import dataclasses
 import functools
@@ -11,8 +11,8 @@ import numpy as np
 
 from tfrank_sel import data
 
-SHOWN = 10  # queries that are told one by one
-PARTS = 16  # of the queries, each looked at apart from the others
+SHOWN = 10  # queries that are listed individually
+PARTS = 16  # of the queries, each checked independently
 
 # A query: a hash of its identifier, the number of its file, and its own number there.
 Places = np.ndarray
@@ -25,9 +25,9 @@ class Census:
     Args:
         lists: Lists that were written.
         items: Items in them.
-        empty_lists: Lists without an item, which were left out.
-        one_item_lists: Lists of one item: no order can be learnt from them.
-        conflicting_lists: Lists in which one identifier, or the very same features, occur with two
+        empty_lists: Lists without items, which were dropped.
+        one_item_lists: Lists of one item, which have no order to learn.
+        conflicting_lists: Lists in which one identifier, or identical features, occur with two
             different labels.
     """
 
@@ -38,7 +38,7 @@ class Census:
     conflicting_lists: int = 0
 
     def add(self, found: data.ItemList) -> None:
-        """Counts one more list."""
+        """Adds a list to the counts."""
         size = len(found.labels)
         self.lists += size > 0
         self.items += size
@@ -52,7 +52,7 @@ class Census:
 
 
 def has_conflict(found: data.ItemList) -> bool:
-    """Returns whether an identifier, or the very same features, occur with two different labels.
+    """Whether an identifier, or identical features, occur with two different labels.
 
     Example:
         >>> features = np.array([[1.0], [2.0], [1.0]], np.float32)
@@ -66,7 +66,7 @@ def has_conflict(found: data.ItemList) -> bool:
         of_id = dict(zip(found.doc_ids, labels.tolist(), strict=True))
         if any(of_id[name] != label for name, label in zip(found.doc_ids, labels, strict=True)):
             return True
-    rows = np.ascontiguousarray(found.features + 0.0)  # -0 and 0 are one number
+    rows = np.ascontiguousarray(found.features + 0.0)  # -0 and 0 are the same number
     rows = rows.view(np.uint32).astype(np.uint64) @ _weights(rows.shape[1])
     if found.texts is not None:
         texts = [hash(tuple(row)) for row in found.texts.tolist()]
@@ -77,7 +77,7 @@ def has_conflict(found: data.ItemList) -> bool:
 
 
 def hash_of(query_id: str) -> int:
-    """Returns 64 bits that are the same for the same query, on any machine and in any file.
+    """Returns a 64-bit hash of a query, the same on any machine and in any file.
 
     Example:
         >>> hash_of("17")
@@ -87,11 +87,11 @@ def hash_of(query_id: str) -> int:
 
 
 def split_of(query: int, shares: dict[str, float]) -> str:
-    """Returns the split of a query: that of its place among the hashes.
+    """Returns the split of a query, by its place in the range of hashes.
 
     Args:
-        query: What `hash_of` returned.
-        shares: The share of the queries that each split gets, all together 1.
+        query: Result of `hash_of`.
+        shares: The share of queries of each split; they sum to 1.
     """
     place, upto = query / 2**64, 0.0
     for split, share in shares.items():
@@ -102,7 +102,7 @@ def split_of(query: int, shares: dict[str, float]) -> str:
 
 
 class Repeated(beam.CombineFn):
-    """Places of queries to those that occur at several, and in one file: the count and the first.
+    """Beam combiner from places of queries to repeated queries: their count and the first ones.
 
     The dict has `count` and `first` of queries with several places, and `again` and `first_again`
     of pairs of places in one file.
@@ -138,5 +138,5 @@ class Repeated(beam.CombineFn):
 
 @functools.cache
 def _weights(size: int) -> np.ndarray:
-    """Odd numbers, by which unequal rows hash to unequal sums but for one time in 2**32."""
+    """Odd weights, with which unequal rows have equal hashes with probability 2**-32."""
     return np.random.default_rng(0).integers(2**63, size=size, dtype=np.uint64) * 2 + 1

@@ -1,4 +1,4 @@
-"""What ingest found: bad lines, and queries that occur more than once."""
+"""Findings of ingest: malformed lines, and queries that occur more than once."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Source
 
 Place = tuple[int, int]  # number of a source; `LISTS` times that of a part, and that of a list
 LISTS = 1 << 40  # more than a part has
-SHOWN = 10  # bad lines that are told one by one
+SHOWN = 10  # bad lines that are listed individually
 
 
 class Places:
@@ -22,7 +22,7 @@ class Places:
 
     Args:
         sources: The files.
-        lists: Of each part the number of its source, its own, and that of its lists.
+        lists: For each part: index of its source, its own index, and its number of lists.
     """
 
     def __init__(self, sources: Sequence[Source], lists: Iterable[tuple[int, int, int]]) -> None:
@@ -30,17 +30,17 @@ class Places:
         self.lists = {(source, part): count for source, part, count in lists}
 
     def __call__(self, place: Place) -> Rejected:
-        """Returns the place as that of what is rejected, without a reason."""
+        """Returns the place as a rejected unit without a reason."""
         source, (part, number) = place[0], divmod(place[1], LISTS)
         number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
         return Rejected(self.sources[source].path, "list", number, "")
 
 
 def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
-    """Puts what was left out into one file, and counts it by rule.
+    """Writes the rejected units to one file, and counts them by rule.
 
     Raises:
-        tfrank_sel.data.InputError: If it is more than is allowed, or a file cannot be used.
+        tfrank_sel.data.InputError: If there are more than allowed, or a file cannot be read.
     """
     count, first, rules = 0, list[Rejected](), collections.Counter[str]()
     with path.open("w") as file:
@@ -67,20 +67,20 @@ def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError
 
 
 def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowed: int) -> None:
-    """Refuses queries that come back in another part of a file, as readers do those in one part.
+    """Raises an error for queries that recur in another part of a file, like readers in one part.
 
     Raises:
-        tfrank_sel.data.InputError: If they are more than bad lines are allowed.
+        tfrank_sel.data.InputError: If there are more than the allowed number of bad lines.
     """
     count = sum(found["again"] for found in repeated)
     if count > allowed:
         pairs = ([places(x) for x in pair] for found in repeated for pair in found["first_again"])
-        rule = "the lines of a query must stand together. Received again: that of list"
+        rule = "the lines of a query must be adjacent. Received again: that of list"
         bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
         raise _refused(bad[:SHOWN], count, allowed)
 
 
 def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
-    """Counts the queries that occur more than once, and names the places of the first."""
+    """Counts the queries that occur more than once, and returns the places of the first ones."""
     first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
     return {"count": sum(part["count"] for part in repeated), "first": first[: census.SHOWN]}

@@ -1,4 +1,4 @@
-"""Ingest: files of lists to TFRecord shards of the packed layout, for each split."""
+"""Ingest: conversion of files of lists to TFRecord shards of the packed layout, by split."""
 
 import array
 import collections
@@ -28,11 +28,11 @@ from tfrank_sel.pipelines.settings import SHARD_BYTES
 
 @dataclasses.dataclass(frozen=True)
 class Ingested:
-    """What ingest wrote.
+    """The result of ingest.
 
     Args:
         shards: TFRecord files of each split.
-        report: What was found, as in `ingest.json`.
+        report: Summary of the input, as in `ingest.json`.
     """
 
     shards: dict[str, list[str]]
@@ -50,32 +50,32 @@ def ingest(
 ) -> Ingested:
     """Writes the lists of files as TFRecord shards of the packed layout.
 
-    The files stream through: no more than a few lists are held in memory, unless rows have to be
-    grouped by query. A query without a split of its own gets one by a hash of its identifier: the
-    same in every run, whatever else there is and in whatever order.
+    The files are streamed: only a few lists are held in memory, unless rows must be grouped by
+    query. If files have no split, a query gets its split by a hash of its identifier: it is the
+    same in every run, for any other queries and any order.
 
     Args:
-        inputs: What to read.
-        layout: What the lists hold.
-        folder: Folder to write to: `ingest.json` with what was found, and `dead_letters.jsonl` with
-            what was left out, if anything.
+        inputs: Input files.
+        layout: Layout of the lists.
+        folder: Folder to write to: `ingest.json` with the summary, and `dead_letters.jsonl` with
+            rejected units, if any.
         records: Folder or URL for the shards, `SPLIT-*`, which all workers can write to; by default
-            `records` in the folder. What is there is removed.
-        options: Of the Beam pipeline.
+            `records` in the folder. Earlier contents are removed.
+        options: Options of the Beam pipeline.
         shard_bytes: Target size of a shard, as in `shards.Write`.
 
     Returns:
         The shards of each split, and the report.
 
     Raises:
-        tfrank_sel.data.InputError: If more is malformed than may be left out: the message tells the
-            first 10 by file and line, and how many there are. If a file cannot be used, or a split
-            has no list.
+        tfrank_sel.data.InputError: If there are more malformed units than allowed: the message has
+        the first 10 with file and line, and their number. If a file cannot be read, or a split has
+        no list.
     """
     records = records or str(folder / "records")
     if not stores.is_remote(records):
         os.makedirs(records, exist_ok=True)
-    for path in stores.find(records):  # of a time before, which may have had more shards
+    for path in stores.find(records):  # left by an earlier call, which may have written more shards
         stores.remove(path)
     reader = inputs.reader
     parts = {source.path: reader.parts(source.path) for source in inputs.sources}
@@ -117,7 +117,7 @@ def _build(
     write: shards.Write,
     notes: str,
 ) -> None:
-    """From files to records by split, and to notes on what was found."""
+    """Builds the pipeline from files to records by split, and to notes about the input."""
     reader = inputs.reader
     is_grouped = isinstance(reader, RowReader) and not inputs.adjacent
     read_part = beam.FlatMap(_rows if is_grouped else _lists, reader, layout)
@@ -165,7 +165,7 @@ def _of_split(split: str, counted: census.Census) -> dict[str, dict[str, int]]:
 
 
 def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_Numbered]:
-    """What workers read apart from each other."""
+    """The parts that workers read independently."""
     number = 0
     for index, source in enumerate(inputs.sources):
         for part in parts[source.path]:
@@ -174,7 +174,7 @@ def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_
 
 
 def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]:
-    """A part of a source to `(split, place, list)`, to what is left out, and to their number."""
+    """From a part of a source to `(split, place, list)`, rejected units and the list count."""
     index, part_number, split, part = numbered
     number = 0
     for one in _told(reader.lists(part, layout)):
@@ -187,7 +187,7 @@ def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]
 
 
 def _rows(numbered: _Numbered, reader: RowReader, layout: Layout) -> Iterator[Any]:
-    """A part of a source to rows by split and query, and to what is left out."""
+    """From a part of a source to rows by split and query, and rejected units."""
     _, _, split, part = numbered
     for one in _told(reader.rows(part, layout)):
         if isinstance(one, Rejected):
@@ -202,11 +202,11 @@ def _joined(
 ) -> tuple[str | None, tuple[int, int], Found]:
     (split, query), parts = grouped
     found = rows.joined((_expanded(query, part, layout) for part in parts), layout)
-    return split or None, (0, 0), found  # each query is here once: it needs no place
+    return split or None, (0, 0), found  # each query occurs once, so it needs no place
 
 
 def _compact(found: Rows) -> tuple[Any, ...]:
-    """Returns rows of one query as a few bytes and strings, of which Beam makes little."""
+    """Returns rows of one query as a few bytes and strings, which Beam encodes compactly."""
     file, numbers = found.place
     context = tuple(values[:1].tolist()[0] for values in found.context.values())
     arrays = (numbers.astype(np.int64), found.labels, np.ascontiguousarray(found.features))
@@ -217,7 +217,7 @@ def _compact(found: Rows) -> tuple[Any, ...]:
 
 
 def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
-    """Returns the rows of a query that `_compact` made small."""
+    """Returns the rows of a query from the result of `_compact`."""
     file, numbers, labels, features, ids, context, texts, weights = parts
     known = zip(layout.context, context, strict=True)
     values = np.frombuffer(labels, np.float32)
@@ -235,7 +235,7 @@ def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
 
 
 class _Store(beam.DoFn):
-    """Lists to records by split; to a census of each split, and the places of the queries."""
+    """From lists to records by split, a census of each split, and the places of the queries."""
 
     def __init__(self, spec: data.FeatureSpec, shares: Mapping[str, float]) -> None:
         self.spec, self.shares = spec, dict(shares)
@@ -265,7 +265,7 @@ class _Store(beam.DoFn):
 
 
 def _told(read: Iterator[Any]) -> Iterator[Any]:
-    """Passes on what is read; a file that cannot be read further is told as rejected."""
+    """Yields the units that are read, and a rejected unit if the file cannot be read further."""
     try:
         yield from read
     except data.InputError as error:
@@ -273,7 +273,7 @@ def _told(read: Iterator[Any]) -> Iterator[Any]:
 
 
 def summary(report: Mapping[str, Any]) -> Iterator[str]:
-    """Tells what a report holds that is worth a look, in lines.
+    """Returns the notable findings of a report as lines.
 
     Args:
         report: As in `Ingested`.
@@ -286,4 +286,4 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
         first = " and ".join(report["duplicate_queries"]["first"][0])
         yield f"{report['duplicate_queries']['count']} queries occur more than once; first: {first}"
     if report["rejected"]["count"]:
-        yield f"{report['rejected']['count']} left out: see dead_letters.jsonl"
+        yield f"{report['rejected']['count']} rejected: see dead_letters.jsonl"

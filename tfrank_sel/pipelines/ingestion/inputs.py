@@ -1,11 +1,11 @@
-"""The files of a run, their columns, and the splits that their lists belong to."""
+"""Input files of a run, with their columns and splits."""
 
 import collections
 import dataclasses
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfrank_sel import data  # whose FeatureSpec needs TensorFlow, and is imported at its use
+from tfrank_sel import data  # FeatureSpec imports TensorFlow, so it is imported at its use
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Layout, Reader
@@ -21,7 +21,7 @@ class Source(Checked):
 
     Args:
         path: The file.
-        split: The split that its lists belong to; None if that is told by the query.
+        split: The split of its lists; None to assign each list by its query.
     """
 
     path: str
@@ -30,16 +30,15 @@ class Source(Checked):
 
 @dataclasses.dataclass(frozen=True)
 class Inputs(Checked):
-    """What to read, and how.
+    """Input files, and how to read them.
 
     Args:
-        sources: The files, all of one format.
-        columns: Names of the parts, where files name them.
-        shares: The share of the queries that each split gets, for files that belong to none;
-            together 1.
-        allow_bad_lines: How many lines, rows or records may be left out.
-        adjacent: Whether the rows of a query stand together. If not, Beam groups them.
-        format: The format of the files, if their names do not tell it.
+        sources: The files, all in one format.
+        columns: Names of the parts, for formats with names.
+        shares: The share of queries of each split, for files without a split; they sum to 1.
+        allow_bad_lines: Maximum number of malformed lines, rows or records to skip.
+        adjacent: Whether the rows of a query are adjacent. If not, Beam groups them.
+        format: The format of the files, if it cannot be inferred from their names.
     """
 
     sources: Sequence[Source]
@@ -51,7 +50,7 @@ class Inputs(Checked):
 
     @property
     def splits(self) -> list[str]:
-        """The splits that there will be."""
+        """The names of the splits."""
         named = {source.split for source in self.sources if source.split is not None}
         if any(source.split is None for source in self.sources):
             named |= set(self.shares)
@@ -63,41 +62,41 @@ class Inputs(Checked):
         return formats.reader([source.path for source in self.sources], self.columns, self.format)
 
     def spec(self, layout: Layout) -> "data.FeatureSpec":
-        """Returns the names and sizes of the parts of a list as it is stored."""
+        """Returns the names and sizes of the parts of a stored list."""
         is_weighted = bool(self.columns.measures.keys() - {"label"})
         weight = "weight" if is_weighted else None
         return data.FeatureSpec(len(layout.names), num_texts=len(layout.texts), weight=weight)
 
     def types(self, layout: Layout) -> Mapping[str, Feature] | None:
-        """Returns the types of the features that a server takes by name; None if they are packed.
+        """Returns the types of the named features for a server; None if features are packed.
 
-        The latter is so if no type was asked for.
+        Features are packed if no type is configured.
         """
         return None if self.columns.types is None else layout.features
 
     def layout(self) -> Layout:
-        """Returns what the lists hold, as far as training may know.
+        """Returns the layout of the lists, inferred from training files.
 
         Raises:
-            tfrank_sel.data.InputError: If the files are not of one format, or cannot be read.
+            tfrank_sel.data.InputError: If the files have different formats, or cannot be read.
         """
         learned = [source.path for source in self.sources if source.split in (None, "train")]
         return self.reader.layout(learned)
 
 
 def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
-    """Returns the files that paths and globs name.
+    """Returns the files of paths and globs.
 
     Args:
         patterns: Paths and URLs, and patterns with `*`, `?` or `[...]`.
-        split: The split that they belong to, if it is the same for all.
+        split: The split of all files, if they have one.
 
     Returns:
-        The files, in the order of the patterns, those of one pattern by name.
+        The files, in the order of the patterns, and by name within a pattern.
 
     Raises:
-        tfrank_sel.data.InputError: If there is no such file, or one is named twice; if a store
-            cannot be reached or refuses, or a scheme is unknown.
+        tfrank_sel.data.InputError: If there is no such file, or a file is given twice; if a store
+        cannot be reached or denies access, or a scheme is unknown.
 
     Example:
         >>> import tempfile
@@ -109,7 +108,7 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
     for pattern in patterns:
         found = stores.glob(pattern) if glob.has_magic(pattern) else [pattern]
         if not found:
-            raise InputError(pattern, "expected a file. Received: a pattern of no file")
+            raise InputError(pattern, "expected a file. Received: a pattern that matches no file")
         if found == [pattern] and not (stores.is_file(pattern) or stores.is_dir(pattern)):
             raise InputError(pattern, "expected a file. Received: no such file")
         paths += found

@@ -1,4 +1,4 @@
-"""Pieces of record files: runs of lists that workers can read apart from each other."""
+"""Pieces of record files: runs of lists that workers can read independently."""
 
 import dataclasses
 import os
@@ -17,8 +17,8 @@ class Piece(Checked):
     """Consecutive records of one or several TFRecord files.
 
     Args:
-        spans: Of each file its path or URL, the offset of the first record in bytes, and the number
-            of records.
+        spans: For each file its path or URL, the offset of the first record in bytes, and the
+            number of records.
     """
 
     spans: Sequence[tuple[str, int, int]]
@@ -39,9 +39,9 @@ class Piece(Checked):
 
 
 def cut(shards: Sequence[str], size: int) -> list[Piece]:
-    """Returns pieces of `size` records each, but for the last, in the order of the files.
+    """Returns pieces of `size` records each, except the last, in the order of the files.
 
-    The files are passed over once, and only the lengths of the records are read.
+    The files are scanned once, reading only the lengths of the records.
 
     Args:
         shards: TFRecord files, not compressed, by path or URL.

@@ -1,4 +1,4 @@
-"""The sink of ingest: records of splits to TFRecord files of a target size."""
+"""Sink of ingest: writes records of splits to TFRecord files of a target size."""
 
 import contextlib
 import dataclasses
@@ -14,14 +14,13 @@ from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel.data import stores
 
-# Of a record, by which shards are ordered: the number of its part of the input, and what orders the
-# records of a part.
+# Sort key of a record in the shards: the number of its input part, and the order within the part.
 Key = tuple[int, ...]
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class File:
-    """A file of whole records.
+    """A file of complete records.
 
     Args:
         key: Key of the first record.
@@ -37,14 +36,14 @@ class File:
 class Write(beam.PTransform):
     """Writes `(split, key, record)` to shards, `SPLIT-00000-of-00003.tfrecord` and so on.
 
-    A bundle writes files of its own, and tells them when it ends: those of a bundle that fails, or
-    is done twice, are told by nobody. A file holds records of consecutive parts of the input. Small
-    files are joined in the order of their keys: where a part is in one bundle, shards are the same
-    however parts were bundled.
+    Each bundle writes its own files, and emits them when it ends, so files of failed or repeated
+    bundles are ignored. A file has records of consecutive parts of the input. Small files are
+    joined in the order of their keys: if each part is in one bundle, shards do not depend on the
+    bundling.
 
     Args:
         folder: Folder of the shards, as path or URL.
-        scratch: Folder of the files of bundles. Whoever makes the folders removes this one.
+        scratch: Folder of the files of bundles. The creator of the folders must remove this one.
         size: Size of a shard in bytes; a file of a bundle ends with the record that reaches it.
     """
 
@@ -64,7 +63,7 @@ class Write(beam.PTransform):
 
 
 class WriteFiles(beam.DoFn):
-    """Records to files of one split each: `(split, File)`.
+    """Writes records to files, one split per file: yields `(split, File)`.
 
     Args:
         folder: Folder of the files.
@@ -93,7 +92,7 @@ class WriteFiles(beam.DoFn):
 
 
 class _Open:
-    """A file that is being written."""
+    """An open file."""
 
     def __init__(self, path: str, key: Key) -> None:
         self.key, self.part, self.path, self.size = key, key[0], path, 0
@@ -115,7 +114,7 @@ class _Open:
 
 
 def framed(record: bytes) -> tuple[bytes, bytes, bytes]:
-    """Returns what stands in a TFRecord file for a record.
+    """Returns the bytes of a record in a TFRecord file.
 
     Example:
         >>> b"".join(framed(b"")).hex()
@@ -138,7 +137,7 @@ def plan(
     Args:
         of_split: The split, and its files in any order.
         folder: As in `Write`.
-        size: As in `Write`; files are joined as long as they do not exceed it together.
+        size: As in `Write`; files are joined up to this total size.
     """
     split, files = of_split
     shards: list[list[str]] = []
@@ -154,10 +153,10 @@ def plan(
 
 
 def join(shard: tuple[str, list[str]]) -> None:
-    """Writes the content of files to one, and leaves them as they are.
+    """Concatenates files to a new file.
 
     Args:
-        shard: As of `plan`.
+        shard: A result of `plan`.
     """
     path, files = shard
     if len(files) == 1:

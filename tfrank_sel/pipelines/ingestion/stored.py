@@ -1,4 +1,4 @@
-"""Lists as ingest stores them: the packed layout, with the context of the query beside."""
+"""Stored lists of ingest: the packed layout, with the context of the query."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,7 +15,7 @@ _BATCH = 64
 
 
 def records(shard: str) -> Iterator[bytes]:
-    """Reads a TFRecord file, compressed if its name ends in `.gz`; of a URL, a copy near."""
+    """Reads a TFRecord file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
     compression = "GZIP" if shard.endswith(".gz") else ""
     yield from tf.data.TFRecordDataset(stores.near(shard), compression).as_numpy_iterator()
 
@@ -25,7 +25,7 @@ def _files(shard: str) -> list[str]:
 
 
 class Read(beam.PTransform):
-    """Reads records a few at a time: lists of at most 64.
+    """Reads records in batches of at most 64.
 
     Args:
         shards: TFRecord files, and patterns of them.
@@ -72,13 +72,14 @@ def serialize(found: Found, spec: data.FeatureSpec) -> bytes:
             feature.bytes_list.value.append(value.encode())
         else:
             feature.float_list.value.append(value)
-    return record + example.SerializeToString(deterministic=True)  # messages merge so
+    # concatenated messages are merged
+    return record + example.SerializeToString(deterministic=True)
 
 
 def context(
     serialized: tf.Tensor, spec: data.FeatureSpec, kinds: Mapping[str, bool]
 ) -> dict[str, np.ndarray]:
-    """Returns what is known of each query beside the items.
+    """Returns the identifier and the context of each query.
 
     Args:
         serialized: Records, strings of shape `[batch_size]`.
@@ -97,7 +98,7 @@ def context(
 
 
 def inputs(parsed: Mapping[str, tf.Tensor], spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
-    """Returns what a scorer of lists takes of parsed records: features, texts if any, and mask."""
+    """Returns the inputs of a list scorer from parsed records: features, texts if any, and mask."""
     return {name: parsed[name] for name in inputs_spec(spec)}
 
 
@@ -133,7 +134,7 @@ def batches(
 
 def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
     """Reads records, 64 at a time, in the order of the files."""
-    for shard in shards:  # the copy of the next is made when this one has been read
+    for shard in shards:  # the next file is copied after this one has been read
         yield from tf.data.TFRecordDataset(stores.near(shard)).batch(_BATCH)
 
 
@@ -141,7 +142,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
     """Reads lists back, a few at a time.
 
     Args:
-        shards: TFRecord files that ingest wrote.
+        shards: TFRecord files from ingest.
         spec: Names of the parts and number of features.
 
     Yields:
@@ -165,7 +166,7 @@ def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemLi
 
 
 def batch_of(one: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]:
-    """Returns one list as a scorer of lists takes it."""
+    """Returns one list as the inputs of a list scorer."""
     found = {
         spec.features: tf.constant(one.features[None]),
         "mask": tf.fill([1, len(one.labels)], True),

@@ -1,4 +1,4 @@
-"""The model card: one page that goes with each published model."""
+"""Model card: one page for each published model."""
 
 import dataclasses
 import datetime
@@ -17,7 +17,7 @@ MOST = 12  # rows of a list of files, features, slices or anomalies on the card
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Returns what the card of a run's model tells, JSON-ready.
+    """Returns the facts for the card of a run's model, JSON-ready.
 
     Args:
         run: The run, whose model is evaluated.
@@ -60,7 +60,7 @@ def text(told: Mapping[str, Any]) -> str:
     """Returns the card in Markdown.
 
     Args:
-        told: What `facts` returned.
+        told: Result of `facts`.
     """
     return pages.render("card.md.jinja", **told, most=MOST)
 

@@ -1,4 +1,4 @@
-"""The page of two runs side by side."""
+"""Comparison page of two runs."""
 
 from pathlib import Path
 

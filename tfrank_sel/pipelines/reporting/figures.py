@@ -16,6 +16,7 @@ from tfrank_sel import plots
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.curves import Curve
+from tfrank_sel.pipelines.evaluation.inspection import Calibration
 from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
@@ -84,7 +85,7 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    return _svg("NDCG at each cut-off, with 95 percent intervals", draw, width=6.4)
+    return _svg("NDCG at each cut-off, with 95 percent intervals", draw, width=4.8)
 
 
 def slices(
@@ -103,7 +104,20 @@ def slices(
         axes.set(xlabel=f"{metric}: ours - {against}")
 
     text = f"Difference of {metric} by slice, with 95 percent intervals"
-    return _svg(text, draw, width=6.4, height=0.8 + 0.32 * len(found))
+    return _svg(text, draw, width=4.8, height=0.8 + 0.32 * len(found))
+
+
+def calibration(found: Mapping[str, Calibration]) -> str:
+    """Draws the mean label by score, a figure for each model."""
+
+    def draw(axes: Axes, name: str, one: Calibration) -> None:
+        axes.plot(one.scores, one.labels, "o-", color=COLORS[name])
+        axes.set(title=name, xlabel="mean score of a tenth of the items", ylabel="mean label")
+
+    return "".join(
+        _svg(f"Mean label by score of {name}", functools.partial(draw, name=name, one=one))
+        for name, one in found.items()
+    )
 
 
 def shares(splits: Mapping[str, Statistics]) -> str:
@@ -165,7 +179,7 @@ def study(values: Mapping[int, float], pruned: Sequence[int]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    return _svg("Validation NDCG at 10 by trial, and the best so far", draw, width=6.4)
+    return _svg("Validation NDCG at 10 by trial, and the best so far", draw, width=4.8)
 
 
 def searched(key: str, places: Sequence[float | str], values: Sequence[float], log: bool) -> str:
@@ -194,7 +208,7 @@ def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=6.4)
+    return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=4.8)
 
 
 def _svg(

@@ -1,4 +1,4 @@
-"""Pages and cards, filled in from the templates of this folder."""
+"""Pages and cards, rendered from the templates of this folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +9,11 @@ import markupsafe
 
 
 def render(name: str, /, **values: Any) -> str:
-    """Returns a template filled in.
+    """Renders a template.
 
     Args:
-        name: Name of the template; text is escaped in those of HTML.
-        **values: What it names; all must be there.
+        name: Name of the template; text is escaped in HTML templates.
+        **values: Values of all its variables.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
@@ -26,5 +26,5 @@ def render(name: str, /, **values: Any) -> str:
 
 
 def drawn(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:
-    """Returns figures as templates show them: elements of the page."""
+    """Returns figures as elements of the page, for templates."""
     return {name: markupsafe.Markup(svg) for name, svg in figures.items()}

@@ -1,4 +1,4 @@
-"""The report of a run: one page that holds all it shows, for reading offline."""
+"""Report of a run: a single self-contained page."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from tfrank_sel.models.summary import compressed
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.pipelines.evaluation import curves
+from tfrank_sel.pipelines.evaluation import curves, inspection
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.reporting import figures, pages
@@ -23,6 +23,7 @@ from tfrank_sel.pipelines.training import each_once
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
+IMPORTANT = 20  # features whose importance is shown
 BARS = 24
 
 
@@ -40,9 +41,10 @@ def write(run: Run) -> Path:
     test, training = splits["test"], splits["train"].statistics
     measured = json.loads((run.output / "evaluate" / "metrics.json").read_text())
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
-    found = curves.ndcg(
-        models, spec, test.shards, longest=max(test.statistics.list_sizes), seed=run.settings.seed
-    )
+    longest, seed = max(test.statistics.list_sizes), run.settings.seed
+    found = curves.ndcg(models, spec, test.shards, longest=longest, seed=seed)
+    sample = inspection.sample(test.shards, spec, longest=longest)
+    important = inspection.feature_importances(models["ours"], run.layout, spec, sample, seed=seed)
     grades = sorted(float(label) for label in training.labels)
     grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
     everything = {"all": measured["metrics"], **measured["slices"]}
@@ -63,6 +65,9 @@ def write(run: Run) -> Path:
         seconds=run.seconds,
         slices=everything,
         blessing=judged,
+        champion=judged["champion"],
+        importances=list(important.items())[:IMPORTANT],
+        num_features=len(important),
         pushed=run.pushed,
         anomalies=_anomalies(run.output / "analyze" / "anomalies"),
         splits=statistics,
@@ -75,6 +80,8 @@ def write(run: Run) -> Path:
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(everything, "NDCG@10", measured["against"]),
+                "calibration": figures.calibration(inspection.calibrations(models, sample)),
+                "champion": _beside_champion(judged["champion"]),
                 "losses": figures.losses(listwise, grades),
             }
         ),
@@ -82,6 +89,14 @@ def write(run: Run) -> Path:
     path = run.output / "report.html"
     folders.write_text(path, page)
     return path
+
+
+def _beside_champion(found: Mapping[str, Any] | None) -> str:
+    """The figure of our model beside the champion; empty if there is none."""
+    if found is None:
+        return ""
+    everything = {"all": found["metrics"], **found["slices"]}
+    return figures.slices(everything, "NDCG@10", found["against"])
 
 
 def _anomalies(folder: Path) -> list[dict[str, Any]]:

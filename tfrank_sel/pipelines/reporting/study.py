@@ -1,4 +1,4 @@
-"""The report of a study: its trials, and how the value depends on each key."""
+"""Report of a study: its trials, and the value against each key."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The same steps as a TFX pipeline: on this machine, or compiled for Kubeflow."""
+"""TFX pipeline with the same steps: on this machine, or compiled for Kubeflow."""
 
 import importlib.util
 

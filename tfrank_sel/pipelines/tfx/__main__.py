@@ -1,4 +1,4 @@
-"""The command `python -m tfrank_sel.pipelines.tfx`."""
+"""Command line of `python -m tfrank_sel.pipelines.tfx`."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-# TensorFlow reads it once, when it is first imported.
+# TensorFlow reads it only once, at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
@@ -23,10 +23,10 @@ from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 MostMilliseconds = Annotated[
-    float, typer.Option(min=0.0, help="How long ranking a list may take, at the 99th percentile.")
+    float, typer.Option(min=0.0, help="Maximum time to rank a list, at the 99th percentile.")
 ]
 WarmStart = Annotated[
-    bool, typer.Option("--warm-start", help="Start from the weights of the last blessed model.")
+    bool, typer.Option("--warm-start", help="Warm start from the latest blessed model.")
 ]
 BeamOption = Annotated[list[str], typer.Option(help="Option of Beam; may be repeated.")]
 
@@ -36,7 +36,7 @@ SYNTHETIC_LIST_SIZE = 50
 
 @app.callback()
 def _commands() -> None:
-    """Lists of `SequenceExample` to a served ranker, by a TFX pipeline."""
+    """Train and publish a ranker from lists of `SequenceExample`, by a TFX pipeline."""
 
 
 @app.command()
@@ -62,12 +62,12 @@ def run(
     warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
-    """Run the pipeline on this machine. In the same folder again, it goes on from there.
+    """Run the pipeline on this machine. In the same folder, it continues the earlier run.
 
-    The champion is the model that was blessed last. Without data, a synthetic set is made. The
-    status is 3 if the model is not pushed, or the data does not pass the gates. Of the
-    configuration, `modules`, the sections features, model, training, gates and blessing (without
-    `champion`) count, and of data the names of the columns.
+    The champion is the latest blessed model. Without data, synthetic data is used. The exit status
+    is 3 if the model is not pushed, or the data fails the gates. The pipeline uses these parts of
+    the configuration: `modules`, the sections features, model, training, gates and blessing
+    (without `champion`), and the column names of the section data.
     """
     configuration = _configuration(config, context)
     if data is not None and not data.is_dir():
@@ -79,7 +79,7 @@ def run(
         output / "run.log",
         output / "metadata.sqlite",
     )
-    console.print(f"What TFX and Beam say goes to {log}")
+    console.print(f"TFX and Beam log to {log}")
     with _logged(log):
         with console.status("loading TFX"):
             from tfrank_sel.pipelines import console as tables, planning
@@ -132,7 +132,7 @@ def compile_for_kubeflow(
     warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
-    """Compile the pipeline to what Kubeflow Pipelines and Vertex AI run."""
+    """Compile the pipeline for Kubeflow Pipelines and Vertex AI."""
     configuration = _configuration(config, context)
     from tfrank_sel.pipelines import planning
     from tfrank_sel.pipelines.configuration.inputs import columns
@@ -161,7 +161,7 @@ def compile_for_kubeflow(
 
 def _configuration(config: str | None, context: typer.Context) -> Configuration:
     try:
-        # `--data` is the input of ExampleGen, and not of a run
+        # `--data` is the input of ExampleGen, not that of a run
         return load(config, flags.overrides({**context.params, "data": None}))
     except ConfigurationError as error:
         raise _refused(error) from error
@@ -173,7 +173,7 @@ def _refused(error: ConfigurationError) -> typer.Exit:
 
 
 def _synthesise(output: Path, seed: int) -> Path:
-    """Makes a set of lists, and one query of it as a LETOR file to try the server with."""
+    """Writes synthetic lists, and one of the queries as a LETOR file to test the server."""
     from tfrank_sel.data import letor, synthetic
     from tfrank_sel.pipelines import folders
     from tfrank_sel.pipelines.tfx import lists
@@ -187,9 +187,9 @@ def _synthesise(output: Path, seed: int) -> Path:
 
 @contextlib.contextmanager
 def _logged(log: Path) -> Iterator[None]:
-    """Sends to a file what goes to standard error, from native code too; an error ends the command.
+    """Redirects standard error to a file, also from native code; an error ends the command.
 
-    What the error says is shown, and where it came from stands in the file.
+    The message of the error is shown, and its traceback is in the file.
     """
     failure = None
     sys.stderr.flush()
@@ -198,7 +198,7 @@ def _logged(log: Path) -> Iterator[None]:
         os.dup2(written.fileno(), 2)
         try:
             yield
-        except Exception as error:  # whatever a component raises
+        except Exception as error:  # any exception of a component
             failure = error
             traceback.print_exc(file=written)
         finally:
@@ -219,7 +219,7 @@ def main() -> None:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Leaves by an exception, so that a server that is being tried stops too."""
+    """Raises an exception, so that a server under test is also stopped."""
     sys.exit(128 + number)
 
 

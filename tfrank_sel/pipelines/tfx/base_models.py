@@ -1,4 +1,4 @@
-"""Base models: trained models in the artefacts of earlier runs, from which a training may start."""
+"""Base models: trained models in the artefacts of earlier runs, for warm starts."""
 
 import json
 import os
@@ -18,11 +18,11 @@ MODEL, SCALING = "model.keras", "scaling.json"
 
 
 def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
-    """Keeps a trained model in its artefact, beside what is served.
+    """Stores a trained model in its artefact, in addition to the served model.
 
     Args:
         model: The model.
-        scaling: What `Scaling` wrote for its training.
+        scaling: Output of `Scaling` for its training.
         artefact: Folder of the artefact.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -34,7 +34,7 @@ def keep(model: keras.Model, scaling: Mapping[str, Any], artefact: str) -> None:
 
 
 def statistics(artefact: str) -> Statistics | None:
-    """Returns the statistics of what a base model was trained on; None if there are none in it.
+    """Returns the training statistics of a base model; None if it has none.
 
     Args:
         artefact: Folder of its artefact.
@@ -45,14 +45,14 @@ def statistics(artefact: str) -> Statistics | None:
 
 
 def preparation(artefact: str, features: Mapping[str, Feature]) -> models.Preparation:
-    """Returns the preparation that a base model was trained with.
+    """Returns the preparation of a base model.
 
     Args:
         artefact: Folder of its artefact.
-        features: Type of each feature of the lists, which must be those of the base model.
+        features: Type of each feature of the lists, which must equal those of the base model.
 
     Raises:
-        tfrank_sel.data.InputError: If the artefact holds none, or one of other features.
+        tfrank_sel.data.InputError: If the artefact has no base model, or one with other features.
     """
     found = models.Preparation.from_config(_scaling(artefact)["preparation"])
     known, wanted = found.features or {}, {name: kind.config() for name, kind in features.items()}
@@ -71,7 +71,7 @@ def model(artefact: str) -> keras.Model:
         artefact: Folder of its artefact.
 
     Raises:
-        tfrank_sel.data.InputError: If the artefact holds none, or one whose classes are not known.
+        tfrank_sel.data.InputError: If the artefact has no base model, or one with unknown classes.
     """
     kept = _file(artefact, MODEL)
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +80,7 @@ def model(artefact: str) -> keras.Model:
         try:
             return keras.models.load_model(file, compile=False)
         except (TypeError, ValueError) as error:
-            reason = "the base model must be of classes that this pipeline knows"
+            reason = "the classes of the base model must be known to this pipeline"
             raise data.InputError(artefact, f"{reason}. Received: {error}") from error
 
 
@@ -91,7 +91,7 @@ def _scaling(artefact: str) -> dict[str, Any]:
 def _file(artefact: str, name: str) -> str:
     path = os.path.join(artefact, name)
     if not fileio.exists(path):
-        wanted = f"the artefact of a base model must hold {name}, as Trainer leaves it"
-        reason = f"{wanted}. Received: none. Run without a warm start, which writes it"
+        wanted = f"the artefact of a base model must contain {name}, written by Trainer"
+        reason = f"{wanted}. Received: none. Run once without a warm start to write it"
         raise data.InputError(artefact, reason)
     return path

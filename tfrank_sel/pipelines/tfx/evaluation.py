@@ -1,4 +1,4 @@
-"""The evaluator: a model against the champion, by the evaluation and rules of a run."""
+"""Evaluator component: evaluation and blessing of a model against the champion."""
 
 import json
 import logging
@@ -40,11 +40,12 @@ def Evaluator(  # noqa: N802
     seed: Parameter[int] = 42,
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
-    """Evaluates on the split `test`, and blesses by `rules`, the fields of `Rules` as JSON.
+    """Evaluates on the split `test`, and blesses according to `rules`, the fields of `Rules` as
+    JSON.
 
-    `baseline_model` is the champion: the model that was blessed last, if there is one. `columns`
-    is the config of the `Columns` of the lists, as JSON.
-    TFMA evaluates row by row of `tf.Example`; here a list is the row.
+    `baseline_model` is the champion: the latest blessed model, if there is one. `columns` is the
+    config of the `Columns` of the lists, as JSON. TFMA evaluates `tf.Example` row by row; here a
+    row is a list.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
     ours, champion = (
@@ -87,10 +88,11 @@ class BlessingExecutor(
     Evaluator.EXECUTOR_SPEC.executor_class,  # type: ignore[name-defined]
     executor.Executor,
 ):
-    """Runs `Evaluator`, and is one of TFX's own evaluators to the entry point of its containers.
+    """Executor of `Evaluator`, which the entry point of TFX's containers treats as TFX's own
+    evaluator.
 
-    Only of these does it give the blessing the model's name on the platform, by which Kubeflow's
-    resolver finds the blessed model.
+    Only for those does the entry point add the model's platform name to the blessing, by which
+    Kubeflow's resolver finds the blessed model.
     """
 
 
@@ -103,7 +105,7 @@ def _write(
     baseline: standard_artifacts.Model | None,
     found: Blessing,
 ) -> None:
-    """Writes the blessing as the stock Evaluator does, so that Resolver and Pusher understand."""
+    """Writes the blessing in the format of the stock Evaluator, for Resolver and Pusher."""
     name = constants.BLESSED_FILE_NAME if found.blessed else constants.NOT_BLESSED_FILE_NAME
     io_utils.write_string_file(os.path.join(blessing.uri, name), "")
     blessing.set_int_custom_property(constants.ARTIFACT_PROPERTY_BLESSED_KEY, int(found.blessed))

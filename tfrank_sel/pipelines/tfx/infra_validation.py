@@ -1,4 +1,4 @@
-"""The infra validator: a model in a server of its own, asked as clients will ask."""
+"""Infra validator: test of a model in a separate server, with requests of clients."""
 
 import base64
 import contextlib
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class RefusalError(Exception):
-    """A model that must not be pushed, and why."""
+    """A model that must not be pushed, with the reason."""
 
 
 @component
@@ -49,11 +49,11 @@ def InfraValidator(  # noqa: N802
     most_milliseconds: Parameter[float] = 1000.0,
     start_seconds: Parameter[float] = 120.0,
 ) -> None:
-    """Blesses a model that the local endpoint serves: its answers, by gRPC and REST, are right.
+    """Blesses a model if the local endpoint serves it and its gRPC and REST answers are right.
 
-    Real lists of the split `test` are asked one by one, and must get the scores that the model
-    gives in this process; the slowest answer but one in a hundred must be in time. The stock
-    InfraValidator needs Docker or Kubernetes. `columns` is the config of the `Columns` of the
+    It sends real lists of the split `test` one by one. The scores must equal those of the model in
+    this process, and the 99th percentile of the latency must be within the limit. The stock
+    InfraValidator requires Docker or Kubernetes. `columns` is the config of the `Columns` of the
     lists, as JSON.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
@@ -65,7 +65,7 @@ def InfraValidator(  # noqa: N802
         outcome, told = 0, str(refusal)
     else:
         outcome, told = 1, f"{len(asked)} lists ranked, p99 {milliseconds:.1f} ms"
-    # as the stock InfraValidator does, so that Pusher understands
+    # in the format of the stock InfraValidator, for Pusher
     name = "INFRA_BLESSED" if outcome else "INFRA_NOT_BLESSED"
     io_utils.write_string_file(os.path.join(blessing.uri, name), told + "\n")
     blessing.set_int_custom_property("blessed", outcome)
@@ -75,7 +75,7 @@ def InfraValidator(  # noqa: N802
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """A server that runs.
+    """A running server.
 
     Args:
         grpc: Address of its gRPC services.
@@ -90,11 +90,11 @@ class Server:
 
 @contextlib.contextmanager
 def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
-    """Serves a SavedModel by the local endpoint, in a process of its own, while the block runs.
+    """Serves a SavedModel by the local endpoint, in a separate process, during the block.
 
     Args:
         saved_model: Folder of the SavedModel.
-        start_seconds: How long the server may take to load it.
+        start_seconds: Maximum time for the server to load it.
 
     Raises:
         RefusalError: If the server does not start.
@@ -122,19 +122,19 @@ def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
 
 
 def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds: float) -> float:
-    """Asks a server to score lists.
+    """Sends lists to a server, and checks the scores.
 
     Args:
         server: The server.
         asked: Serialized `ExampleListWithContext`.
         layout: What a list holds.
-        most_milliseconds: How long an answer may take.
+        most_milliseconds: Maximum time of an answer.
 
     Returns:
-        The 99th percentile of the times that the answers by gRPC took, in milliseconds.
+        The 99th percentile of the latency by gRPC, in milliseconds.
 
     Raises:
-        RefusalError: If there is no answer, or one that is wrong or late.
+        RefusalError: If there is no answer, or a wrong or late answer.
     """
     loaded = tf.saved_model.load(server.model)
     seconds = []
@@ -157,7 +157,7 @@ def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds:
 
 
 def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tuple[str, str]:
-    """Waits until the server says where it can be asked."""
+    """Waits until the server prints its addresses."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := _SERVING.search(log.read_text()):
@@ -166,7 +166,7 @@ def _addresses(server: subprocess.Popen[bytes], log: Path, seconds: float) -> tu
             break
         time.sleep(0.1)
     said = log.read_text().strip().splitlines()[-1:]
-    raise RefusalError(f"the server must start within {seconds:g} s. It said: {' '.join(said)!r}")
+    raise RefusalError(f"the server must start within {seconds:g} s. Output: {' '.join(said)!r}")
 
 
 def _by_grpc(stub: prediction_service_pb2_grpc.PredictionServiceStub, one: bytes) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The pipeline for Kubeflow: compiled to the JSON that Kubeflow Pipelines and Vertex AI run."""
+"""Compilation of the pipeline to the JSON of Kubeflow Pipelines and Vertex AI."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ def compile_to(path: Path, pipeline: tfx.dsl.Pipeline, *, image: str, data: str)
     Args:
         path: JSON file to write.
         pipeline: The pipeline, whose folder of data is the parameter `data`.
-        image: Container image in which every component runs. It must hold TFX and this package.
+        image: Container image for every component. It must contain TFX and this package.
         data: Default of the parameter `data`.
     """
     experimental = tfx.orchestration.experimental

@@ -1,4 +1,4 @@
-"""Ranking lists as `SequenceExample`: features with a name each, as TFX reads them natively."""
+"""Ranking lists as `SequenceExample` with named features, the native format of TFX."""
 
 import dataclasses
 import functools
@@ -38,12 +38,12 @@ _KINDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Layout(formats.Layout):
-    """What a list holds.
+    """Layout of a list.
 
     Args:
-        features: Type of each feature, by name, in the order in which the model takes them: those
-            of the columns, or else every number of an item that has no other role, by name.
-        context: What is kept of the query to slice by, and whether it is a number.
+        features: Type of each feature, by name, in the order of the model inputs: those of the
+            columns, or by default every number of an item without another role, by name.
+        context: Values of the query to slice by, and whether each is a number.
         parts: Names of the parts.
         kinds: Kinds of the features of items and of queries, by name.
     """
@@ -53,15 +53,15 @@ class Layout(formats.Layout):
 
     @classmethod
     def of(cls, schema: schema_pb2.Schema, columns: Columns) -> "Layout":
-        """Reads the layout off a schema.
+        """Reads the layout from a schema.
 
         Args:
             schema: The schema of a set of lists, from SchemaGen.
             columns: Names of the parts.
 
         Raises:
-            tfrank_sel.data.InputError: If the schema lacks what the columns name, or there is no
-                feature to rank by.
+            tfrank_sel.data.InputError: If a named column is missing in the schema, or there is no
+            feature to rank by.
         """
         sequences = [x.struct_domain.feature for x in schema.feature if x.name == SEQUENCE]
         kinds = _kinds(itertools.chain(*sequences)), _kinds(schema.feature)
@@ -73,23 +73,23 @@ class Layout(formats.Layout):
 
     @classmethod
     def load(cls, schema: str, columns: Columns) -> "Layout":
-        """Reads the layout off the schema in a folder, as SchemaGen writes it."""
+        """Reads the layout from the schema in a folder, as written by SchemaGen."""
         file = io_utils.get_only_uri_in_dir(schema)
         return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()), columns)
 
     @property
     def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts of a list as a model is trained on it."""
+        """Names and sizes of the parts of a list for training."""
         return data.FeatureSpec(len(self.names), num_texts=len(self.texts))
 
     @property
     def types(self) -> Mapping[str, Feature] | None:
-        """Type of each feature that the served model takes by name; None if they are packed."""
+        """Types of the named features of the served model; None if features are packed."""
         return None if self.parts.types is None else self.features
 
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
-        """What the signature `predict` of the model takes, by name."""
+        """The inputs of the signature `predict` of the model, by name."""
         packed = stored.inputs_spec(self.spec)
         if self.types is None:
             return packed
@@ -99,7 +99,7 @@ class Layout(formats.Layout):
     def parse(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
         the other parts, by name."""
-        # none is 0 if it is missing, as it would be in files of lists, but at padding
+        # a missing value is 0 only at padding, unlike in files of lists
         columns = dataclasses.replace(self.parts, features=self.features)
         wanted = parsed_records.list_features(self.kinds, columns, self)
         refused = [x for x, y in self.features.items() if not y.may_be_missing]
@@ -111,19 +111,19 @@ class Layout(formats.Layout):
         return {**parsed, **sent}
 
     def inputs(self, serialized: tf.Tensor) -> tuple[Any, ...]:
-        """Reads a batch of serialized lists as a model is trained on them.
+        """Reads a batch of serialized lists for training.
 
         Args:
             serialized: Serialized `SequenceExample`, strings `[batch_size]`.
 
         Returns:
             A dict of `features`, `texts` if there are any, and `mask`; labels, float32
-            `[batch_size, list_size]`, NaN at padding; and weights of the same shape, if the
-            columns name some.
+            `[batch_size, list_size]`, NaN at padding; and weights of the same shape, if there are
+            columns of weights.
 
         Raises:
-            tf.errors.InvalidArgumentError: If a number is infinite, or missing though it may not
-                be.
+            tf.errors.InvalidArgumentError: If a number is infinite, or a required number is
+            missing.
             ValueError: If a label or weight is out of range; in a graph, the error above.
         """
         parsed = self.parse(serialized)
@@ -131,7 +131,7 @@ class Layout(formats.Layout):
         return inputs, *self._measured(parsed)
 
     def named(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns a batch of serialized lists as `predict` takes it, and the labels."""
+        """Returns a batch of serialized lists as inputs of `predict`, and the labels."""
         if self.types is None:
             inputs, labels, *_ = self.inputs(serialized)
             return inputs, labels
@@ -160,7 +160,7 @@ def _kinds(features: Iterable[schema_pb2.Feature]) -> forms.Kinds:
 
 
 def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
-    """Values as a server is sent them, of what may be stored in their place."""
+    """Stored values converted to the dtype of requests."""
     if value.dtype == dtype:
         return value
     if value.dtype == tf.int64:
@@ -173,7 +173,7 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
 
 
 def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
-    """Labels, and weights if there are any, of what items hold in the columns of these."""
+    """Labels, and weights if there are any, from the columns of items."""
     measures = dict(zip(columns.measures, values, strict=True))
     named = dict(zip(columns.measures.values(), values, strict=True))
     faults = rows.faults(
@@ -192,11 +192,11 @@ def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class SequenceExamples:
-    """Lists as `SequenceExample` to evaluate on.
+    """Lists as `SequenceExample` for the evaluation.
 
     Args:
         shards: Patterns of their TFRecord files.
-        layout: What a list holds.
+        layout: Layout of a list.
     """
 
     shards: Sequence[str]
@@ -209,16 +209,16 @@ class SequenceExamples:
 
     @property
     def context(self) -> Mapping[str, bool]:
-        """What is known of a query, and whether it is a number."""
+        """Other values of a query, and whether each is a number."""
         return self.layout.context
 
     @property
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """What the signature `predict` takes."""
+        """The inputs of the signature `predict`."""
         return self.layout.signature
 
     def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Returns what `predict` takes, by name, and the labels, NaN at padding."""
+        """Returns the inputs of `predict`, by name, and the labels, NaN at padding."""
         return self.layout.named(serialized)
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
@@ -231,10 +231,10 @@ class SequenceExamples:
 
 
 def write(path: Path, lists: Iterable[data.ItemList]) -> None:
-    """Writes lists as a TFRecord file of `SequenceExample`, whole or not at all.
+    """Writes lists atomically as a TFRecord file of `SequenceExample`.
 
     Args:
-        path: File to write. Its folder is made if need be.
+        path: File to write. Its folder is created if needed.
         lists: The lists. Their features become `feature_001`, `feature_002`, ...
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -252,7 +252,7 @@ def pattern(examples: Artifact, split: str) -> str:
     """Returns the pattern of the files of a split.
 
     Args:
-        examples: What ExampleGen wrote.
+        examples: Output of ExampleGen.
         split: Name of the split.
     """
     return os.path.join(artifact_utils.get_split_uri([examples], split), "*")
@@ -268,12 +268,12 @@ def records(*patterns: str) -> tf.data.Dataset:
 
 
 def requests(patterns: Sequence[str], layout: Layout, count: int) -> list[bytes]:
-    """Returns the first lists as one asks a server: as `ExampleListWithContext`.
+    """Returns the first lists as requests for a server, `ExampleListWithContext`.
 
     Args:
-        patterns: Patterns of the files. Lists without items are left out.
-        layout: What a list holds.
-        count: How many lists.
+        patterns: Patterns of the files. Empty lists are skipped.
+        layout: Layout of a list.
+        count: Number of lists.
     """
     reader = SequenceExampleReader(layout.parts)
     read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
@@ -299,7 +299,7 @@ def _sequence_example(one: data.ItemList) -> tf.train.SequenceExample:
     for label, doc_id in zip(one.labels.tolist(), one.doc_ids, strict=True):
         columns[LABEL].feature.add().float_list.value.append(label)
         columns[DOC_ID].feature.add().bytes_list.value.append(doc_id.encode())
-    width = max(3, len(str(one.features.shape[1])))  # so that names sort as numbers do
+    width = max(3, len(str(one.features.shape[1])))  # so that names sort in numerical order
     for index, column in enumerate(one.features.T.tolist(), start=1):
         name = f"feature_{index:0{width}d}"
         for value in column:

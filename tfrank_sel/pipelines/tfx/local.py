@@ -1,4 +1,4 @@
-"""The pipeline on this machine: its components run one after another, and what comes of it."""
+"""Local runner of the pipeline, and its outcome."""
 
 import contextlib
 import dataclasses
@@ -21,13 +21,13 @@ _COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run of the pipeline came to.
+    """The outcome of a run of the pipeline.
 
     Args:
-        version: Folder of the version that was pushed; None if the model did not pass.
-        objections: What spoke against the model; empty if it passed.
+        version: Folder of the pushed version; None if the model did not pass.
+        objections: Reasons not to push the model; empty if it passed.
         overall: The model against the baseline on all queries of the split `test`, by metric.
-        against: What it was compared with, as in `Evaluation`.
+        against: Name of the other model, as in `Evaluation`.
     """
 
     version: Path | None
@@ -37,19 +37,20 @@ class Outcome:
 
 
 def run(pipeline: tfx.dsl.Pipeline, metadata: Path, progress: Progress) -> Outcome:
-    """Runs the pipeline. All that TFX and Beam log goes to standard error.
+    """Runs the pipeline. TFX and Beam log to standard error.
 
     Args:
         pipeline: The pipeline; its metadata store is at `metadata`.
         metadata: File of the metadata store.
-        progress: Told of each component.
+        progress: Progress display.
 
     Returns:
-        What came of it.
+        The outcome.
     """
     root = logging.getLogger()
     root.setLevel(logging.INFO)
-    absl.logging.set_verbosity(absl.logging.INFO)  # or saving a model would turn it down
+    # otherwise saving a model would reduce the log level
+    absl.logging.set_verbosity(absl.logging.INFO)
     with contextlib.ExitStack() as handlers, contextlib.ExitStack() as steps:
         told = logging.StreamHandler()
         told.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
@@ -61,7 +62,7 @@ def run(pipeline: tfx.dsl.Pipeline, metadata: Path, progress: Progress) -> Outco
 
 
 class _Shown(logging.Handler):
-    """Makes of what the runner logs the steps of a run, told with the last line of each."""
+    """Converts log messages of the runner to steps of a run, each with its last line."""
 
     def __init__(self, progress: Progress, steps: contextlib.ExitStack) -> None:
         super().__init__()
@@ -86,7 +87,7 @@ class _Shown(logging.Handler):
 
 
 def outcome(metadata: Path) -> Outcome:
-    """Returns what the last run came to, from the file of its metadata store."""
+    """Returns the outcome of the latest run, from the file of its metadata store."""
     folder = Path(latest(metadata, "ModelEvaluation").uri)
     evaluation = json.loads((folder / "metrics.json").read_text())
     objections = json.loads((folder / "blessing.json").read_text())["reasons"]
@@ -102,7 +103,7 @@ def outcome(metadata: Path) -> Outcome:
 
 
 def latest(metadata: Path, kind: str) -> metadata_store_pb2.Artifact:
-    """Returns the last artefact of a kind, such as `ModelBlessing`, from a metadata store."""
+    """Returns the latest artefact of a kind, such as `ModelBlessing`, from a metadata store."""
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = str(metadata)
     found = metadata_store.MetadataStore(config).get_artifacts_by_type(kind)

@@ -1,4 +1,4 @@
-"""The pipeline: TFX's components, and ours where TFX has none for lists."""
+"""Definition of the pipeline: TFX's components, and our own for ranking lists."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
 from tfrank_sel.pipelines.tfx.scaling import Scaling
 
-# Of ten queries, how many are for training, for stopping it in time, and for the verdict.
+# Hash buckets of queries, out of ten, for training, early stopping and evaluation.
 SPLITS = {"train": 8, "eval": 1, "test": 1}
 
 
@@ -39,26 +39,26 @@ def pipeline(
 ) -> tfx.dsl.Pipeline:
     """Composes the pipeline.
 
-    ExampleGen splits the lists by a hash of the query. Statistics, schema and validation see the
-    features by name. What the scaling needs goes into the model, so that there is no Transform to
-    repeat at serving time.
+    ExampleGen splits the lists by a hash of the query. Statistics, schema and validation use the
+    features by name. The scaling is part of the model, so there is no Transform to repeat at
+    serving time.
 
     Args:
         data: Folder of TFRecord files of `SequenceExample`.
         root: Folder of the artefacts.
         serving: Folder to push to: each model that passes becomes a version there.
-        settings: How to train.
-        rules: What a model must be to be pushed. The champion is the last blessed model.
-        candidate: What to train. Its loss and model must be importable where Trainer runs.
+        settings: Settings of training.
+        rules: Rules that a model must meet to be pushed. The champion is the latest blessed model.
+        candidate: The candidate to train. Its loss and model must be importable in Trainer.
         columns: Names of the parts of a list, and types of its features; by default the features
             are all numbers.
-        most_milliseconds: How long a server may take to rank a list, at the 99th percentile.
+        most_milliseconds: Maximum time for a server to rank a list, at the 99th percentile.
         warm_start: Whether training starts from the weights of the champion, if there is one.
-        gates: What the rules of the data do, but `range` and `domain`, of which ExampleValidator
-            tells. `eval` and `test` are compared with `train`, and `train` with what the champion
-            was trained on.
+        gates: Gates of the data, except `range` and `domain`, which ExampleValidator reports.
+            `eval` and `test` are compared with `train`, and `train` with the training data of the
+            champion.
         name: Name of the pipeline.
-        metadata: File of the metadata store; None where the platform has one of its own.
+        metadata: File of the metadata store; None if the platform has its own.
         beam_options: Options of Beam, such as `--runner=DataflowRunner`.
 
     Returns:
@@ -166,8 +166,8 @@ def pipeline(
 
 
 def _check(gates: Gates) -> None:
-    """Raises an error if a gate fails that no component of the pipeline holds."""
+    """Raises an error for a "fail" gate that no component of the pipeline checks."""
     for rule in ("range", "domain"):
         if any(gates.of(rule, name).action == FAIL for name in ("", *gates.features)):
-            reason = "must not be 'fail': ExampleValidator reports these anomalies, and goes on"
+            reason = "must not be 'fail': ExampleValidator only reports these anomalies"
             raise ConfigurationError(f"gates.{rule}", reason)

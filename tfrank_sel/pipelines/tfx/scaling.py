@@ -1,4 +1,4 @@
-"""Scaling: what the model has to know of the data before it is trained, summed up by Beam."""
+"""Scaling component: statistics and preparation for training, computed by Beam."""
 
 import dataclasses
 import json
@@ -46,12 +46,12 @@ def Scaling(  # noqa: N802
     gates: Parameter[str] = '{"rules": {}, "features": {}}',
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
-    """Writes the preparation of the split `train`, once the data passes the gates.
+    """Writes the preparation of the split `train`, if the data passes the gates.
 
-    `scaling` gets what `described` returns, as JSON. `columns` is the config of the `Columns` of
-    the lists, and `gates` that of the `Gates`, both as JSON. `champion` is the model that was
-    blessed last, if there is one. With `warm_start`, its vocabularies are kept, and new values
-    follow them.
+    `scaling` gets the result of `described`, as JSON. `columns` is the config of the `Columns` of
+    the lists, and `gates` that of the `Gates`, both as JSON. `champion` is the latest blessed
+    model, if there is one. With `warm_start`, its vocabularies are kept, and new values are
+    appended.
     """
     layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
     before = None
@@ -80,11 +80,11 @@ def Scaling(  # noqa: N802
 def described(
     found: Mapping[str, Statistics], layout: Layout, before: models.Preparation | None = None
 ) -> dict[str, Any]:
-    """Returns what Trainer has to know, as JSON-ready values.
+    """Returns the inputs for Trainer, as JSON-ready values.
 
     Args:
         found: The statistics of the splits, by name.
-        layout: What their lists hold.
+        layout: Layout of their lists.
         before: As in `preparation.prepared`.
 
     Returns:
@@ -106,17 +106,17 @@ def described(
 def check(
     found: Mapping[str, Statistics], reference: Statistics | None, label: str, gates: Gates
 ) -> None:
-    """Logs the anomalies of splits, and holds them against the gates.
+    """Logs the anomalies of splits, and checks them against the gates.
 
     Args:
         found: The statistics of the splits, by name, by name; the others are compared with `train`.
-        reference: Statistics of what the champion was trained on, with which `train` is compared.
+        reference: Training statistics of the champion, to compare `train` with.
         label: Name of the label.
-        gates: What the rules do.
+        gates: The gates.
 
     Raises:
         GateError: If an anomaly fails.
-        tfrank_sel.data.InputError: If a gate is of a feature that is nowhere.
+        tfrank_sel.data.InputError: If a gate names an unknown feature.
     """
     train = found["train"]
     check_named(gates, label, [x for x in (train, reference) if x])

@@ -1,4 +1,4 @@
-"""Function that TFX's Trainer runs: trains a candidate and exports it for serving."""
+"""Function for TFX's Trainer, which trains a candidate and exports it for serving."""
 
 import json
 import logging
@@ -23,16 +23,16 @@ _log = logging.getLogger(__name__)
 
 
 def run_fn(fn_args: FnArgs) -> None:
-    """Trains on the split `train` until `eval` gets no better, exports, and keeps the model.
+    """Trains on the split `train` with early stopping on `eval`, exports, and stores the model.
 
     Args:
-        fn_args: What Trainer gives: `custom_config` holds the fields of `Settings` as `settings`,
+        fn_args: Arguments of Trainer: `custom_config` has the fields of `Settings` as `settings`,
             the config of a `Candidate` as `candidate` and that of `Columns`, as JSON, as `columns`;
-            `hyperparameters` what `Scaling` wrote; `base_model`, if it is not None, where the
-            model is served from whose weights the training starts.
+            `hyperparameters` is the output of `Scaling`; `base_model`, if not None, is the folder
+            of the served model for a warm start.
 
     Raises:
-        tfrank_sel.data.InputError: If there is no model that fits in the artefact of `base_model`.
+        tfrank_sel.data.InputError: If the artefact of `base_model` has no model that fits.
     """
     config, known = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
@@ -53,7 +53,7 @@ def run_fn(fn_args: FnArgs) -> None:
                 candidate, preparation, prepared, settings, logs, _log.info, start=start
             )
         except StartError as error:
-            raise data.InputError(base, f"a training cannot start from it. {error}") from error
+            raise data.InputError(base, f"a warm start from it is not possible. {error}") from error
     warm_up = lists.requests(fn_args.eval_files, layout, WARM_UP_LISTS)
     _export(trained.model, layout, warm_up, fn_args)
     base_models.keep(trained.model, known, os.path.dirname(fn_args.serving_model_dir))
@@ -62,7 +62,7 @@ def run_fn(fn_args: FnArgs) -> None:
 def _export(
     model: keras.Model, layout: lists.Layout, warm_up: list[bytes], fn_args: FnArgs
 ) -> None:
-    """Exports on this machine, and copies to where the pipeline keeps its artefacts."""
+    """Exports on this machine, and copies the export to the artefacts of the pipeline."""
     with tempfile.TemporaryDirectory() as folder:
         saved_model = os.path.join(folder, "model")
         export.export(

@@ -1,0 +1,100 @@
+"""Soft top-k: memberships of the definition, exact gradients, hard cases."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings, strategies as st
+
+from tests.references import topk as reference
+from tfrank_sel import models
+from tfrank_sel.ops import soft_topk
+
+RNG = np.random.default_rng(0)
+
+
+def memberships(scores, k: float, mask=None) -> np.ndarray:
+    scores = tf.constant(scores)
+    mask = tf.ones_like(scores, tf.bool) if mask is None else tf.constant(mask)
+    return soft_topk.memberships(scores, k, mask).numpy()
+
+
+@given(
+    st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=12),
+    st.floats(0.25, 13.0),
+    st.sampled_from([1.0, 1e-3, 0.0]),
+)
+@settings(max_examples=200)
+def test_memberships_are_those_of_the_definition(scores, k: float, scale: float) -> None:
+    scores = np.float32(scores) * np.float32(scale)
+    found = memberships([scores], k)[0]
+    np.testing.assert_allclose(found, reference.memberships(scores.tolist(), k), atol=3e-7)
+
+
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("k", [1, 5.5, 500, 999])
+def test_memberships_of_long_lists_sum_up_to_k(spread: float, k: float) -> None:
+    scores = spread * RNG.normal(size=[4, 1000])
+    for dtype, rtol in (("float32", 1e-6), ("float64", 1e-13)):
+        found = memberships(scores.astype(dtype), k)
+        np.testing.assert_allclose(found.sum(axis=1), k, rtol=rtol)
+        assert np.all((found >= 0.0) & (found <= 1.0))
+
+
+def test_logarithms_keep_the_digits_of_tiny_memberships() -> None:
+    scores = tf.constant([[0.0, -200.0, 5.0]], tf.float64)
+    found = soft_topk.log_memberships(scores, 1.0, tf.ones_like(scores, tf.bool))[0, 1].numpy()
+    assert found == pytest.approx(-202.5 - np.log(2.0), rel=1e-12)  # F(x) = exp(x) / 2, b = 2.5
+    near = scores[:, ::2]
+    exact = np.log(reference.memberships([0.0, 5.0], 1.0))
+    found = soft_topk.log_memberships(near, 1.0, tf.ones_like(near, tf.bool))[0]
+    np.testing.assert_allclose(found, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_gradients_of_first_and_second_order_are_exact(jit_compile: bool) -> None:
+    scores = RNG.normal(size=[3, 40])
+    scores[1, :20] = scores[1, 20]  # many ties
+    weights, direction = RNG.normal(size=scores.shape), RNG.normal(size=scores.shape)
+    mask = tf.constant(RNG.random(scores.shape) < 0.8)
+
+    def value(x: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(weights * soft_topk.memberships(x, 3.0, mask))
+
+    def slope(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = value(x)
+        return tf.reduce_sum(tape.gradient(y, x) * direction)
+
+    @tf.function(jit_compile=jit_compile)
+    def curvature(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = slope(x)
+        return tf.reduce_sum(tape.gradient(y, x) * direction)
+
+    x, step = tf.constant(scores), 1e-6 * direction
+    assert float(slope(x)) == pytest.approx(float(value(x + step) - value(x - step)) / 2e-6, 1e-5)
+    numeric = float(slope(x + step) - slope(x - step)) / 2e-6
+    assert float(curvature(x)) == pytest.approx(numeric, rel=1e-3, abs=1e-5)
+
+
+def test_lists_of_up_to_k_items_have_all_and_no_gradient() -> None:
+    scores = tf.constant([[1.0, np.nan, 2.0], [1.0, 2.0, 3.0], [np.inf, np.nan, -np.inf]])
+    mask = tf.constant([[True, False, True], [True] * 3, [False] * 3])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        found = soft_topk.memberships(scores, 2.0, mask)
+    expected = [[1.0, 0.0, 1.0], reference.memberships([1.0, 2.0, 3.0], 2.0), [0.0] * 3]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    gradient = tape.gradient(found, scores, tf.constant([[1.0, 2.0, 3.0]] * 3)).numpy()
+    assert np.all(gradient[[0, 2]] == 0.0)
+    assert np.all(gradient[1] != 0.0)
+
+
+def test_the_layer_divides_by_the_temperature_and_takes_the_mask() -> None:
+    scores, mask = RNG.normal(size=[2, 6]).astype("float32"), RNG.random([2, 6]) < 0.7
+    found = models.SoftTopK(2.0, temperature=0.5)(scores, mask=mask)
+    np.testing.assert_allclose(found, memberships(2.0 * scores, 2.0, mask), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"must be positive\. Received: k=0"):
+        models.SoftTopK(0)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from tfrank_sel import data
+from tfrank_sel.data import synthetic
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.features import Number, Vector
+from tfrank_sel.pipelines.evaluation import inspection
+
+SPEC = data.FeatureSpec(num_features=4)
+LAYOUT = Layout({"a": Number(), "b": Number(), "c": Number(), "of the query": Number(of="query")})
+
+
+@pytest.fixture(scope="module")
+def lists():
+    return list(synthetic.lists(30, num_features=4, max_list_size=10, seed=1))
+
+
+def by_b(inputs):
+    return inputs["features"][..., 1]
+
+
+def test_a_sample_is_bounded_and_of_the_first_lists(monkeypatch, shards, lists):
+    whole = inspection.sample(shards, SPEC, longest=10)
+    assert np.sum(~np.isnan(whole.labels)) == sum(len(x.labels) for x in lists)
+    monkeypatch.setattr(inspection, "SLOTS", 75)
+    some = inspection.sample(shards, SPEC, longest=10)
+    size = some.labels.shape[1]
+    np.testing.assert_array_equal(some.labels, whole.labels[:7, :size])
+    assert len(inspection.sample(shards, SPEC, longest=1000).labels) == 1
+
+
+def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeypatch, shards):
+    sample = inspection.sample(shards, SPEC, longest=10)
+    found = inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
+    assert sorted(found) == ["a", "b", "c"]
+    assert found["a"].drop == found["c"].drop == 0.0
+    assert found["b"].drop != 0.0
+    drops = [x.drop for x in found.values()]
+    assert drops == sorted(drops, reverse=True)
+
+    packed = Layout({"features": Vector(size=4)})
+    split = inspection.feature_importances(by_b, packed, SPEC, sample, seed=0)
+    assert split["features[2]"] == found["b"]
+    assert len(split) == 4
+
+    sizes = []
+
+    def asked(score, inputs, labels, *rest, **options):
+        sizes.append(labels.shape)
+        return {}
+
+    monkeypatch.setattr(inspection, "SCORED", 4 * 5 * sample.labels.shape[1])
+    monkeypatch.setattr(inspection, "importances", asked)
+    inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
+    assert sizes == [(5, sample.labels.shape[1])]
+
+
+def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
+    sample = inspection.sample(shards, SPEC, longest=10)
+    found = inspection.calibrations({"ours": by_b}, sample)["ours"]
+    scores = np.concatenate([one.features[:, 1] for one in lists])
+    labels = np.concatenate([one.labels for one in lists])[np.argsort(scores, kind="stable")]
+    assert np.all(np.diff(found.scores) > 0.0)
+    parts = [len(x) for x in np.array_split(labels, 10)]
+    np.testing.assert_allclose(found.labels @ parts, labels.sum(), rtol=1e-5)
+    np.testing.assert_allclose(found.labels[-1], labels[-parts[-1] :].mean(), rtol=1e-5)

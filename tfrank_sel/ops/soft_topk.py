@@ -1,0 +1,132 @@
+"""Differentiable top-k selection with Laplace distributions (LapSum).
+
+For scores `s` of a list, the membership of item `i` in the top `k` is
+
+```
+p_i = F(s_i - b),  sum_i p_i = k,  F(x) = exp(x) / 2 for x < 0, and 1 - exp(-x) / 2 for x >= 0
+```
+
+Divide the scores by a temperature: as it goes to 0, `p` becomes the indicator of the top `k`.
+Scores and masks are `[batch_size, list_size]`. `k` is positive, and need not be an integer. In a
+list of at most `k` valid items, all have membership 1.
+
+The paper sorts the scores to find the threshold `b`. This module needs no sort, which would take
+ten times as long under XLA on a CPU. Between two neighbouring scores, the equation is quadratic in
+`exp(b)`; its solution selects the next two neighbours. A few steps of `O(n)` suffice.
+
+Reference:
+    [Struski et al., LapSum: One Method to Differentiate Them All, 2025](
+    https://arxiv.org/abs/2503.06242).
+"""
+
+import math
+
+import tensorflow as tf
+
+from tfrank_sel.ops import masking
+
+QUICK_STEPS = 8  # before every second step halves the range
+MOST_STEPS = 200  # no more are needed until the range of float64 is halved to its digits
+
+
+def memberships(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the membership of each item in the top `k`, and 0 on padding."""
+    gaps, has_more = _gaps(scores, k, mask)
+    above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
+    found = tf.where(gaps >= 0.0, 1.0 - tf.exp(-above) / 2.0, tf.exp(below) / 2.0)
+    return tf.where(mask, tf.where(has_more, found, 1.0), 0.0)
+
+
+def log_memberships(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the logarithm of `memberships`, exact where they are tiny, and 0 on padding."""
+    gaps, has_more = _gaps(scores, k, mask)
+    above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
+    found = tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
+    return tf.where(mask & has_more, found, 0.0)
+
+
+def _gaps(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns `s - b`, and whether a list has more than `k` items, without which `b` is any."""
+    count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
+    has_more = count > k
+    taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)
+    return _over_threshold(tf.where(mask, scores, 0.0), taken, mask), has_more
+
+
+def _over_threshold(
+    scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor, known: tf.Tensor | None = None
+) -> tf.Tensor:
+    """Returns `s - b`, solved for or known, whose gradient of any order is exact.
+
+    With the density `f` of `F`, `db / ds_i = f(s_i - b) / sum_j f(s_j - b)`.
+    """
+
+    @tf.custom_gradient
+    def solved(scores: tf.Tensor) -> tuple[tf.Tensor, object]:
+        gaps = _solve(scores, k, mask) if known is None else tf.identity(known)
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, gaps)), mask)
+            return upstream - shares * masking.masked_sum(upstream, mask)[:, tf.newaxis]
+
+        return gaps, gradient
+
+    return solved(scores)
+
+
+def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns `s - b` of each list."""
+    count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
+    highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
+    lowest = tf.reduce_min(tf.where(mask, scores, scores.dtype.max), axis=1, keepdims=True)
+    # where all items lie on one side, the sum is below or above k
+    margin = tf.math.log(tf.maximum(count, 1.0) / tf.minimum(k, 0.5)) + 1.0
+    low, high = lowest - margin, highest + margin
+
+    def step(
+        number: tf.Tensor, low: tf.Tensor, high: tf.Tensor, b: tf.Tensor, done: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        shift, excess = _newton(scores - b, k, mask)
+        low, high = tf.where(excess > 0.0, b, low), tf.where(excess > 0.0, high, b)
+        found = b + shift
+        # where scores are far apart, a solution passes one of them; halving passes many
+        is_taken = (found > low) & (found < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
+        found = tf.where(is_taken, found, (low + high) / 2.0)
+        found = tf.where(done | (excess == 0.0), b, found)
+        same = tf.reduce_all(((scores >= b) == (scores >= found)) | ~mask, 1, keepdims=True)
+        return number + 1, low, high, found, done | (excess == 0.0) | (is_taken & same)
+
+    _, _, _, b, _ = tf.while_loop(
+        lambda number, low, high, b, done: ~tf.reduce_all(done),
+        step,
+        (0, low, high, (low + high) / 2.0, count <= 0.0),
+        maximum_iterations=MOST_STEPS,
+    )
+    # relative to the nearest score, since the digits of b are those of its height
+    distance = tf.where(mask, tf.abs(scores - b), scores.dtype.max)
+    nearest = tf.argmin(distance, axis=1)[:, tf.newaxis]
+    centre = tf.gather(scores, nearest, batch_dims=1)
+    x, offset = scores - centre, b - centre
+    shift, _ = _newton(x - offset, k, mask)
+    return x - (offset + tf.where(tf.math.is_finite(shift), shift, 0.0))
+
+
+def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns how far to shift `b` by the items on its two sides, and the sum of `p` less `k`.
+
+    With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and
+    `B = sum_{i below} exp(s_i - b)`, the shift is `log(w)` of
+
+    ```
+    A * w**2 - 2 * (m - k) * w - B = 0
+    ```
+    """
+    is_above = mask & (gaps >= 0.0)
+    exp = tf.where(mask, tf.exp(-tf.abs(gaps)), 0.0)
+    above = tf.reduce_sum(tf.where(is_above, exp, 0.0), axis=1, keepdims=True)
+    below = tf.reduce_sum(tf.where(is_above, tf.zeros_like(exp), exp), axis=1, keepdims=True)
+    many = tf.reduce_sum(tf.cast(is_above, gaps.dtype), axis=1, keepdims=True) - k
+    root = tf.sqrt(many**2 + above * below)
+    # of two equal forms of the root, the one whose terms have the same sign
+    solution = tf.where(many > 0.0, (many + root) / above, below / (root - many))
+    return tf.math.log(solution), many + (below - above) / 2.0

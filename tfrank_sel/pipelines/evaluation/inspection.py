@@ -1,0 +1,130 @@
+"""Feature importance and calibration of models, on a bounded sample of lists."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data, metrics
+from tfrank_sel.data import packed
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.metrics.importance import Importance, importances
+from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.ingestion import stored
+
+SLOTS = 20_000  # items of the sample, with padding
+SCORED = 2_000_000  # items that importance scores, all features together
+BINS = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The first lists of a split, padded.
+
+    Args:
+        inputs: What a scorer takes, by name.
+        labels: Labels `[lists, items]`; NaN is padding.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    labels: np.ndarray
+
+    def first(self, count: int) -> "Sample":
+        """Returns the sample of the first lists, at least one."""
+        count = max(count, 1)
+        return Sample({k: x[:count] for k, x in self.inputs.items()}, self.labels[:count])
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Mean label by score: bins of equal numbers of items, by rising score.
+
+    Args:
+        scores: Mean score of each bin.
+        labels: Mean label of each bin.
+    """
+
+    scores: np.ndarray
+    labels: np.ndarray
+
+
+def sample(shards: Sequence[str], spec: data.FeatureSpec, *, longest: int) -> Sample:
+    """Reads the first lists of a split, as many as fit into `SLOTS` items, at least one.
+
+    Args:
+        shards: TFRecord files of the packed layout.
+        spec: Names of the parts and number of features.
+        longest: Number of items of the longest list.
+    """
+    count, records = max(SLOTS // longest, 1), list[bytes]()
+    for serialized in stored.serialized_batches(shards):
+        records += serialized.numpy().tolist()
+        if len(records) >= count:
+            break
+    parsed = packed.parse(tf.constant(records[:count]), spec)
+    inputs = {name: x.numpy() for name, x in stored.inputs(parsed, spec).items()}
+    return Sample(inputs, parsed[spec.label].numpy())
+
+
+def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calibration]:
+    """Returns the mean label by score of each model."""
+    mask, found = ~np.isnan(lists.labels), {}
+    for name, model in models.items():
+        scores = model(_tensors(lists.inputs)).numpy()[mask]
+        order = np.argsort(scores, kind="stable")
+        bins = [x for x in np.array_split(order, BINS) if len(x)]
+        found[name] = Calibration(
+            np.array([scores[x].mean() for x in bins]),
+            np.array([lists.labels[mask][x].mean() for x in bins]),
+        )
+    return found
+
+
+def feature_importances(
+    model: Scorer, layout: Layout, spec: data.FeatureSpec, lists: Sample, *, seed: int
+) -> dict[str, Importance]:
+    """Returns the drop of NDCG@10 without each feature of items, the largest first.
+
+    The numbers of a single feature are features of their own.
+
+    Args:
+        model: Scores lists.
+        layout: The features.
+        spec: Names of the parts and number of features.
+        lists: The lists. As many are used as keep the items to score below `SCORED`.
+        seed: Seed of the shuffles.
+    """
+    columns = _columns(layout, spec)
+    slots = SCORED // (len(columns) + 1)
+    lists = lists.first(slots // lists.labels.shape[1])
+    scored = tf.function(model, autograph=False)
+
+    def score(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+        scores: np.ndarray = scored(_tensors(inputs)).numpy()
+        return scores
+
+    found = importances(score, lists.inputs, lists.labels, metrics.NDCG(10), columns, seed=seed)
+    return dict(sorted(found.items(), key=lambda one: -one[1].drop))
+
+
+def _columns(layout: Layout, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
+    """The columns of each feature of items: names of inputs, and positions there."""
+    places = {
+        spec.features: {name: i for i, name in enumerate(layout.names)},
+        spec.texts: {name: i for i, name in enumerate(layout.texts)},
+    }
+    if len(layout.features) == 1:  # packed features, such as those of a LETOR file
+        return {name: [(kind, i)] for kind, own in places.items() for name, i in own.items()}
+    return {
+        name: [
+            *((spec.features, places[spec.features][x]) for x in feature.numbers(name)),
+            *((spec.texts, places[spec.texts][x]) for x in feature.texts(name)),
+        ]
+        for name, feature in layout.features.items()
+        if feature.of == "item"
+    }
+
+
+def _tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
+    return {name: tf.constant(x) for name, x in inputs.items()}
