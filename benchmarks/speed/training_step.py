@@ -29,6 +29,7 @@ from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.training import STEPS_AT_A_TIME
 
 ONE_LOSS = Candidate(losses.RGCrossLoss())
 SETTINGS = Settings(epochs=1)
@@ -50,7 +51,7 @@ def bare(width: int, settings: Settings) -> keras.Model:
     model.compile(
         keras.optimizers.Adam(settings.learning_rate),
         "mse",
-        steps_per_execution=training.STEPS_AT_A_TIME,
+        steps_per_execution=STEPS_AT_A_TIME,
         jit_compile=False,
     )
     model.optimizer.build(model.trainable_variables)
@@ -129,7 +130,7 @@ def found(lists: int, executions: int, rounds: int) -> Iterator[rows.Found]:
             mlp = bare(features.shape[1], SETTINGS)
             ours = cache.batches(size, [list_size], seed=0).repeat()
             theirs = drawn(features, labels, size * list_size)
-            count = executions * training.STEPS_AT_A_TIME * size * list_size
+            count = executions * STEPS_AT_A_TIME * size * list_size
             for told, of in (("", at_hand), (", with its input", lambda batches: batches)):
                 case = f"a step, [{size}, {list_size}, {num_features}]{told}"
                 calls = {case: steps(model, of(ours), executions)}

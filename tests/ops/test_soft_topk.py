@@ -20,7 +20,7 @@ def memberships(scores, k: float, mask=None) -> np.ndarray:
 
 @given(
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=12),
-    st.floats(0.25, 13.0),
+    st.floats(0.25, 13.0, width=32),
     st.sampled_from([1.0, 1e-3, 0.0]),
 )
 @settings(max_examples=200)

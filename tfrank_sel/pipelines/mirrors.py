@@ -71,8 +71,8 @@ class Mirror:
             return
         found = self._found()
         if found and folders.CONFIGURATION not in found:
-            reason = "the output folder must be new, empty, or hold a run"
-            raise InputError(self.url, f"{reason}. Received: a folder of something else")
+            reason = "the output folder must be new, empty, or contain a run"
+            raise InputError(self.url, f"{reason}. Received: a folder with other contents")
         if beside := [name for name in _BESIDE if name in found]:
             stores.fetch(self.url, beside, self.path)
         for step in STEPS:
