@@ -1,15 +1,19 @@
 """The rule by which `benchmarks.quality` chooses what it judges."""
 
 import contextlib
+import itertools
 import types
 
 import numpy as np
 import pytest
 
 from benchmarks.quality import default, ensembles
+from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
 from tfrank_sel import data
+from tfrank_sel.data import synthetic
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 
 STAGES = 12
 
@@ -51,6 +55,17 @@ def test_ndcg_of_each_stage_is_the_mean_over_lists():
         for of_stage in stages
     ]
     np.testing.assert_allclose(ndcg(lists, stages), expected, rtol=1e-6)
+
+
+def test_the_default_of_the_pipelines_trains_on_a_fold():
+    lists = synthetic.lists(60, seed=3)
+    fold = {part: list(itertools.islice(lists, 20)) for part in PARTS}
+    with default.trainer(fold) as train:
+        trained = train(Candidate(), Settings(epochs=2))
+    assert [fit.epochs for fit in trained.fits] == [2, 2, 2]
+    scored = default.scores(trained.model, fold["test"])
+    assert [len(x) for x in scored] == [len(x.labels) for x in fold["test"]]
+    assert all(np.ptp(x) > 0.0 for x in scored if len(x) > 1)
 
 
 def test_losses_are_measured_alone_and_together(monkeypatch):

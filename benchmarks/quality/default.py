@@ -11,12 +11,12 @@ import rich.console
 
 from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores
-from tfrank_sel import data
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines import preparation, training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.run import run
 
 # from a candidate and settings
 Train = Callable[[Candidate, Settings], training.Trained]
@@ -27,14 +27,16 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
     """Ingests a fold, and gives a function that trains on it as a run does."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        sources = []
+        files = {}
         for part, split in zip(PARTS, ("train", "validation", "test"), strict=True):
             letor.write(folder / f"{part}.txt", fold[part])
-            sources.append(Source(str(folder / f"{part}.txt"), split))
+            files[split] = [str(folder / f"{part}.txt")]
+        configuration = Configuration.model_validate({"data": files})
         quiet = Progress(rich.console.Console(quiet=True))
-        layout, splits = preparation.ingested(Inputs(sources), folder, quiet)
-        spec = data.FeatureSpec(len(layout.names))
-        prepared = preparation.prepared(splits["train"], layout, within_list=True)
+        for step in ("ingest", "analyze"):
+            ingested = run(configuration, folder / "run", quiet, only=step)
+        splits, spec = ingested.splits, ingested.spec
+        prepared = preparation.prepared(splits["train"], ingested.layout, within_list=True)
         batches = (splits[split].batches(spec) for split in ("train", "validation"))
         with training.PreparedLists(*batches, Settings(), folder / "prepared") as lists:
 
