@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy with label noise, of the smooth top-5 loss and cross-entropy.
+"""Top-1 and top-5 accuracy with label noise, of cross-entropy and the losses of top 5.
 
     python -m benchmarks.quality.label_noise --table noise.md --plot docs/label_noise.png
 
@@ -31,6 +31,7 @@ LEARNING_RATES = (1e-3, 4e-3)
 LOSSES = {
     "cross-entropy": losses.SoftmaxLoss(reduction="sum"),
     "smooth top-5": losses.SmoothTopKLoss(5, tau=1.0, reduction="sum"),
+    "cross-entropy of top 1 and 5": losses.TopKCrossEntropyLoss([1, 5], reduction="sum"),
 }
 HIDDEN = (128,)
 BATCH_SIZE = 100
@@ -117,22 +118,21 @@ def main() -> None:
     lines = [f"{machine()}; mean and deviation of five seeds, in %", ""]
     lines += ["| set | top | loss |" + "".join(f" p = {noise} |" for noise in NOISES)]
     lines += ["|---|---|---|" + "---|" * len(NOISES)]
-    figure, axes = plt.subplots(1, len(SETS), figsize=(9, 3.4), layout="constrained")
+    figure, axes = plt.subplots(1, len(SETS), figsize=(11.5, 3.4), layout="constrained")
     for axis, name in zip(axes, SETS, strict=True):
         found = {label: experiment(name, loss) for label, loss in LOSSES.items()}
         for k in (1, SUPERCLASS):
-            for label, values in found.items():
+            for number, (label, values) in enumerate(found.items()):
                 mean, spread = 100 * values[k].mean(axis=1), 100 * values[k].std(axis=1, ddof=1)
                 cells = (f" {m:.1f} ± {s:.1f} |" for m, s in zip(mean, spread, strict=True))
                 lines.append(f"| {name} | {k} | {label} |" + "".join(cells))
                 style = {"marker": "o", "linestyle": "-" if k > 1 else "--"}
-                colour = "C0" if label == "cross-entropy" else "C1"
-                axis.errorbar(
-                    NOISES, mean, spread, label=f"{label}, top-{k}", color=colour, **style
-                )
+                name_of_line = f"{label}, top-{k} accuracy"
+                axis.errorbar(NOISES, mean, spread, label=name_of_line, color=f"C{number}", **style)
         axis.set(title=name, xlabel="share of labels drawn anew", ylabel="accuracy, %")
         axis.grid(alpha=0.3)
-    axes[0].legend()
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside right center", frameon=False)
     print("\n".join(lines))
     if options.table:
         options.table.write_text("\n".join(lines) + "\n")
