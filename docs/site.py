@@ -1,10 +1,11 @@
-"""Lays out the pages of the site in build/docs: README, the guides, the gallery, and the reference.
+"""Layout of the site's pages in build/docs: README, guides, tutorials, gallery and reference.
 
     PYTHONPATH=. python docs/site.py && zensical build
 
 README becomes the overview, and its first code a part of the landing page, `docs/index.md`. The
 gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture of
-`benchmarks.pictures`, which leads to a page with the code that draws it. The reference has a page
+`benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
+of `examples`, run as a notebook: its page has the code and its output. The reference has a page
 for each public module, with what its docstrings say of each public name.
 """
 
@@ -16,6 +17,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
+import jupytext
+import nbclient
+import nbconvert
 from matplotlib.figure import Figure
 
 from benchmarks.pictures import PICTURES
@@ -23,6 +27,8 @@ from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
+EXAMPLES = ROOT / "examples"
+TUTORIALS = ("search", "recommend", "from_tensorflow_ranking", "papers")
 CODE = "<!-- the first code of README -->\n"
 MODULES = (
     "tfrank_sel.estimator",
@@ -62,7 +68,9 @@ def main() -> None:
         text = (ROOT / name).read_text().replace("](docs/", "](")
         (PAGES / name.replace("README", "overview")).write_text(text)
     for guide in PAGES.glob("*.md"):
-        guide.write_text(guide.read_text().replace("](../README.md", "](overview.md"))
+        text = guide.read_text().replace("](../README.md", "](overview.md")
+        tutorials = rf"\]\((?:\.\./)?examples/({'|'.join(TUTORIALS)})\.py\)"
+        guide.write_text(re.sub(tutorials, r"](tutorials/\1.md)", text))
     (code,) = re.findall(r"```python\n.*?```\n", readme, re.DOTALL)[:1]
     landing = PAGES / "index.md"
     landing.write_text(landing.read_text().replace(CODE, code))
@@ -70,10 +78,38 @@ def main() -> None:
         gallery.writelines(
             ['\n<div class="gallery" markdown>\n', *figures(), *pictures(), "</div>\n"]
         )
+    (PAGES / "tutorials").mkdir()
+    for name in TUTORIALS:
+        print(f"Running tutorial {name}", flush=True)
+        write_tutorial(name)
     (PAGES / "reference").mkdir()
     for name in MODULES:
         module = importlib.import_module(name)
         (PAGES / "reference" / f"{name}.md").write_text(page(module))
+
+
+def write_tutorial(name: str) -> None:
+    """Runs an example as a notebook, and writes it, its code and its page with the output."""
+    notebook = jupytext.read(EXAMPLES / f"{name}.py")
+    notebook.cells = [cell for cell in notebook.cells if not cell.source.startswith("# ruff: ")]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    here = {"metadata": {"path": str(EXAMPLES)}}
+    nbclient.NotebookClient(notebook, timeout=600, resources=here).execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":  # without the logs of TensorFlow
+            cell.outputs = [x for x in cell.outputs if x.get("name") != "stderr"]
+    page, resources = nbconvert.MarkdownExporter().from_notebook_node(
+        notebook, {"output_files_dir": name}
+    )
+    folder = PAGES / "tutorials"
+    for path, content in resources["outputs"].items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_bytes(content)
+    jupytext.write(notebook, folder / f"{name}.ipynb")
+    shutil.copy(EXAMPLES / f"{name}.py", folder)
+    title, _, rest = page.lstrip().partition("\n")
+    files = f"[Notebook]({name}.ipynb){{ download }} · [script]({name}.py){{ download }}"
+    (folder / f"{name}.md").write_text(f"{title}\n\n{files}\n{rest.replace('](../docs/', '](../')}")
 
 
 def figures() -> Iterator[str]:

@@ -163,7 +163,9 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     namespace = runpy.run_path(str(ROOT / "docs" / "site.py"))
     guides = [page.stem for page in (ROOT / "docs").glob("*.md")]
     reference = [f"reference/{module}" for module in namespace["MODULES"]]
-    assert sorted(listed) == sorted(["overview", "CHANGELOG", "CONTRIBUTING", *guides, *reference])
+    tutorials = [f"tutorials/{name}" for name in namespace["TUTORIALS"]]
+    pages = ["overview", "CHANGELOG", "CONTRIBUTING", *guides, *tutorials, *reference]
+    assert sorted(listed) == sorted(pages)
 
 
 def test_the_package_shows_what_is_public_and_imports_it_at_first_use() -> None:

@@ -1,6 +1,8 @@
 """The gallery of the site: a thumbnail for each figure, and a page with the code that draws it."""
 
+import json
 import pathlib
+import re
 import runpy
 
 import pytest
@@ -38,3 +40,40 @@ def test_each_figure_has_a_title_of_its_own():
     titles = [figure.title for figure in FIGURES.values()]
     assert len({*titles}) == len(titles)
     assert max(map(len, titles)) <= 40
+
+
+TUTORIAL = """\
+# ruff: noqa: D100
+# %% [markdown]
+# # A tutorial
+#
+# [A guide](../docs/data.md).
+
+# %%
+import sys
+
+import matplotlib.pyplot as plt
+
+print("six is", 2 * 3)
+print("a log", file=sys.stderr)
+plt.plot([1, 2])
+plt.show()
+"""
+
+
+def test_a_tutorial_is_a_notebook_and_a_page_with_its_output(site, tmp_path):
+    (tmp_path / "tutorials").mkdir()
+    (tmp_path / "short.py").write_text(TUTORIAL)
+    site["main"].__globals__.update(EXAMPLES=tmp_path)
+    site["write_tutorial"]("short")
+    folder = tmp_path / "tutorials"
+    page = (folder / "short.md").read_text()
+    assert page.startswith("# A tutorial\n\n[Notebook](short.ipynb){ download }")
+    assert "[A guide](../data.md)" in page
+    assert "    six is 6\n" in page
+    assert "a log" not in page.replace('"a log"', "")
+    assert "noqa" not in page
+    [picture] = re.findall(r"!\[png\]\((.+)\)", page)
+    assert (folder / picture).stat().st_size > 0
+    cells = json.loads((folder / "short.ipynb").read_text())["cells"]
+    assert [cell["cell_type"] for cell in cells] == ["markdown", "code"]

@@ -1,5 +1,6 @@
 import json
 import resource
+import warnings
 
 import keras
 import numpy as np
@@ -138,6 +139,52 @@ def test_recommendations_are_the_best_unseen_in_order():
     assert sorted(everything[0]) == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="`k` must be positive"):
         model.recommend([1], k=0)
+
+
+def test_one_user_or_item_gives_one_row():
+    model = factorizer().fit(TRIPLES)
+    for method in (model.recommend, model.similar_items, model.similar_users):
+        for one, of_one in zip(method(2, k=3), method([2], k=3), strict=True):
+            np.testing.assert_array_equal(one, of_one[0])
+
+
+def test_recommendations_come_from_the_items_that_are_allowed():
+    model = factorizer().fit(TRIPLES)
+    everything, scores = model.recommend([0, 3], k=5)
+    allowed = np.array([4, 0, 3])
+    ids, found = model.recommend([0, 3], k=2, items=allowed)
+    for row, of_all in enumerate(everything):
+        expected = [i for i in of_all if i in allowed][:2]
+        assert ids[row].tolist() == expected + [-1] * (2 - len(expected))
+        assert found[row, : len(expected)] == pytest.approx(
+            [scores[row, of_all.tolist().index(i)] for i in expected], rel=1e-6
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.recommend([0, 99]), "`users` must lie from 0 to .*Received: 0 to 99"),
+        (lambda model: model.recommend(-1), "`users` must lie from 0 to .*Received: -1 to -1"),
+        (lambda model: model.recommend(0, items=[5, 7]), "`items` must lie from 0 to 4"),
+        (lambda model: model.similar_items("a"), "`items` must be integers. Received: dtype <U1"),
+        (lambda model: model.similar_users([0.5]), "`users` must be integers"),
+    ],
+)
+def test_indices_that_do_not_exist_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(factorizer().fit(TRIPLES))
+
+
+@pytest.mark.parametrize("regularization", [1.0, 5.0])
+def test_vectors_that_are_parallel_or_zero_are_warned_about(regularization):
+    rng = np.random.default_rng(0)
+    popular = sp.csr_matrix(rng.random((200, 30)) < np.linspace(0.1, 0.9, 30), dtype=float)
+    with pytest.warns(UserWarning, match="every user gets the same items.*`count_exponent`"):
+        factorizer(sweeps=30, regularization=regularization).fit(popular)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        factorizer(sweeps=8).fit(clusters()[0])
 
 
 def test_similar_items_are_close_in_direction_and_others():

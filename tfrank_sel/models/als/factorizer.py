@@ -1,6 +1,7 @@
 """Matrix factorisation by alternating least squares over RG and square losses."""
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self, TypeAlias
 
@@ -18,6 +19,7 @@ from tfrank_sel.serialization import Configurable, register
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
 
+_COLLAPSED = 1e-6  # of the second eigenvalue to the first, or of the mean square length
 _VALIDATION_CUTOFF = 10
 _CHUNK = 1 << 12  # rows at a time
 
@@ -66,6 +68,9 @@ class RGFactorizer(Configurable):
         history_: Values after each sweep of `fit`: `objective`, `logit_norm` and, with validation,
             `ndcg@10`, `recall@10` and `mrr@10`.
 
+    `fit` warns if all item vectors are parallel or nearly 0, as a regularization that is too strong
+    makes them.
+
     Example:
         >>> from tfrank_sel.models.als import RGFactorizer
         >>> users, items = np.array([0, 0, 1, 1, 2]), np.array([0, 1, 0, 1, 2])
@@ -85,10 +90,10 @@ class RGFactorizer(Configurable):
 
     def __init__(
         self,
-        objective: Objective = RG2(),  # noqa: B008, a frozen value
+        objective: Objective = RG2(alpha=0.05),  # noqa: B008, a frozen value
         num_factors: int = 64,
-        regularization: float = 0.1,
-        count_exponent: float = 1.0,
+        regularization: float = 0.6,
+        count_exponent: float = 0.5,
         popularity_exponent: float = 0.0,
         sweeps: int = 15,
         patience: int | None = None,
@@ -187,6 +192,8 @@ class RGFactorizer(Configurable):
         if self.patience is not None and held_out is not None:
             users, items = kept
         self.user_factors_, self.item_factors_ = users, group.gathered(items)
+        if group.rank == 0:
+            _warn_if_collapsed(self.item_factors_)
         return self
 
     def partial_fit(
@@ -220,31 +227,54 @@ class RGFactorizer(Configurable):
         return self
 
     def recommend(
-        self, users: ArrayLike, k: int = 10, filter_seen: bool = True
+        self,
+        users: ArrayLike,
+        k: int = 10,
+        filter_seen: bool = True,
+        items: ArrayLike | None = None,
     ) -> tuple[NDArray[np.int32], Array]:
         """Returns the best items of some users, `[len(users), k]`, and their scores.
 
-        If fewer than `k` items are left, the rest is -1 with score -inf.
+        If fewer than `k` items are left, the rest is -1 with score -inf. For a single user, an
+        integer, both have shape `[k]`.
 
         Args:
-            users: Indices of the users.
+            users: Indices of the users, or of one user.
             k: Number of items; positive.
             filter_seen: Whether to leave out the items that the user had in the interactions of the
                 fit.
+            items: Indices of the items to choose from; all if `None`.
 
         Raises:
-            ValueError: If `k` is not positive.
+            ValueError: If `k` is not positive, or an index is out of range.
         """
-        users = np.asarray(users)
-        seen = self.seen_[users] if filter_seen else None
-        return retrieval.best(self.user_factors_[users], self.item_factors_, k, seen, self._threads)
+        users = retrieval.indices("users", users, len(self.user_factors_))
+        rows, factors = np.atleast_1d(users), self.item_factors_
+        seen = self.seen_[rows] if filter_seen else None
+        if items is None:
+            found = retrieval.best(self.user_factors_[rows], factors, k, seen, self._threads)
+        else:
+            items = np.atleast_1d(retrieval.indices("items", items, len(factors)))
+            seen = None if seen is None else seen[:, items].tocsr()
+            found = retrieval.best(self.user_factors_[rows], factors[items], k, seen, self._threads)
+            found = np.where(found[0] < 0, -1, items[found[0]]).astype(np.int32), found[1]
+        return found if users.ndim else (found[0][0], found[1][0])
 
-    def similar_items(self, items: Sequence[int], k: int = 10) -> tuple[NDArray[np.int32], Array]:
-        """Returns the items most similar to some items, without these, and their cosines."""
-        norms = np.linalg.norm(self.item_factors_, axis=1, keepdims=True)
-        unit = self.item_factors_ / np.maximum(norms, np.finfo(self.dtype).tiny)
-        itself = as_matrix((np.arange(len(items)), np.asarray(items)), (len(items), len(unit)))
-        return retrieval.best(unit[np.asarray(items)], unit, k, itself)
+    def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Array]:
+        """Returns the items most similar to some items, without these, and their cosines.
+
+        Args:
+            items: Indices of the items, or of one item.
+            k: Number of items; positive.
+
+        Raises:
+            ValueError: If `k` is not positive, or an index is out of range.
+        """
+        return retrieval.most_similar("items", items, self.item_factors_, k)
+
+    def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Array]:
+        """Returns the users most similar to some users, as `similar_items`."""
+        return retrieval.most_similar("users", users, self.user_factors_, k)
 
     def to_keras(self) -> TwoTower:
         """Returns a Keras model with these embeddings."""
@@ -340,3 +370,17 @@ class RGFactorizer(Configurable):
         all_items = solver.group.gathered(items)
         ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, self.seen_, self._threads)
         return values | retrieval.ranking_quality(ids, held_out, solver.group)
+
+
+def _warn_if_collapsed(factors: Array) -> None:
+    """Warns if all vectors are parallel or 0, so that every user gets the same items."""
+    if min(factors.shape) < 2:
+        return
+    squares = np.linalg.eigvalsh(factors.T.astype(np.float64) @ factors)
+    if squares[-2] <= _COLLAPSED * squares[-1] or squares[-1] <= _COLLAPSED * len(factors):
+        warnings.warn(
+            "the vectors of all items are parallel or nearly 0, so every user gets the same items. "
+            "The regularization is too strong for these data: lower `regularization` or "
+            "`count_exponent`",
+            stacklevel=3,
+        )

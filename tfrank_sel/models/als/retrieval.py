@@ -5,10 +5,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tfrank_sel.models.als.group import Group, SingleProcess
+from tfrank_sel.models.als.interactions import as_matrix
 
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
@@ -49,6 +50,40 @@ def best(
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(num_threads) as pool:
         list(pool.map(fill, range(0, len(users), chunk)))
     return ids, scores
+
+
+def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
+    """Returns indices from 0 to `count - 1`, of any shape.
+
+    Raises:
+        ValueError: If an index is not an integer, or out of range.
+    """
+    found = np.asarray(given)
+    if found.size and not np.issubdtype(found.dtype, np.integer):
+        raise ValueError(f"`{name}` must be integers. Received: dtype {found.dtype}")
+    if found.size and not 0 <= found.min() <= found.max() < count:
+        raise ValueError(
+            f"`{name}` must lie from 0 to {count - 1}. Received: {found.min()} to {found.max()}"
+        )
+    return found.astype(np.int64)
+
+
+def most_similar(name: str, given: ArrayLike, factors: Array, k: int) -> tuple[Ids, Array]:
+    """Returns the other rows of the largest cosines with some rows, and the cosines.
+
+    Args:
+        name: Name of the rows in errors.
+        given: Indices of some rows, or of one row.
+        factors: All rows.
+        k: Number of rows to return; positive.
+    """
+    places = indices(name, given, len(factors))
+    rows = np.atleast_1d(places)
+    norms = np.linalg.norm(factors, axis=1, keepdims=True)
+    unit = factors / np.maximum(norms, np.finfo(factors.dtype).tiny)
+    itself = as_matrix((np.arange(len(rows)), rows), (len(rows), len(unit)))
+    ids, cosines = best(unit[rows], unit, k, itself)
+    return (ids, cosines) if places.ndim else (ids[0], cosines[0])
 
 
 @njit(nogil=True, cache=True)
