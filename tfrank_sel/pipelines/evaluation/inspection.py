@@ -9,7 +9,7 @@ import tensorflow as tf
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Layout
-from tfrank_sel.metrics.importance import Importance, importances
+from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -96,15 +96,21 @@ def feature_importances(
         seed: Seed of the shuffles.
     """
     columns = _columns(layout, spec)
-    slots = SCORED // (len(columns) + 1)
+    slots = SCORED // (REPEATS * len(columns) + 1)
     lists = lists.first(slots // lists.labels.shape[1])
     scored = tf.function(model, autograph=False)
+    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10)
 
-    def score(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        scores: np.ndarray = scored(_tensors(inputs)).numpy()
-        return scores
+    def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
+        inputs = dict(lists.inputs)
+        for name, x in items.items():
+            inputs[name] = inputs[name].copy()
+            inputs[name][mask] = x
+        return ndcg.evaluate(lists.labels, scored(_tensors(inputs))).values
 
-    found = importances(score, lists.inputs, lists.labels, metrics.NDCG(10), columns, seed=seed)
+    names = {name for own in columns.values() for name, _ in own}
+    items = {name: lists.inputs[name][mask] for name in names}
+    found = importances(values, items, mask.sum(axis=1), columns, seed=seed)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
 
