@@ -94,7 +94,8 @@ class RGCrossLoss(ListwiseLoss):
     where `v` are base weights. It differs in third order from the softmax cross-entropy
     `sum_i g_i * log sum_j v_j * exp(o_j) - sum_i g_i * o_i`. Like the cross-entropy, it does not
     change if a constant is added to all logits of a list, unless `alpha` is positive. It is
-    accurate if the logits are within about 1 of their mean: monitor them with `metrics.LogitNorm(centered=True)`.
+    accurate if the logits are within about 1 of their mean: monitor them with
+    `metrics.LogitNorm(centered=True)`.
 
     Args:
         alpha: Weight of the anchor, not negative.
