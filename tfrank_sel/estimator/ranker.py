@@ -145,9 +145,9 @@ class Ranker(BaseEstimator):
         Args:
             X: Features of the items.
             y: Relevance of each item, `[rows]`; not negative.
-            qid: Identifier of the query of each row, `[rows]`. The rows of a query need not stand
-                together.
-            group: In place of `qid`, the number of rows of each list, for rows that stand together.
+            qid: Identifier of the query of each row, `[rows]`. The rows of a query need not be
+                adjacent.
+            group: Instead of `qid`, the number of rows of each list, if its rows are adjacent.
             sample_weight: Weight of each row, `[rows]`, or of each list, `[num_lists]`, in the
                 order of the first rows; a list's weight is that of all its items.
             eval_set: `[(X, y)]`: lists that decide when to stop, in place of those held out.
