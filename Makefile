@@ -91,7 +91,7 @@ test-matrix: .venv/installed
 
 # README's commands from a wheel, in a fresh environment, on a Parquet file
 test-wheel: .venv/installed
-	.venv/bin/python -m benchmarks.first_ranker
+	.venv/bin/python -m benchmarks.first_ranker --limit 3600
 
 coverage: .venv/installed
 	.venv/bin/python -m pytest -n 2 --cov=tfrank_sel --cov-report=
