@@ -47,14 +47,14 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     asked = []
 
     def counted(values, items, sizes, columns, **options):
-        asked.append((len(sizes), values(items).shape))
+        asked.append((len(sizes), values(items).shape, options["repeats"]))
         return {}
 
     longest = sample.labels.shape[1]
-    monkeypatch.setattr(inspection, "SCORED", (3 * inspection.REPEATS + 1) * 5 * longest)
+    monkeypatch.setattr(inspection, "SCORED", (3 + 1) * 5 * longest)
     monkeypatch.setattr(inspection, "importances", counted)
     inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
-    assert asked == [(5, (5,))]
+    assert asked == [(5, (5,), 1)]
 
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):

@@ -30,10 +30,11 @@ def importances(
     columns: Mapping[str, Sequence[tuple[str, int]]],
     *,
     seed: int = 0,
+    repeats: int = REPEATS,
 ) -> dict[str, Importance]:
     """Returns the permutation importance of each feature, shuffled within lists.
 
-    Each feature is shuffled `REPEATS` times, in the same orders as all others. `values` is called
+    Each feature is shuffled `repeats` times, in the same orders as all others. `values` is called
     once for each shuffle, and once without. A feature of the query has importance 0.
 
     Args:
@@ -43,6 +44,7 @@ def importances(
         columns: Columns of each feature, as the name of an array and an index; they are shuffled
             together. A feature without columns has importance 0.
         seed: Seed of the shuffles.
+        repeats: Number of shuffles; positive.
 
     Example:
         >>> features = np.stack([np.tile([1.0, 0.0, 0.0], 50), np.ones(150)], axis=1)
@@ -62,7 +64,7 @@ def importances(
 
     random, whole = np.random.default_rng(seed), measured(items)
     of_list = np.repeat(np.arange(len(sizes)), sizes)
-    orders = [np.lexsort((random.random(len(of_list)), of_list)) for _ in range(REPEATS)]
+    orders = [np.lexsort((random.random(len(of_list)), of_list)) for _ in range(repeats)]
     found = {}
     for name, own in columns.items():
         shuffled = [measured(_shuffled(items, own, order)) for order in orders if own]
