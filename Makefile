@@ -89,9 +89,9 @@ build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml
 test-matrix: .venv/installed
 	.venv/bin/python tests/matrix.py
 
-# the main job from a wheel, in a fresh environment
+# README's commands from a wheel, in a fresh environment, on a Parquet file
 test-wheel: .venv/installed
-	.venv/bin/python tests/wheel_trial.py
+	.venv/bin/python -m benchmarks.first_ranker --limit 3600
 
 coverage: .venv/installed
 	.venv/bin/python -m pytest -n 2 --cov=tfrank_sel --cov-report=

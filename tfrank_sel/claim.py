@@ -1,4 +1,4 @@
-"""Exclusive scratch folders: locked for one process, cleaned of what a killed process left."""
+"""Exclusive scratch folders: locked for one process, without files of killed processes."""
 
 import contextlib
 import os

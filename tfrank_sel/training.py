@@ -19,40 +19,58 @@ STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
 
 
 class Validation(keras.callbacks.Callback):
-    """Computes metrics of a model after each epoch, instead of in each training step.
+    """Measures a model after each epoch: metrics on held-out lists, and the loss on both splits.
+
+    The loss of a fixed sample of the training lists replaces the mean that Keras computes in
+    training. An epoch of `fit` is not a whole pass, and batches of similar list sizes follow each
+    other, so that mean depends on which lists an epoch contains.
 
     Args:
-        batches: Validation batches of one pass; with several workers, the share of this worker.
+        measured: Batches of one pass over the sample, and over the held-out lists, as `batches`
+            returns them; with several workers, the share of this worker.
         loss: The loss, computed in addition to the metrics.
         workers: The workers whose results are combined.
     """
 
     def __init__(
-        self, batches: tf.data.Dataset, loss: keras.losses.Loss, workers: Workers | None = None
+        self,
+        measured: tuple[tf.data.Dataset, tf.data.Dataset],
+        loss: keras.losses.Loss,
+        workers: Workers | None = None,
     ) -> None:
         super().__init__()
-        self._batches, self._steps = iter(batches.repeat()), int(batches.cardinality())
+        self._passes = [(iter(x.repeat()), int(x.cardinality())) for x in measured]
         self._loss, self._workers = loss, workers or Workers()
-        self._mean_loss = keras.metrics.Mean()
+        self._losses = {"loss": keras.metrics.Mean(), "val_loss": keras.metrics.Mean()}
         self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
 
     @tf.function
     def _measure(self) -> None:
-        for _ in tf.range(self._steps):
-            self._measure_batch(*next(self._batches))
+        (sample, sample_steps), (held_out, steps) = self._passes
+        for _ in tf.range(sample_steps):
+            self._measure_batch("loss", [], *next(sample))
+        for _ in tf.range(steps):
+            self._measure_batch("val_loss", [*self._metrics.values()], *next(held_out))
 
     @tf.autograph.experimental.do_not_convert
-    def _measure_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> None:
+    def _measure_batch(
+        self,
+        name: str,
+        measures: Sequence[keras.metrics.Metric],
+        inputs: Any,
+        labels: tf.Tensor,
+        weights: Any = None,
+    ) -> None:
         scores = self.model(inputs, training=False)
         # an empty list, which fills up a batch, adds 0 to the mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
-        self._mean_loss.update_state(loss, tf.reduce_sum(is_list))
-        for metric in self._metrics.values():
+        self._losses[name].update_state(loss, tf.reduce_sum(is_list))
+        for metric in measures:
             metric.update_state(labels, scores)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        measured = {"val_loss": self._mean_loss, **self._metrics}
+        measured = {**self._losses, **self._metrics}
         for metric in measured.values():
             metric.reset_state()
         self._measure()
@@ -73,8 +91,11 @@ def batches(
     *,
     epochs: int = 0,
     workers: Workers | None = None,
-) -> tuple[tf.data.Dataset, tf.data.Dataset | None, int]:
+) -> tuple[tf.data.Dataset, tuple[tf.data.Dataset, tf.data.Dataset] | None, int]:
     """Returns batches to learn from, without an end, batches to measure on, and steps per epoch.
+
+    The batches to measure on are those of a sample of the lists to learn from, about as many as are
+    held out, and those of the held-out lists.
 
     Args:
         network: The model that is trained. It is given the mask only if it has `takes_mask`.
@@ -96,10 +117,14 @@ def batches(
     # Keras does not shorten the last execution of an epoch
     seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
     found = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
-    measured = None if held_out is None else held_out.batches(batch_size, edges, shard=shard)
+    measured = None
+    if held_out is not None:
+        every = math.ceil(len(learned.sizes) / len(held_out.sizes))
+        sample = learned.batches(batch_size, edges, shard=shard, every=every)
+        measured = sample, held_out.batches(batch_size, edges, shard=shard)
     if not getattr(network, "takes_mask", False):
         found = found.map(_without_mask)
-        measured = None if measured is None else measured.map(_without_mask)
+        measured = None if measured is None else tuple(x.map(_without_mask) for x in measured)
     return found, measured, steps
 
 

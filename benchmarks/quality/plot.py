@@ -1,11 +1,9 @@
 """Picture of the table of quality: each row's difference to LightGBM, with its interval.
 
-    python -m benchmarks.quality.plot --table docs/quality.md --output docs/quality.png
-
-draws the recorded rows. `benchmarks.quality judge --plot` draws those that it measured.
+`benchmarks.recorded` draws the rows of the guide, `benchmarks.quality judge --plot` those that it
+measured.
 """
 
-import argparse
 import pathlib
 import re
 from collections.abc import Mapping
@@ -72,16 +70,3 @@ def _group(name: str) -> str:
     if any(library in name for library in LIBRARIES):
         return libraries
     return lists if name.startswith(OF_LISTS) else items
-
-
-def main() -> None:
-    """Draws the rows of a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=pathlib.Path, required=True, help="Markdown with the rows")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="picture to write")
-    options = parser.parse_args()
-    draw(recorded(options.table.read_text()), options.output)
-
-
-if __name__ == "__main__":
-    main()

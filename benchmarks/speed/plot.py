@@ -1,11 +1,8 @@
 """Plot of speed-ups over libraries and hand-written code, a dot for each case.
 
-    python -m benchmarks.speed.plot --table docs/speed.md --output docs/speed.png
-
-draws the recorded rows. `benchmarks.speed` draws those that it measured.
+`benchmarks.recorded` draws the rows of the guide, `benchmarks.speed` those that it measured.
 """
 
-import argparse
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.speed import rows
 from benchmarks.speed.rows import Row, digits
 
 FASTER, SLOWER = "#2470b8", "#d9822b"
@@ -60,16 +56,3 @@ def _panel(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:
     axes.set_yticks(range(len(lines)), list(lines), fontsize=9)
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def main() -> None:
-    """Draws the rows of a report."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--table", type=pathlib.Path, required=True, help="Markdown with the rows")
-    parser.add_argument("--output", type=pathlib.Path, required=True, help="picture to write")
-    options = parser.parse_args()
-    draw(rows.from_markdown(options.table.read_text()), options.output)
-
-
-if __name__ == "__main__":
-    main()

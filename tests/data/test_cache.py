@@ -64,6 +64,14 @@ def test_in_order_each_list_comes_once(cache):
     assert [len(labels) for _, labels in batches] == [2] * int(batches.cardinality())
 
 
+def test_a_sample_has_every_nth_list_of_each_bucket(cache):
+    numbers = sorted(lists())
+    short, long = (
+        [n for n in numbers if (SIZES[n] <= 3) == is_short] for is_short in (True, False)
+    )
+    assert seen(cache.batches(2, EDGES, every=2)) == short[::2] + long[::2]
+
+
 @pytest.mark.parametrize("batch_size", [2, 3, 4, 16])
 def test_shuffled_batches_are_whole_and_hold_each_list(cache, batch_size):
     batches = cache.batches(batch_size, EDGES, seed=1)

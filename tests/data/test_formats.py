@@ -209,6 +209,17 @@ except ImportError as error:
     )
 
 
+def test_tables_do_not_need_pandas():
+    code = """
+import sys
+sys.modules["pandas"] = None
+from tfrank_sel.data.formats import values
+print(hasattr(values.arrow(), "compute"))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_a_folder_of_parquet_is_read_with_the_columns_that_its_folders_name(tmp_path):
     table = pyarrow.table(COLUMNS)
     for name, rows in (("day=1/country=A%20B", [0, 1, 2]), ("day=2/country=" + NOTHING, [3, 4])):

@@ -44,16 +44,17 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     assert split["features[2]"] == found["b"]
     assert len(split) == 4
 
-    sizes = []
+    asked = []
 
-    def asked(score, inputs, labels, *rest, **options):
-        sizes.append(labels.shape)
+    def counted(values, items, sizes, columns, **options):
+        asked.append((len(sizes), values(items).shape, options["repeats"]))
         return {}
 
-    monkeypatch.setattr(inspection, "SCORED", 4 * 5 * sample.labels.shape[1])
-    monkeypatch.setattr(inspection, "importances", asked)
+    longest = sample.labels.shape[1]
+    monkeypatch.setattr(inspection, "SCORED", (3 + 1) * 5 * longest)
+    monkeypatch.setattr(inspection, "importances", counted)
     inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
-    assert sizes == [(5, sample.labels.shape[1])]
+    assert asked == [(5, (5,), 1)]
 
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):

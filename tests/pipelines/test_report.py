@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.splits import Split
-from tfrank_sel.pipelines.training import Fit, Trained
+from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)
 NAMES = ["first", "<b>second</b>", "third & last", "0"]
@@ -126,6 +126,16 @@ def test_the_page_names_losses_and_models(page):
     text = page.read_text()
     assert "<tr><td>baseline<td>softmax_loss<td>list_scorer<td" in text
     assert "<tr><td>ours<td>rg_cross_loss<td>list_scorer<td" in text
+
+
+def test_a_training_that_two_models_share_is_drawn_once():
+    fits = [Fit("softmax_loss", 3, 3.0, 0.01, 100.0, 1000.0, HISTORY) for _ in range(2)]
+    candidate = Candidate(losses.SoftmaxLoss())
+    found = {
+        name: Trained(candidate, None, [], [fit])
+        for name, fit in zip(("baseline", "ours"), fits, strict=True)
+    }
+    assert [(name, fit) for name, fit, _ in each_once(found)] == [("baseline", fits[0])]
 
 
 def test_names_from_the_data_are_text(page):

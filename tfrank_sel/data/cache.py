@@ -103,6 +103,7 @@ class Cache(Checked):
         seed: int | None = None,
         first_pass: int = 0,
         shard: tuple[int, int] = (0, 1),
+        every: int = 1,
     ) -> tf.data.Dataset:
         """Returns batches for `fit`, all of `batch_size` lists, with one shape per edge.
 
@@ -145,14 +146,14 @@ class Cache(Checked):
                     name: stack.enter_context((self.folder / name).open("rb", buffering=0))
                     for name in self.parts
                 }
-                for edge, lists in self._plan(batch_size, edges, orders):
+                for edge, lists in self._plan(batch_size, edges, orders, every):
                     yield self._read(files, edge, lists[:, index::shards])
 
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
-        count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders))
+        count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders, every))
         for _ in range(first_pass):
-            self._plan(batch_size, edges, orders)
+            self._plan(batch_size, edges, orders, every)
         lists = [None, len(range(index, batch_size, shards)), None]
         kinds = {
             name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
@@ -175,7 +176,7 @@ class Cache(Checked):
         return np.cumsum(self.sizes) - self.sizes
 
     def _plan(
-        self, batch_size: int, edges: np.ndarray, orders: np.random.Generator | None
+        self, batch_size: int, edges: np.ndarray, orders: np.random.Generator | None, every: int
     ) -> list[tuple[int, np.ndarray]]:
         """The edges and the lists of blocks of batches, `[batches, batch_size]`, for a pass.
 
@@ -185,7 +186,7 @@ class Cache(Checked):
         item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
         blocks, rest = [], np.array([], int)
         for bucket, edge in enumerate(edges.tolist()):
-            lists = np.flatnonzero(buckets == bucket)
+            lists = np.flatnonzero(buckets == bucket)[::every]
             if orders is not None:
                 lists = np.concatenate([rest, orders.permutation(lists)])
             whole = len(lists) // batch_size * batch_size

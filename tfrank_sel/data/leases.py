@@ -1,4 +1,4 @@
-"""Leases: a place in an object store held for one process at a time, on whatever machine."""
+"""Leases: places in an object store, each locked for one process on any machine."""
 
 import contextlib
 import json

@@ -39,7 +39,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def join(folder: str | os.PathLike[str], *names: str) -> str:
-    """Returns the path or URL of what is in a folder.
+    """Returns the path or URL of an entry of a folder.
 
     Example:
         >>> join("s3://bucket/runs/", "1", "train")
@@ -101,7 +101,7 @@ def reached(url: str) -> Iterator[tuple[Any, str]]:
 
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str], mode: str = "rb") -> Iterator[IO[Any]]:
-    """Opens a file, of which a store sends what is read.
+    """Opens a file; from a store, only the bytes that are read are downloaded.
 
     Args:
         path: Path or URL.
@@ -143,7 +143,7 @@ def is_file(path: str | os.PathLike[str]) -> bool:
 
 
 def is_dir(path: str | os.PathLike[str]) -> bool:
-    """Returns whether there is a folder; in a store, one that holds something."""
+    """Returns whether a folder exists; in a store, an empty folder does not."""
     if not is_remote(path):
         return os.path.isdir(path)
     return _kind(path) == "directory"
@@ -167,7 +167,7 @@ def size(path: str | os.PathLike[str]) -> int:
 
 
 def state(path: str | os.PathLike[str]) -> tuple[int, str]:
-    """Returns the bytes of a file, and what changes if it is written again.
+    """Returns the size of a file, and a mark that changes if the file is written again.
 
     The latter is the time of its last change or, in a store, its tag.
     """
@@ -225,7 +225,7 @@ def remove(path: str | os.PathLike[str]) -> None:
 
 
 def copy(path: str | os.PathLike[str], place: str | os.PathLike[str]) -> None:
-    """Copies a file; it becomes a link where the disk allows it.
+    """Copies a file, as a link if the disk supports it.
 
     Args:
         path: Path or URL of the file.
@@ -254,7 +254,7 @@ def _scheme(path: str | os.PathLike[str]) -> str:
 
 @contextlib.contextmanager
 def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
-    """Gives an empty folder in another for a while; what is in it at the end is removed.
+    """Gives a temporary empty folder in another folder, and removes it with its files at the end.
 
     Args:
         folder: Path, of a folder that is there, or URL.
@@ -294,7 +294,7 @@ def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = (
 
 
 def send(folder: str | os.PathLike[str], url: str, last: str, but: Iterable[str] = ()) -> None:
-    """Sends a folder to a store, in place of what is there.
+    """Sends a folder to a store, and replaces the folder there.
 
     Args:
         folder: The folder.

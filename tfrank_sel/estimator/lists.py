@@ -29,7 +29,7 @@ class Groups(NamedTuple):
         Args:
             rows: Number of rows.
             qid: Identifier of the query of each row, `[rows]`; None if there is none.
-            group: Number of rows of each list, for rows that stand together; None if there is none.
+            group: Number of rows of each list, if its rows are adjacent; None if there is none.
                 Without both, all rows are one list.
 
         Raises:

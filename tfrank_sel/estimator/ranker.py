@@ -1,5 +1,7 @@
 """The estimator: a ranker with the conventions of scikit-learn."""
 
+import dataclasses
+import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfrank_sel import losses
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.estimator import fitting, frames, importance
+from tfrank_sel.estimator import fitting, frames
 from tfrank_sel.estimator.lists import (
     Groups,
     Lists,
@@ -27,6 +29,7 @@ from tfrank_sel.estimator.lists import (
 from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature
+from tfrank_sel.metrics.importance import importances
 
 
 class Ranker(BaseEstimator):
@@ -142,9 +145,9 @@ class Ranker(BaseEstimator):
         Args:
             X: Features of the items.
             y: Relevance of each item, `[rows]`; not negative.
-            qid: Identifier of the query of each row, `[rows]`. The rows of a query need not stand
-                together.
-            group: In place of `qid`, the number of rows of each list, for rows that stand together.
+            qid: Identifier of the query of each row, `[rows]`. The rows of a query need not be
+                adjacent.
+            group: Instead of `qid`, the number of rows of each list, if its rows are adjacent.
             sample_weight: Weight of each row, `[rows]`, or of each list, `[num_lists]`, in the
                 order of the first rows; a list's weight is that of all its items.
             eval_set: `[(X, y)]`: lists that decide when to stop, in place of those held out.
@@ -238,10 +241,7 @@ class Ranker(BaseEstimator):
                     "`feature_importances_` needs the lists of `fit`, which a pickle does not "
                     "hold. Read it before you pickle the ranker."
                 )
-            columns = self._columns()
-            self._importances = importance.drops(
-                self._scorer.ndcg, self._measured, columns, self._seed
-            )
+            self._importances = self._drops(self._measured)
         return self._importances
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -324,15 +324,25 @@ class Ranker(BaseEstimator):
         [[X, y]], [qid], [group] = eval_set, eval_qid or [None], eval_group or [None]
         return self._lists(X, y, qid, group)
 
-    def _columns(self) -> list[importance.Column]:
-        """The numbers and the texts of each column of `X`, as indices."""
+    def _drops(self, lists: Lists) -> np.ndarray:
+        """The mean drop of NDCG@10 of lists for each column of `X`."""
+
+        def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
+            return self._scorer.ndcgs(dataclasses.replace(lists, matrices=Matrices(**items)))
+
+        items = {name: x for name, x in lists.matrices._asdict().items() if x is not None}
+        found = importances(values, items, lists.sizes, self._columns(), seed=self._seed)
+        return np.array([one.drop for one in found.values()])
+
+    def _columns(self) -> dict[str, list[tuple[str, int]]]:
+        """The columns of the matrices for each column of `X`, by name or index."""
         if self.features_ is None:
-            return [importance.Column([column], []) for column in range(self.n_features_in_)]
-        found, number, text = {}, 0, 0
+            return {str(column): [("numbers", column)] for column in range(self.n_features_in_)}
+        found: dict[str, list[tuple[str, int]]] = {name: [] for name in self.feature_names_in_}
+        number, text = itertools.count(), itertools.count()
         for name, kind in self.features_.items():
-            numbers, texts = len(kind.numbers(name)), len(kind.texts(name))
-            found[name] = importance.Column(
-                [*range(number, number + numbers)], [*range(text, text + texts)]
-            )
-            number, text = number + numbers, text + texts
-        return [found.get(name, importance.Column([], [])) for name in self.feature_names_in_]
+            found[name] = [
+                *(("numbers", next(number)) for _ in kind.numbers(name)),
+                *(("texts", next(text)) for _ in kind.texts(name)),
+            ]
+        return found

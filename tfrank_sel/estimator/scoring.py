@@ -48,10 +48,13 @@ class Scorer:
 
     def ndcg(self, lists: Lists) -> float:
         """Returns the mean NDCG@10 of lists with labels; that of a list without relevance is 0."""
+        return float(self.ndcgs(lists).mean())
+
+    def ndcgs(self, lists: Lists) -> np.ndarray:
+        """Returns the NDCG@10 of each list with labels, in the order of `Lists.batches`."""
         assert lists.labels is not None
-        scores, total = self.scores(lists), 0.0
+        scores, found = self.scores(lists), []
         for rows, _, mask in lists.batches():
             labels = padded(lists.labels[rows], mask, np.nan)
-            found = self._evaluate(labels, padded(scores[rows], mask, 0.0))["ndcg"]
-            total += float(tf.reduce_sum(found.values))
-        return total / len(lists.sizes)
+            found.append(self._evaluate(labels, padded(scores[rows], mask, 0.0))["ndcg"].values)
+        return np.concatenate(found)

@@ -299,6 +299,6 @@ class ElementaryLink(Link):
 
 
 def freeze(value: object, **fields: Sequence[float]) -> None:
-    """Converts fields of numbers to tuples, so that a value is hashable, also after loading."""
+    """Converts fields of numbers to tuples, so that a value is hashable, even after loading."""
     for name, numbers in fields.items():
         object.__setattr__(value, name, tuple(float(x) for x in numbers))

@@ -242,7 +242,7 @@ class Inverse(Link):
 @register
 @dataclasses.dataclass(frozen=True)
 class Sum(Link):
-    """`h(s) = sum_i links_i(s)`: sensitive where at least one of them is. It has no inverse.
+    """`h(s) = sum_i links_i(s)`: sensitive where at least one of the links is. It has no inverse.
 
     Args:
         links: The links to add, at least one.

@@ -9,7 +9,7 @@ from tfrank_sel.ops import bregman
 
 
 class Softmax(NamedTuple):
-    """Weighted softmaxes, `[batch_size, list_size]`; what is not used costs nothing once compiled.
+    """Weighted softmaxes, `[batch_size, list_size]`; compilation removes unused parts.
 
     Attributes:
         exponent: `Q / gamma`, relative to the largest of the list; 0 where masked.
@@ -45,7 +45,7 @@ class Softmax(NamedTuple):
         return self._replace(log_total=log_total, exact_log_total=exact)
 
     def times(self, x: tf.Tensor) -> tf.Tensor:
-        """Computes `p * x`, also where `p` underflows, but the product does not."""
+        """Computes `p * x`, even if `p` underflows and the product does not."""
         return self.root * x * self.root
 
 

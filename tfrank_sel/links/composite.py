@@ -57,7 +57,7 @@ class CompositeSoftmax(Configurable):
         return self._softmax(s, mask, weights).times(self.scaling(s))
 
     def probabilities(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Computes `p(s)`, of the shape of `s`: 0 where masked, else of sum 1 in each list."""
+        """Computes `p(s)`, in the shape of `s`: 0 for masked items, with sum 1 in each list."""
         return tf.square(self._softmax(*self._neutral(s, mask, weights)).root)
 
     def sensitivity(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:

@@ -111,7 +111,7 @@ def check_increasing(name: str, link: Link, allow_nonconvex: bool, condition: st
     if not is_increasing(link) and not allow_nonconvex:
         raise ValueError(
             f"`{name}` must be increasing: {condition}. Received: {name}={link}. The nearest valid "
-            f"choice is {Capped(link, lower=link.rises_from)}; `allow_nonconvex=True` insists"
+            f"choice is {Capped(link, lower=link.rises_from)}; `allow_nonconvex=True` allows it"
         )
 
 
@@ -130,7 +130,7 @@ def check_sigmoid(scaling: Link, gamma: float, offset: float, allow_nonconvex: b
         "`scaling` must fulfil q' + (1 - p) * q**2 / gamma >= 0 at every score, for the loss of a "
         f"composite Sigmoid to be convex. Received: scaling={scaling}, gamma={gamma}, "
         f"offset={offset}. The nearest valid choices are {' or '.join(choices)}; "
-        "`allow_nonconvex=True` insists"
+        "`allow_nonconvex=True` allows it"
     )
 
 

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tfrank_sel.metrics.base import ListwiseMetric
-
+REPEATS = 5
 _NORMAL = 1.96  # quantile of the 95 % interval
 
 
 @dataclasses.dataclass(frozen=True)
 class Importance:
-    """How far a metric drops without what a feature tells.
+    """Drop of a metric when a feature is shuffled.
 
     Attributes:
-        drop: Mean drop over the lists.
-        margin: Half the width of the 95 % interval of the mean.
+        drop: Mean drop over the lists and the shuffles.
+        margin: Half the width of the 95 % interval of the mean over the lists.
     """
 
     drop: float
@@ -25,70 +24,62 @@ class Importance:
 
 
 def importances(
-    score: Callable[[Mapping[str, np.ndarray]], np.ndarray],
-    inputs: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    metric: ListwiseMetric,
+    values: Callable[[Mapping[str, np.ndarray]], np.ndarray],
+    items: Mapping[str, np.ndarray],
+    sizes: np.ndarray,
     columns: Mapping[str, Sequence[tuple[str, int]]],
     *,
     seed: int = 0,
+    repeats: int = REPEATS,
 ) -> dict[str, Importance]:
     """Returns the permutation importance of each feature, shuffled within lists.
 
-    All features are shuffled in the same order, and each is shuffled once: `score` is called
-    once for each feature, and once without a shuffle. A feature of the query has importance 0.
+    Each feature is shuffled `repeats` times, in the same orders as all others. `values` is called
+    once for each shuffle, and once without. A feature of the query has importance 0.
 
     Args:
-        score: Maps inputs to scores `[batch_size, list_size]`.
-        inputs: What `score` takes, by name. Those that `columns` names have the shape
-            `[batch_size, list_size, number of columns]`.
-        labels: Labels `[batch_size, list_size]`; NaN is padding.
-        metric: The metric to measure.
-        columns: Names of the inputs, and positions in their last axis, of each feature; they
-            are shuffled together.
+        values: Maps `items` to the metric of each list, `[num_lists]`.
+        items: Arrays `[num_items, num_columns]` by name, list by list.
+        sizes: Number of items of each list, `[num_lists]`.
+        columns: Columns of each feature, as the name of an array and an index; they are shuffled
+            together. A feature without columns has importance 0.
         seed: Seed of the shuffles.
+        repeats: Number of shuffles; positive.
 
     Example:
-        >>> labels = np.array([[1.0, 0.0, 0.0, np.nan]] * 50)
-        >>> features = np.stack([np.nan_to_num(labels), np.ones_like(labels)], axis=-1)
+        >>> features = np.stack([np.tile([1.0, 0.0, 0.0], 50), np.ones(150)], axis=1)
+        >>> def first_is_best(items):
+        ...     return items["features"][:, 0].reshape(50, 3).argmax(axis=1) == 0
         >>> columns = {"good": [("features", 0)], "idle": [("features", 1)]}
-        >>> found = importances(lambda inputs: inputs["features"][..., 0], {"features": features},
-        ...                     labels, metrics.MRR(), columns)
-        >>> found["good"].drop > 0.2, found["idle"].drop
+        >>> found = importances(first_is_best, {"features": features}, [3] * 50, columns)
+        >>> found["good"].drop > 0.5, found["idle"].drop
         (True, 0.0)
 
     Reference:
         [Breiman, Random Forests, 2001](https://doi.org/10.1023/A:1010933404324).
     """
 
-    def values(shuffled: Mapping[str, np.ndarray]) -> np.ndarray:
-        return np.asarray(metric.evaluate(labels, score(shuffled)).values, np.float64)
+    def measured(items: Mapping[str, np.ndarray]) -> np.ndarray:
+        return np.asarray(values(items), np.float64)
 
-    order, whole = _orders(~np.isnan(labels), seed), values(inputs)
+    random, whole = np.random.default_rng(seed), measured(items)
+    of_list = np.repeat(np.arange(len(sizes)), sizes)
+    orders = [np.lexsort((random.random(len(of_list)), of_list)) for _ in range(repeats)]
     found = {}
     for name, own in columns.items():
-        drops = whole - values(_shuffled(inputs, own, order))
+        shuffled = [measured(_shuffled(items, own, order)) for order in orders if own]
+        drops = whole - np.mean(shuffled or [whole], axis=0)
         margin = _NORMAL * float(drops.std()) / math.sqrt(len(drops))
         found[name] = Importance(float(drops.mean()), margin)
     return found
 
 
-def _orders(mask: np.ndarray, seed: int) -> np.ndarray:
-    """A random order of the items of each list; padding stays where it is."""
-    keys = np.where(mask, np.random.default_rng(seed).random(mask.shape), np.inf)
-    orders = np.empty(mask.shape, np.int64)
-    places = np.argsort(~mask, axis=1, kind="stable")
-    np.put_along_axis(orders, places, np.argsort(keys, axis=1, kind="stable"), axis=1)
-    return orders
-
-
 def _shuffled(
-    inputs: Mapping[str, np.ndarray], columns: Sequence[tuple[str, int]], orders: np.ndarray
+    items: Mapping[str, np.ndarray], columns: Sequence[tuple[str, int]], order: np.ndarray
 ) -> dict[str, np.ndarray]:
-    shuffled = dict(inputs)
+    shuffled = dict(items)
     for name, column in columns:
-        if shuffled[name] is inputs[name]:
-            shuffled[name] = inputs[name].copy()
-        values = inputs[name][..., column]
-        shuffled[name][..., column] = np.take_along_axis(values, orders, axis=1)
+        if shuffled[name] is items[name]:
+            shuffled[name] = items[name].copy()
+        shuffled[name][:, column] = items[name][order, column]
     return shuffled

@@ -43,7 +43,7 @@ class OPA(ComparingMetric):
         super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Counts the items that each item should stand ahead of."""
+        """Counts the items that should rank below each item."""
         return _sum_of_pairs(_pairs(labels, mask), tf.ones_like(labels))
 
     def per_list(
@@ -90,7 +90,7 @@ class AUC(ComparingMetric):
         super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Counts the items that each item should stand ahead of."""
+        """Counts the items that should rank below each item."""
         return _sum_of_pairs(_pairs(tf.sign(labels), mask), tf.ones_like(labels))
 
     def per_list(

@@ -18,10 +18,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         "tfrank-sel-migrate",
         description="Rewrite code that uses tensorflow-ranking so that it uses tfrank_sel. "
-        f"A comment `{MARK}...` stands above each statement that you must change by hand.",
+        f"A comment `{MARK}...` is added above each statement that you must change by hand.",
     )
     parser.add_argument("files", nargs="+", type=pathlib.Path, help="Python files to rewrite.")
-    parser.add_argument("--write", action="store_true", help="Write the files, not a diff.")
+    parser.add_argument(
+        "--write", action="store_true", help="Write the files instead of printing a diff."
+    )
     given = parser.parse_args()
     marks = 0
     for file in given.files:

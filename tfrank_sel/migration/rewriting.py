@@ -195,7 +195,7 @@ class _Rewriter(cst.CSTTransformer):
 
 
 def counterpart(name: str) -> tuple[str, str] | None:
-    """Returns the module and the name that stand for a name of tensorflow-ranking.
+    """Returns the module and the name that replace a name of tensorflow-ranking.
 
     Args:
         name: A dotted name without the package, such as `keras.losses.SoftmaxLoss`.
@@ -213,7 +213,7 @@ def counterpart(name: str) -> tuple[str, str] | None:
 
 
 def by_hand(name: str) -> str:
-    """Returns what to do about a dotted name of tensorflow-ranking without a counterpart."""
+    """Returns advice for a dotted name of tensorflow-ranking without a counterpart."""
     found = [key for key in names.BY_HAND if name == key or name.startswith(f"{key}.")]
     return names.BY_HAND[max(found, key=len)] if found else names.OTHERWISE
 

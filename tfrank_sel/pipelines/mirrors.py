@@ -1,4 +1,4 @@
-"""Runs in object stores: a folder on this machine to work in, and the store it is kept equal to.
+"""Runs in object stores: a local working folder, synchronised with a store.
 
 A store renames nothing. A step is sent file by file, its manifest last, and is there when its
 manifest is; what was there before is removed first, its manifest before all else.
@@ -27,7 +27,7 @@ _BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files besid
 
 @dataclasses.dataclass(frozen=True)
 class Mirror:
-    """The folder of a run, and where it is kept.
+    """The local folder of a run, and its place in a store.
 
     Args:
         path: The folder on this machine.
@@ -105,7 +105,7 @@ class Mirror:
         self.drop(f".{step}.partial")
 
     def sender(self, step: str, folder: str) -> Callable[[], None] | None:
-        """Returns what sends a folder of a step that is not done, unless it has just been sent."""
+        """Returns a function that sends the folder of an unfinished step at intervals."""
         if self.url is None:
             return None
         partial = f".{step}.partial"

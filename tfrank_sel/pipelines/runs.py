@@ -1,4 +1,4 @@
-"""A run: what its configuration describes, and what its steps left in its folder."""
+"""A run: its configuration, and the results of its steps."""
 
 import functools
 import json
@@ -31,7 +31,7 @@ from tfrank_sel.pipelines.training import Fit, Trained
 
 
 class Run:
-    """A run: what its configuration describes, and what its steps left in its folder.
+    """A run: its configuration, and the results of its steps.
 
     Args:
         configuration: The configuration.

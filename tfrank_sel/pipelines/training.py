@@ -86,7 +86,7 @@ def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.loss
     found: list[tuple[str, Fit, keras.losses.Loss]] = []
     for name, one in trained.items():
         for fit, loss in zip(one.fits, one.candidate.losses, strict=True):
-            if all(fit is not other for _, other, _ in found):
+            if all(fit != other for _, other, _ in found):
                 found.append((name, fit, loss))
     return found
 

@@ -81,7 +81,7 @@ def draw_loss(
     scores: Sequence[float] | None = None,
     interval: Interval = AROUND,
 ) -> None:
-    """Draws the loss of a list as the predicted score of each item varies in turn.
+    """Draws the loss of a list by the predicted score of each item.
 
     Args:
         axes: Where to draw.

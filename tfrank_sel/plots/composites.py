@@ -63,7 +63,7 @@ HIGH_NORM_SCALINGS: Sequence[Composite] = (
 
 
 def figure_2() -> Figure:
-    """Draws how the shift of a sigmoid, or a sinh, chooses where a loss is sensitive."""
+    """Draws the effect of the shift of a sigmoid or a sinh on the sensitivity of a loss."""
     bases = [
         links.Sigmoid(),
         links.Sigmoid(shift=4.0),

@@ -97,7 +97,7 @@ def best_bias(scale: float, n: int) -> float:
 
 
 def lift_of_bias(scale: float, distance: float) -> float:
-    """Returns how far the best constant for two labels lies above their mean."""
+    """Returns the difference between the best constant for two labels and their mean."""
     return float(links.constant_predictor(links.Exp(scale=scale), [-distance, distance]))
 
 

@@ -56,7 +56,7 @@ def figure_of(rows: Sequence[tuple[Panel, Sequence[Subject]]], title: str) -> Fi
 
 
 def legend_below(figure: Figure, axes: Sequence[Axes]) -> None:
-    """Adds one legend below a figure, where it hides no curve."""
+    """Adds one legend below a figure."""
     entries: dict[str, Artist] = {}
     for place in axes:
         handles, labels = place.get_legend_handles_labels()

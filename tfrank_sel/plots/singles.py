@@ -63,7 +63,7 @@ def figure_5() -> Figure:
 
 
 def figure_e1() -> Figure:
-    """Draws squared errors that are weighted by scores: not what makes a loss selective."""
+    """Draws squared errors weighted by scores, which are not selective losses."""
 
     def weight(t: Array) -> Array:
         return 0.5 * (t - min(LOW_MIDDLE_HIGH) + 0.5)

@@ -1,4 +1,4 @@
-"""Serving a ranker: a local endpoint that answers as TensorFlow Serving does, and its client."""
+"""Serving of a ranker: a local endpoint compatible with TensorFlow Serving, and its client."""
 
 import importlib.util
 

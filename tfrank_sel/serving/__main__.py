@@ -18,64 +18,72 @@ import typer
 
 from tfrank_sel.data import stores
 
-# of a server that is asked
+# of the server that receives the requests
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
-ModelName = Annotated[str, typer.Option(help="Name of the model there.")]
+ModelName = Annotated[str, typer.Option(help="Name of the model on the server.")]
 
-app = typer.Typer(help="Serve a ranker on this machine, and ask it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Serve a ranker on this machine, and send requests to it.", no_args_is_help=True
+)
 
 
 @app.command()
 def serve(
     model_base_path: Annotated[
         str | None,
-        typer.Option(help="Folder or URL of one model; its children are versions."),
+        typer.Option(help="Folder or URL of one model, with a subfolder for each version."),
     ] = None,
     model_name: Annotated[
-        str, typer.Option(help="Name of that model in requests; by default the folder's.")
+        str, typer.Option(help="Name of the model in requests; the name of its folder if unset.")
     ] = "",
     model_config_file: Annotated[
         str | None,
-        typer.Option(help="Instead: a `models.config`, with versions and labels; its path or URL."),
+        typer.Option(help="Path or URL of a `models.config`, instead of one model."),
     ] = None,
     model_config_file_poll_wait_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Time between two looks at that file; 0: never again.")
+        float, typer.Option(min=0.0, help="Seconds between reads of that file; 0 to read it once.")
     ] = 0.0,
     allow_version_labels_for_unavailable_models: Annotated[
-        bool, typer.Option(help="Let a new label stand for a version that is not served yet.")
+        bool, typer.Option(help="Accept a new label for a version that is not served yet.")
     ] = False,
     file_system_poll_wait_seconds: Annotated[
-        float, typer.Option(min=0.01, help="Time between two looks for new versions.")
+        float, typer.Option(min=0.01, help="Seconds between checks for new versions.")
     ] = 1.0,
     ssl_config_file: Annotated[
-        pathlib.Path | None, typer.Option(help="An `SSLConfig`: gRPC is encrypted, REST is not.")
+        pathlib.Path | None, typer.Option(help="`SSLConfig` that encrypts gRPC, but not REST.")
     ] = None,
     tensorflow_session_config_file: Annotated[
-        pathlib.Path | None, typer.Option(help="A `ConfigProto`: threads and memory of a model.")
+        pathlib.Path | None,
+        typer.Option(help="`ConfigProto` with the threads and memory of a model."),
     ] = None,
     rest_api_enable_cors_support: Annotated[
-        bool, typer.Option(help="Let pages from elsewhere ask by REST.")
+        bool, typer.Option(help="Accept REST requests from pages of other origins.")
     ] = False,
     max_request_bytes: Annotated[
-        int, typer.Option(min=1, help="Size of a request, also after inflation.")
+        int, typer.Option(min=1, help="Maximum size of a request, also when decompressed.")
     ] = 2**24,
     max_concurrent_requests: Annotated[
-        int, typer.Option(min=1, help="Requests that wait or run at a time.")
+        int, typer.Option(min=1, help="Maximum number of requests that wait or run.")
     ] = 1024,
     max_elements: Annotated[
-        int, typer.Option(min=1, help="Numbers and strings in all tensors of a request.")
+        int, typer.Option(min=1, help="Maximum number of values in all tensors of a request.")
     ] = 2**21,
     max_items: Annotated[
-        int, typer.Option(min=1, help="Items of a list: size of every axis but the first.")
+        int,
+        typer.Option(min=1, help="Maximum size of every axis but the first, such as the items."),
     ] = 2**16,
-    rest_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8501,
-    grpc_port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free port.")] = 8500,
+    rest_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for REST; 0 for any free port.")
+    ] = 8501,
+    grpc_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port for gRPC; 0 for any free port.")
+    ] = 8500,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
 ) -> None:
-    """Answer TensorFlow Serving's gRPC and REST requests, until interrupted.
+    """Answer TensorFlow Serving's gRPC and REST requests until interrupted.
 
-    New versions in the folders take over without a lost request; warm-up requests beside a model
-    are run first.
+    New versions in the folders replace old ones without a failed request. The warm-up requests of a
+    version run first.
     """
     if (model_base_path is None) == (model_config_file is None):
         _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
@@ -147,10 +155,10 @@ def check(
     ],
     root: Annotated[
         pathlib.Path,
-        typer.Option(help="Folder that will be `/` on the server; models are looked for below."),
+        typer.Option(help="Folder that will be `/` on the server, with the models in it."),
     ] = pathlib.Path("/"),
 ) -> None:
-    """Read a deployment folder as a server would, and name each fault by file, field and rule."""
+    """Check a deployment folder, and report each fault with its file, field and rule."""
     if not folder.is_dir():
         _fail(f"{folder} must be a deployment folder. Received: no such folder")
     with _quiet():
@@ -161,18 +169,18 @@ def check(
         print(" ".join(str(fault).split()), file=sys.stderr)
     if faults:
         raise typer.Exit(2)
-    print(f"{folder} would serve")
+    print(f"{folder} has no faults")
 
 
 @app.command()
 def deployment(
-    output: Annotated[pathlib.Path, typer.Option(help="Folder to write, which must be new.")],
+    output: Annotated[pathlib.Path, typer.Option(help="Folder to write; it must not exist.")],
     model_name: Annotated[str, typer.Option(help="Name of the model in requests.")],
     saved_model_base: Annotated[
-        str, typer.Option(help="Folder or URL of the model; its children are versions.")
+        str, typer.Option(help="Folder or URL of the model, with a subfolder for each version.")
     ],
 ) -> None:
-    """Write what runs a model in production: image, proxy, monitoring, Kubernetes, KServe."""
+    """Write a production folder of a model: image, proxy, monitoring, Kubernetes, KServe."""
     with _quiet():
         from tfrank_sel.serving.deployment.folder import write
         from tfrank_sel.serving.deployment.model_config import located
@@ -194,14 +202,14 @@ def rank(
         ),
     ] = None,
     items: Annotated[
-        str | None, typer.Option(help="Instead: a JSON array with an object for each item.")
+        str | None, typer.Option(help="JSON array with an object for each item, instead of a file.")
     ] = None,
     query: Annotated[
         str | None, typer.Option(help="Named features of the query, as a JSON object.")
     ] = None,
     manifest: Annotated[
         pathlib.Path | None,
-        typer.Option(help="Manifest of the model, or its SavedModel: tells more types."),
+        typer.Option(help="Manifest of the model, or its SavedModel: adds types of features."),
     ] = None,
     address: Address = "127.0.0.1:8500",
     model_name: ModelName = "ranker",
@@ -237,14 +245,14 @@ def rank(
 @app.command()
 def load_test(
     file: Annotated[
-        pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; .gz too.")
+        pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; may be .gz.")
     ],
     address: Address = "127.0.0.1:8500",
     model_name: ModelName = "ranker",
-    clients: Annotated[int, typer.Option(min=1, help="How many ask at a time.")] = 8,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
+    clients: Annotated[int, typer.Option(min=1, help="Number of concurrent clients.")] = 8,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Duration in seconds.")] = 10.0,
 ) -> None:
-    """Rank the queries of a file again and again, and print rate, latencies and errors."""
+    """Rank the queries of a file repeatedly, and print throughput, latencies and errors."""
     if not file.is_file():
         _fail(f"{file} must be a file of queries. Received: no such file")
     with _quiet():
@@ -308,7 +316,7 @@ def _fail(message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow's greeting, which no setting turns off, out of what the user reads."""
+    """Hides the messages that TensorFlow prints at start and that no setting turns off."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)

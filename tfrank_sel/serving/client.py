@@ -25,10 +25,10 @@ _OUTPUTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Ranked:
-    """An item in its place.
+    """An item and its rank.
 
     Args:
-        rank: Its place, from 1.
+        rank: Its rank, from 1.
         doc_id: Its identifier.
         score: Its score.
     """
@@ -41,23 +41,23 @@ class Ranked:
 class Ranker(Checked):
     """A ranker on a server: this package's endpoint, or TensorFlow Serving.
 
-    A server that says UNAVAILABLE is asked up to three times more; no other error is tried again.
+    A request that fails with UNAVAILABLE is repeated up to three times; other errors are not.
 
-    What the model takes is asked once, at the first request, of its signature `predict`. That tells
-    numbers, texts and integers. Booleans and points in time take the manifest, too.
+    The first request reads the inputs of the model from its signature `predict`, which
+    distinguishes numbers, texts and integers. Booleans and timestamps need the manifest, too.
 
     Args:
         address: `HOST:PORT` of the gRPC service, or `http://HOST:PORT` of the REST API.
-        model_name: Name of the model there.
-        timeout: Seconds that a request may take.
-        authority: PEM of the certificate authority of a server that encrypts gRPC, or that HTTPS
-            is checked against.
+        model_name: Name of the model on the server.
+        timeout: Maximum time of a request in seconds.
+        authority: PEM of the certificate authority of the server, for encrypted gRPC or for
+            HTTPS.
         manifest: The manifest that `tfrank_sel.export.export` wrote, or the folder of its
             SavedModel.
 
     Raises:
         OSError: If the manifest cannot be read.
-        ValueError: If it is no manifest.
+        ValueError: If it is not a manifest.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Ranker(Checked):
         return takes
 
     def num_features(self) -> int:
-        """Asks how many features describe an item.
+        """Returns the number of features of an item, as the server declares it.
 
         Raises:
             ServingError: If the server cannot be reached or the model takes no packed features.
@@ -105,13 +105,13 @@ class Ranker(Checked):
         """Ranks the items of one list.
 
         Args:
-            items: What the model takes. Packed features: an array `[list_size, num_features]`.
+            items: Inputs of the model. Packed features: an array `[list_size, num_features]`.
                 Named ones: a dict for each item, a dict of columns, a pandas or polars DataFrame,
                 or an Arrow table; see `tfrank_sel.data.requests.item_list`.
             doc_ids: Identifiers of the items; by default those among named features, or else the
                 positions of the items, from 0.
             query: Named features of the query.
-            k: How many of the first to return, or None for all; positive.
+            k: Number of best items to return, positive; None for all.
 
         Returns:
             The items, best first.
@@ -120,8 +120,8 @@ class Ranker(Checked):
             ImportError: If features are named and pyarrow is not installed.
             ServingError: If the server cannot be reached or refuses the request, or the model takes
                 packed features and not named ones, or the other way round.
-            InputError: A ValueError, if a named feature is not one that the model takes: the
-                message names the item, the feature, what it must be and what was received.
+            InputError: A ValueError, if the model does not take a named feature. The message
+                names the item, the feature, the expected type and the received value.
             ValueError: If the sizes of `items` and `doc_ids` disagree.
         """
         if not isinstance(items, Mapping) and len(items) == 0:

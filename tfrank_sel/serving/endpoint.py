@@ -29,16 +29,16 @@ class Endpoint:
     """Answers TensorFlow Serving's gRPC and REST requests on two ports of this machine.
 
     Args:
-        models: What to serve.
+        models: The models to serve.
         host: Address to listen on.
-        grpc_port: Port for gRPC; 0 for any that is free.
-        rest_port: Port for REST; 0 for any that is free.
-        tls: What gRPC encrypts with, from `tls.credentials`; None for plain text. REST stays plain,
-            as it does on a real server.
-        limits: What clients may send.
-        cors: Whether pages from elsewhere may ask by REST.
-        session: What models may use, such as threads; None for what TensorFlow takes by itself.
-        **core: What else a `ServerCore` takes.
+        grpc_port: Port for gRPC; 0 for any free port.
+        rest_port: Port for REST; 0 for any free port.
+        tls: Credentials of gRPC, from `tls.credentials`; None for plain text. REST is not
+            encrypted, as in TensorFlow Serving.
+        limits: Limits on requests.
+        cors: Whether to accept REST requests from pages of other origins.
+        session: Threads and memory of the models; None for the defaults of TensorFlow.
+        **core: Further arguments of `ServerCore`.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class Endpoint:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Loads the models, then opens the ports: who can connect is answered.
+        """Loads the models, then opens the ports.
 
         Raises:
             ServingError: If a port is taken or a model has no version that loads.
         """
-        # Asked before the models load, which takes long; opened after, so that open means ready.
+        # Reserved before the models load, which takes long; opened afterwards, when all are ready.
         for port in (self.rest_port, self.grpc_port):
             listen(self.host, port).close()
         with contextlib.ExitStack() as undo:
@@ -127,7 +127,7 @@ class Endpoint:
         """Closes the ports, lets running requests end, and frees the models.
 
         Args:
-            grace_seconds: How long requests may still run.
+            grace_seconds: Maximum time for running requests to end.
         """
         if self._loop is None or self._thread is None:
             return
@@ -145,10 +145,10 @@ class Endpoint:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens.
+    """Returns a listening socket.
 
     Raises:
-        ServingError: If the address cannot be listened on.
+        ServingError: If the address is not available.
     """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

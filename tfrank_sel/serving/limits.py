@@ -1,4 +1,4 @@
-"""Limits on what clients send: sizes, numbers, and the time to send them."""
+"""Limits on requests: sizes, numbers of values, and the time to send them."""
 
 import asyncio
 import dataclasses

@@ -1,4 +1,4 @@
-"""A load test: clients that ask one after another, and what they saw."""
+"""Load test: concurrent clients, and the latencies and errors that they observe."""
 
 import dataclasses
 import itertools
@@ -16,12 +16,12 @@ from tfrank_sel.serving.status import ServingError
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What clients saw of a server.
+    """Latencies and errors of a load test.
 
     Args:
-        seconds: How long they asked.
-        latencies: Seconds of each request that was answered.
-        errors: How many requests ended with each code.
+        seconds: Duration of the test.
+        latencies: Seconds of each successful request.
+        errors: Number of requests by error code.
     """
 
     seconds: float
@@ -30,11 +30,11 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Answers a second."""
+        """Successful requests per second."""
         return len(self.latencies) / self.seconds
 
     def percentile(self, percent: float) -> float:
-        """Returns the latency in seconds that so many percent of the answers did not exceed."""
+        """Returns a percentile of the latencies in seconds."""
         return float(np.percentile(self.latencies, percent)) if self.latencies.size else np.nan
 
 
@@ -47,18 +47,18 @@ def run(
     seconds: float,
     on_progress: Callable[[float], None] = lambda elapsed: None,
 ) -> Load:
-    """Asks a server to rank lists, again and again.
+    """Sends lists to a server repeatedly, to rank them.
 
     Args:
-        address: Address of the server, as of a `Ranker`.
-        model_name: Name of the model there.
-        lists: What to rank; each client goes through them in turn.
-        clients: How many ask at a time, each with a connection of its own.
-        seconds: How long.
-        on_progress: Called now and then with the seconds that have passed.
+        address: Address of the server, as in `Ranker`.
+        model_name: Name of the model on the server.
+        lists: Lists to rank; each client sends them in turn.
+        clients: Number of concurrent clients, each with its own connection.
+        seconds: Duration of the test.
+        on_progress: Called regularly with the seconds since the start.
 
     Returns:
-        What they saw.
+        Latencies and errors.
 
     Raises:
         ValueError: If there is no list or no client.

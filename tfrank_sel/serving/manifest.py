@@ -1,4 +1,4 @@
-"""Features that a model takes, by its signature `predict` and its manifest."""
+"""Input features of a model, from its signature `predict` and its manifest."""
 
 import dataclasses
 import json
@@ -19,11 +19,11 @@ _PACKED = "features"
 
 @dataclasses.dataclass(frozen=True)
 class Takes:
-    """What a model takes: packed features, or named ones.
+    """Input features of a model: packed or named.
 
     Args:
-        num_features: How many features of an item are packed; None if they are named.
-        features: Type of each named feature; empty if they are packed, or nothing tells them.
+        num_features: Number of packed features of an item; None if features are named.
+        features: Type of each named feature; empty if features are packed or unknown.
         mask: Name of the mask of a dense request.
         doc_id: Name of an item's identifier.
     """
@@ -34,7 +34,7 @@ class Takes:
     doc_id: str = "doc_id"
 
     def config(self) -> dict[str, Any]:
-        """Returns it as JSON-ready values, with the name of the `input` of each feature."""
+        """Returns JSON-ready values, with the name of the `input` of each feature."""
         types = {
             name: {**feature.config(), "input": input_name(name)}
             for name, feature in self.features.items()
@@ -43,14 +43,14 @@ class Takes:
 
 
 def read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Reads what a manifest tells of the features.
+    """Reads the features from a manifest.
 
     Args:
         path: The manifest, or the folder of the SavedModel that it belongs to.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no manifest.
+        ValueError: If it is not a manifest.
     """
     path = Path(path)
     file = path / PATH if path.is_dir() else path
@@ -62,17 +62,17 @@ def read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> Takes:
-    """Returns what a model takes.
+    """Returns the input features of a model.
 
-    A signature tells numbers from texts and integers, and the features of items from those of the
-    query. The manifest also tells Booleans and points in time.
+    A signature distinguishes numbers, texts and integers, and features of items and of the query.
+    The manifest also distinguishes Booleans and timestamps.
 
     Args:
         predict: Declaration of the signature `predict`; empty if the model has none.
-        manifest: What the manifest tells of the features; empty if there is none.
+        manifest: The features in the manifest; empty if there is none.
 
     Raises:
-        ValueError: If they are not of the same model.
+        ValueError: If they belong to different models.
     """
     declared = sorted(predict.inputs.items())
     inputs = {of_input_name(x): info for x, info in declared if info.dtype != types_pb2.DT_BOOL}
@@ -92,7 +92,7 @@ def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> 
 
 
 def _feature(dtype: int, shape: list[int]) -> Feature:
-    """The type that a dense input can be of: `[batch_size, list_size]`, or of the query."""
+    """The type of a dense input: `[batch_size, list_size]`, or of the query."""
     of = "item" if len(shape) > 1 and shape[1] < 0 else "query"
     size = shape[2:] if of == "item" else shape[1:]
     if dtype == types_pb2.DT_FLOAT:

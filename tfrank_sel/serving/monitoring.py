@@ -46,11 +46,11 @@ class Metrics:
         Args:
             api: Method, such as "Predict"; empty for a status.
             entrypoint: "GRPC" or "REST".
-            model_name: Name of a served model; empty for any other, so that invented names do not
-                fill the memory.
+            model_name: Name of a served model; empty for any other, so that unknown names do not
+                use memory.
 
         Yields:
-            The observation, whose name may be set when it is known.
+            The observation. Set its model name as soon as it is known.
 
         Raises:
             ServingError: For any exception, with the code that was counted.
@@ -75,19 +75,19 @@ class Metrics:
         self._loads.add(path, "fail" if failed else "success")
 
     def text(self) -> bytes:
-        """Returns all numbers in Prometheus' text format."""
+        """Returns all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 @dataclasses.dataclass
 class Observation:
-    """A request that is being observed."""
+    """A request under observation."""
 
     model_name: str
 
 
 class _Counts(Collector):
-    """Counts by two labels; the library's own counter would name them `..._total`.
+    """Counts by two labels; `prometheus_client`'s counter would append `_total` to its name.
 
     Args:
         name: Name of the metric.

@@ -9,7 +9,7 @@ from google.protobuf import message as protobuf
 
 _log = logging.getLogger(__name__)
 
-# A server cuts what it says of an error at this many characters.
+# TensorFlow Serving truncates error messages to this number of characters.
 _MESSAGE_LIMIT = 1024
 
 
@@ -36,12 +36,12 @@ class Code(enum.IntEnum):
 
     @property
     def http_status(self) -> int:
-        """The HTTP status that TensorFlow Serving answers with."""
+        """The HTTP status of TensorFlow Serving for this code."""
         return _HTTP_STATUS[self]
 
     @classmethod
     def of_http(cls, status: int) -> "Code":
-        """Returns a code that is answered with an HTTP status, the most common one of several."""
+        """Returns the code of an HTTP status; the most common code if there are several."""
         return _CODES.get(status, cls.UNKNOWN)
 
 
@@ -69,11 +69,11 @@ _CODES = {status: code for code, status in reversed(_HTTP_STATUS.items())}
 
 
 class ServingError(Exception):
-    """A request, or the start of the server, ends with this.
+    """Error of a request, or of the start of a server.
 
     Args:
         code: The kind of error.
-        message: What is required and what was received; cut after 1024 characters.
+        message: The required and the received value; truncated after 1024 characters.
         http_status: HTTP status, if it is not that of the code.
 
     Example:
@@ -97,7 +97,7 @@ def invalid(message: str) -> ServingError:
 
 @contextlib.contextmanager
 def mapped() -> Iterator[None]:
-    """Turns every exception into a `ServingError`, and logs those that are unforeseen.
+    """Turns every exception into a `ServingError`, and logs unexpected ones.
 
     No frame keeps an exception in a variable: the cycle would keep a refused request in memory
     until Python collects it.

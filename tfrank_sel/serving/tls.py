@@ -10,11 +10,11 @@ import grpc
 
 
 def credentials(config: Any) -> grpc.ServerCredentials:
-    """Returns what a server encrypts with.
+    """Returns the credentials of a server.
 
     Args:
-        config: The `SSLConfig`: PEM of `server_key` and `server_cert`, and where clients must show
-            a certificate (`client_verify`) that of their authority, `custom_ca`.
+        config: The `SSLConfig`: PEM of `server_key` and `server_cert`, and, if clients
+            need a certificate (`client_verify`), that of their authority, `custom_ca`.
     """
     pair = config.server_key.encode(), config.server_cert.encode()
     authority = config.custom_ca.encode() or None
@@ -22,7 +22,7 @@ def credentials(config: Any) -> grpc.ServerCredentials:
 
 
 def broken_rules(config: Any) -> Iterator[tuple[str, str]]:
-    """Yields the fields of an `SSLConfig` with which no server starts, and what they must be."""
+    """Yields the invalid fields of an `SSLConfig`, and the required value of each."""
     if config.client_verify and not config.custom_ca:
         yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
     with tempfile.TemporaryDirectory() as folder:

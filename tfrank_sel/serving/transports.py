@@ -1,4 +1,4 @@
-"""How a client reaches a server: the same two calls over gRPC and over REST."""
+"""Transports of the client: the same two calls over gRPC and REST."""
 
 import abc
 import base64
@@ -23,7 +23,7 @@ from tfrank_sel.serving.rest import json_inputs, json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
 _ANY_SIZE = -1
-# A server that is starting or swapping is asked again; what else fails is not.
+# A server that starts or changes versions is asked again; other errors are not retried.
 _TRIES = 4
 _WAIT = 0.1
 _RETRY = {
@@ -40,11 +40,11 @@ class Transport(abc.ABC):
     """Calls of one model on one server.
 
     Args:
-        address: Where the server is.
-        model_name: Name of the model there.
-        timeout: Seconds that a request may take.
-        authority: PEM of the certificate authority that the server's certificate is checked
-            against; None for plain gRPC, and for HTTPS with the authorities of this machine.
+        address: Address of the server.
+        model_name: Name of the model on the server.
+        timeout: Maximum time of a request in seconds.
+        authority: PEM of the certificate authority of the server; None for plain gRPC, and for
+            HTTPS with the authorities of this machine.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Transport(abc.ABC):
         Args:
             signature: Its name.
             inputs: Its inputs.
-            types: Name and type (DT_...) of each output wanted.
+            types: Name and type (DT_...) of each requested output.
 
         Returns:
             These outputs.
@@ -74,7 +74,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
-        """Asks for the declaration of a signature; empty if there is none.
+        """Returns the declaration of a signature; empty if there is none.
 
         Raises:
             ServingError: If the server cannot be reached or has no such model.
@@ -193,13 +193,13 @@ class Rest(Transport):
 def connect(
     address: str, model_name: str, timeout: float, authority: bytes | None = None
 ) -> Transport:
-    """Returns the transport that an address asks for: REST for `http://...`, or else gRPC."""
+    """Returns the transport for an address: REST for `http://...`, otherwise gRPC."""
     is_rest = address.startswith(("http://", "https://"))
     return (Rest if is_rest else Grpc)(address.rstrip("/"), model_name, timeout, authority)
 
 
 def _reason(body: bytes) -> str:
-    """Returns what an error says: that of a model server in JSON, of a proxy in its own words."""
+    """Returns the message of an error: JSON from a model server, plain text from a proxy."""
     try:
         return str(json_reader.read_object(body)["error"])
     except (ServingError, KeyError):

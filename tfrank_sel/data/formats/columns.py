@@ -15,7 +15,7 @@ from tfrank_sel.features import Feature, check, of_config
 
 
 def is_index(name: str) -> bool:
-    """Whether a column name is one that pandas gives to an index in a file.
+    """Whether pandas gives this column name to an index in a file.
 
     Example:
         >>> is_index(""), is_index("__index_level_0__"), is_index("price")

@@ -18,13 +18,13 @@ _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the ye
 
 
 def arrow() -> Any:
-    """Returns pyarrow.
+    """Returns pyarrow, with its module `compute`.
 
     Raises:
         ImportError: If it is not installed.
     """
     try:
-        import pyarrow
+        import pyarrow.compute  # pyarrow alone does not import it; pandas does
     except ImportError as error:
         raise ImportError("tables require pyarrow: pip install 'tfrank_sel[frames]'") from error
     return pyarrow

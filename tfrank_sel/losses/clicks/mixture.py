@@ -87,7 +87,7 @@ class ClickEMLoss(Normalized, ScoreVectorLoss):
 
 @register
 class MixtureEMLoss(ScoreVectorLoss):
-    """Cross-entropies of a mixture of click models; each list is assigned to those that fit it.
+    """Cross-entropies of a mixture of click models, weighted by their fit to each list.
 
     For each list of clicks `y` in `y_true`, with the scores `s_m` of models `m` in `y_pred`:
 

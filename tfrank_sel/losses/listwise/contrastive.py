@@ -192,7 +192,7 @@ def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
             among them: the batch size for an `InBatchInfoNCELoss`.
 
     Returns:
-        The bound, in nats. It is at most `log(n)`, whatever the mutual information.
+        The bound, in nats. It is at most `log(n)`, for any mutual information.
 
     Example:
         >>> round(losses.mutual_information_bound(0.5, num_candidates=8), 4)

@@ -82,7 +82,7 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         temperature: Divides the scores; positive.
         gain: Maps labels to gains.
         discount: Maps ranks to discounts.
-        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -137,7 +137,7 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         temperature: Divides the scores; positive.
         gain: Maps labels to gains.
         discount: Maps ranks to discounts.
-        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -196,7 +196,7 @@ class ApproxMRRLoss(RelaxedMetricLoss):
 
     Args:
         temperature: Divides the scores; positive.
-        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:
@@ -246,7 +246,7 @@ class ApproxAPLoss(RelaxedMetricLoss):
 
     Args:
         temperature: Divides the scores; positive.
-        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

@@ -31,7 +31,7 @@ class RG2Loss(ListwiseLoss):
 
     Args:
         alpha: Weight of the anchor, not negative.
-        target: What the anchor draws the logits of items with a gain to.
+        target: Value to which the anchor pulls the logits of items with a gain.
         gain: Maps labels to gains, which must not be negative.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
@@ -94,12 +94,12 @@ class RGCrossLoss(ListwiseLoss):
     where `v` are base weights. It differs in third order from the softmax cross-entropy
     `sum_i g_i * log sum_j v_j * exp(o_j) - sum_i g_i * o_i`. Like the cross-entropy, it does not
     change if a constant is added to all logits of a list, unless `alpha` is positive. It is
-    accurate if the
-    logits lie within about 1 of their mean: monitor them with `metrics.LogitNorm(centered=True)`.
+    accurate if the logits are within about 1 of their mean: monitor them with
+    `metrics.LogitNorm(centered=True)`.
 
     Args:
         alpha: Weight of the anchor, not negative.
-        target: What the anchor draws the logits of items with a gain to.
+        target: Value to which the anchor pulls the logits of items with a gain.
         gain: Maps labels to gains, which must not be negative.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 

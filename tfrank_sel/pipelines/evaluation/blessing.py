@@ -1,4 +1,4 @@
-"""Blessing: whether an evaluated model may be served, with reasons."""
+"""Blessing: the decision whether an evaluated model may be served, with its reasons."""
 
 import dataclasses
 import math

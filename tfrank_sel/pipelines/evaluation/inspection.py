@@ -9,12 +9,12 @@ import tensorflow as tf
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Layout
-from tfrank_sel.metrics.importance import Importance, importances
+from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
 SLOTS = 20_000  # items of the sample, with padding
-SCORED = 2_000_000  # items that importance scores, all features together
+SCORED = 1_000_000  # items that importance scores, all features and shuffles together
 BINS = 10
 
 
@@ -92,19 +92,29 @@ def feature_importances(
         model: Scores lists.
         layout: The features.
         spec: Names of the parts and number of features.
-        lists: The lists. As many are used as keep the items to score below `SCORED`.
+        lists: The lists. The numbers of lists and of shuffles keep the scored items below `SCORED`.
         seed: Seed of the shuffles.
     """
     columns = _columns(layout, spec)
-    slots = SCORED // (len(columns) + 1)
+    # more lists are worth more than more shuffles
+    shuffles = SCORED // (max(len(columns), 1) * lists.labels.size)
+    repeats = min(max(shuffles, 1), REPEATS)
+    slots = SCORED // (repeats * len(columns) + 1)
     lists = lists.first(slots // lists.labels.shape[1])
     scored = tf.function(model, autograph=False)
+    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10)
 
-    def score(inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        scores: np.ndarray = scored(_tensors(inputs)).numpy()
-        return scores
+    def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
+        inputs = dict(lists.inputs)
+        for name, x in items.items():
+            inputs[name] = inputs[name].copy()
+            inputs[name][mask] = x
+        return ndcg.evaluate(lists.labels, scored(_tensors(inputs))).values
 
-    found = importances(score, lists.inputs, lists.labels, metrics.NDCG(10), columns, seed=seed)
+    names = {name for own in columns.values() for name, _ in own}
+    items = {name: lists.inputs[name][mask] for name in names}
+    sizes = mask.sum(axis=1)
+    found = importances(values, items, sizes, columns, seed=seed, repeats=repeats)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
 

@@ -146,7 +146,7 @@ def shares(splits: Mapping[str, Statistics]) -> str:
 
 
 def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> str:
-    """Draws the losses of a list, as the score of each item varies in turn beside scores of 0."""
+    """Draws the losses of a list by the score of each item, while all other scores are 0."""
 
     def draw(axes: Axes, name: str) -> None:
         plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
@@ -196,7 +196,7 @@ def searched(key: str, places: Sequence[float | str], values: Sequence[float], l
 
 
 def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
-    """Draws validation NDCG of two runs, epoch by epoch: of each, the loss and the values."""
+    """Draws the validation NDCG of two runs by epoch, from the loss and the values of each fit."""
 
     def draw(axes: Axes) -> None:
         for (name, own), color in zip(fits.items(), COLORS.values(), strict=True):

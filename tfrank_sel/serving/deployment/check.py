@@ -1,4 +1,4 @@
-"""Whether a deployment folder would serve: read offline, rule by rule."""
+"""Offline check of a deployment folder, rule by rule."""
 
 import dataclasses
 import pathlib
@@ -21,12 +21,12 @@ from tfrank_sel.serving.status import ServingError
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What would not serve.
+    """A fault in a deployment folder.
 
     Args:
-        file: Where it stands.
-        field: What in there, or empty for the file as a whole.
-        rule: What is required, and what was received.
+        file: The faulty file.
+        field: The faulty field; empty for the whole file.
+        rule: The required and the received value.
     """
 
     file: pathlib.Path
@@ -38,15 +38,15 @@ class Fault:
 
 
 def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Iterator[Fault]:
-    """Reads a deployment folder as a server would, and everything that it names.
+    """Checks a deployment folder, and all files that it refers to.
 
-    `models.config` must be there; `batching.config`, `monitoring.config`, `ssl.config` and
-    `session.config` may. The versions that a policy names must hold a SavedModel that a stock
-    server runs, warm-up requests that can be read, and `batching_params.pbtxt` if any.
+    `models.config` is required; `batching.config`, `monitoring.config`, `ssl.config` and
+    `session.config` are optional. Each version of a policy must have a SavedModel that a stock
+    server can run, and valid warm-up requests and `batching_params.pbtxt` if these exist.
 
     Args:
         folder: The folder.
-        root: Folder that will be the server's `/`: a `base_path` that is no URL is looked for below
+        root: Folder that will be the server's `/`; each `base_path` except a URL is relative to
             it.
 
     Yields:

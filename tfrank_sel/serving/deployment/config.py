@@ -1,7 +1,7 @@
-"""The files that configure a server: made from typed values, checked, read and written.
+"""Configuration files of a server: made from typed values, checked, read and written.
 
-Each is a message in text format. `batching`, `monitoring`, `tls`, `session` and `models` make one;
-`faults` names what a server would not take; `read` and `write` refuse it.
+Each file is a message in text format. `batching`, `monitoring`, `tls`, `session` and `models` make
+one. `faults` lists the values that a server rejects, and `read` and `write` raise errors for them.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from tfrank_sel.serving.deployment.config_messages import (
 )
 from tfrank_sel.serving.status import ServingError, invalid
 
-# What a server takes where a file of batching parameters is silent.
+# Defaults of a server for batching parameters that are not set.
 MAX_BATCH_SIZE: Final = 1000
 MAX_ENQUEUED_BATCHES: Final = 10
 
@@ -39,18 +39,20 @@ def batching(
     pad_variable_length_inputs: bool = False,
     max_execution_batch_size: int | None = None,
 ) -> Any:
-    """Returns how requests are put together (`--batching_parameters_file`).
+    """Returns the batching parameters (`--batching_parameters_file`).
 
     Args:
-        max_batch_size: Rows of the largest batch; a request of more is refused.
-        batch_timeout_micros: How long a batch that is not full waits for more, in microseconds.
-        num_batch_threads: How many batches run at a time; None for one a core.
-        max_enqueued_batches: How many batches of a signature may wait; more are UNAVAILABLE.
-        allowed_batch_sizes: Sizes that batches are filled up to; they increase, and the last is the
-            largest batch. Empty for any size.
+        max_batch_size: Maximum rows of a batch; larger requests are refused.
+        batch_timeout_micros: Maximum wait for a batch to fill, in microseconds.
+        num_batch_threads: Number of batches that run at a time; None for one per core.
+        max_enqueued_batches: Maximum number of waiting batches of a signature; further requests
+            get UNAVAILABLE.
+        allowed_batch_sizes: Sizes that batches are padded to, increasing; the last is the largest
+            batch. Empty for any size.
         pad_variable_length_inputs: Whether inputs of different inner shapes are padded, with their
-            own first element. Otherwise such requests fail when they meet in a batch.
-        max_execution_batch_size: Rows that run at most; larger requests are split. None: never.
+            own first element. Otherwise such requests fail if they are in one batch.
+        max_execution_batch_size: Maximum rows of an execution; larger batches are split. None to
+            split none.
     """
     message = BatchingParameters(
         allowed_batch_sizes=allowed_batch_sizes,
@@ -68,23 +70,23 @@ def batching(
 
 
 def monitoring(*, path: str = metrics.PATH, enable: bool = True) -> Any:
-    """Returns where Prometheus finds the metrics (`--monitoring_config_file`).
+    """Returns the settings of the metrics for Prometheus (`--monitoring_config_file`).
 
     Args:
         path: Path on the REST port.
-        enable: Whether they are served.
+        enable: Whether to serve the metrics.
     """
     return MonitoringConfig(prometheus_config={"enable": enable, "path": path})
 
 
 def tls(*, server_key: str, server_cert: str, client_authority: str = "") -> Any:
-    """Returns what gRPC encrypts with (`--ssl_config_file`).
+    """Returns the TLS settings of gRPC (`--ssl_config_file`).
 
     Args:
         server_key: The server's private key, in PEM.
         server_cert: Its certificate, in PEM.
-        client_authority: Certificate of the authority that clients' certificates are checked
-            against, in PEM; empty if clients need none.
+        client_authority: Certificate of the authority of the clients' certificates, in PEM; empty
+            if clients need none.
     """
     return SSLConfig(
         server_key=server_key,
@@ -101,13 +103,13 @@ def session(
     gpu_memory_fraction: float = 0.0,
     gpu_memory_growth: bool = False,
 ) -> config_pb2.ConfigProto:
-    """Returns what a model may use (`--tensorflow_session_config_file`).
+    """Returns the threads and memory of a model (`--tensorflow_session_config_file`).
 
     Args:
-        intra_op_threads: Threads within an operation; 0 for one a core.
-        inter_op_threads: Operations at a time; 0 for one a core.
-        gpu_memory_fraction: Share of a GPU's memory that is taken at most; 0 for all.
-        gpu_memory_growth: Whether it is taken only when needed.
+        intra_op_threads: Threads within an operation; 0 for one per core.
+        inter_op_threads: Number of operations that run at a time; 0 for one per core.
+        gpu_memory_fraction: Maximum share of a GPU's memory; 0 for all.
+        gpu_memory_growth: Whether to allocate GPU memory only when needed.
     """
     message = config_pb2.ConfigProto(
         intra_op_parallelism_threads=intra_op_threads,
@@ -121,7 +123,7 @@ def session(
 def models(
     configs: Sequence[model_config.ModelConfig],
 ) -> model_server_config_pb2.ModelServerConfig:
-    """Returns which models are served (`--model_config_file`).
+    """Returns the models to serve (`--model_config_file`).
 
     Args:
         configs: The models, with versions and labels.
@@ -130,7 +132,7 @@ def models(
 
 
 def faults(message: Any) -> Iterator[tuple[str, str]]:
-    """Yields the fields with which no server starts, and what is required of each.
+    """Yields the fields that a server rejects, and the required value of each.
 
     Args:
         message: One of the messages of this module.
@@ -162,7 +164,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
 
 
 def write(path: str | os.PathLike[str], message: Any) -> None:
-    """Writes a file, whole or not at all.
+    """Writes a file atomically.
 
     Args:
         path: The file.
@@ -210,13 +212,13 @@ def _batching(message: Any) -> Iterator[tuple[str, str]]:
 
 
 def max_batch_size(message: Any) -> int:
-    """Returns how many rows a request may have."""
+    """Returns the maximum rows of a request."""
     has = message.HasField("max_batch_size")
     return int(message.max_batch_size.value) if has else MAX_BATCH_SIZE
 
 
 def largest_batch(message: Any) -> int:
-    """Returns how many rows run at a time at most."""
+    """Returns the maximum rows of an execution."""
     if message.enable_large_batch_splitting.value and message.HasField("max_execution_batch_size"):
         return int(message.max_execution_batch_size.value)
     return max_batch_size(message)

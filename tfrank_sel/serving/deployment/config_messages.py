@@ -1,4 +1,4 @@
-"""The text-format configurations of TensorFlow Serving whose protos no package brings."""
+"""Text-format configurations of TensorFlow Serving whose protos are in no package."""
 
 from typing import Any
 

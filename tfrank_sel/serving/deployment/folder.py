@@ -1,4 +1,4 @@
-"""A deployment folder for a model: image, proxy, monitoring, Kubernetes and KServe."""
+"""Deployment folder of a model: image, proxy, monitoring, Kubernetes and KServe."""
 
 import importlib.resources
 import pathlib
@@ -13,34 +13,34 @@ from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
 
 _TEMPLATES = importlib.resources.files(__package__) / "templates"
-# What Kubernetes takes for a name and a label, with room for the suffixes of pods.
+# Valid names and labels in Kubernetes, with room for the suffixes of pods.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,46}[a-z0-9])?")
 
-# Words that YAML takes for a truth value or for nothing.
+# Words that YAML reads as Booleans or null.
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 class _Template(string.Template):
-    """Text in which `@@name` stands for a value: `$` and `{{` have meanings of their own there."""
+    """Text with placeholders `@@name`, because `$` and `{{` are part of the syntax of the files."""
 
     delimiter = "@@"
 
 
 def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path | str) -> None:
-    """Writes the deployment folder of a model, whole or not at all.
+    """Writes the deployment folder of a model atomically.
 
     The folder holds a copy of all versions of the model; the latest is served, under the label
     `stable`.
 
     Args:
         output: The folder, which must be new.
-        model_name: Name of the model in requests, of the image and of what Kubernetes runs.
-        saved_model_base: Folder whose children are versions: those whose names are integers. A
-            `str` is the URL of one in a store.
+        model_name: Name of the model in requests, of the image and of the Kubernetes objects.
+        saved_model_base: Folder of the versions, whose names are integers. A `str` is the URL of
+            such a folder in a store.
 
     Raises:
-        FileExistsError: If `output` is there.
-        ValueError: If Kubernetes would not take `model_name`, or if a server would not serve the
+        FileExistsError: If `output` exists.
+        ValueError: If `model_name` is not valid in Kubernetes, or if a server rejects the
             folder.
         tfrank_sel.data.InputError: If the store cannot be reached or refuses.
         OSError: If `saved_model_base` cannot be read or `output` not be written.
@@ -51,7 +51,7 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path 
             f"be no word of YAML. Received: {model_name!r}"
         )
     if output.exists():
-        raise FileExistsError(f"`output` must be new. Received: {output}, which is there")
+        raise FileExistsError(f"`output` must not exist. Received: {output}, which exists")
     found = versions.find(saved_model_base)
     if not found:
         raise ValueError(f"`saved_model_base` must hold a version. Received: {saved_model_base}")
@@ -71,7 +71,7 @@ def render(folder: pathlib.Path, model_name: str, version: int) -> None:
     """Writes the files of a deployment folder, without the model.
 
     Args:
-        folder: The folder, which is made if need be.
+        folder: The folder; it is created if it does not exist.
         model_name: As in `write`.
         version: The version to serve.
     """

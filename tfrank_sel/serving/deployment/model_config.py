@@ -1,4 +1,4 @@
-"""What a server is told to serve: models, which of their versions, and labels for these."""
+"""Configuration of the served models: their versions, and labels of versions."""
 
 import dataclasses
 import os
@@ -15,10 +15,10 @@ from tfrank_sel.serving.status import ServingError, invalid
 
 @dataclasses.dataclass(frozen=True)
 class Latest(Checked):
-    """Serves the versions of the largest numbers.
+    """Serves the versions with the largest numbers.
 
     Args:
-        num_versions: How many; positive.
+        num_versions: Number of versions; positive.
 
     Raises:
         ValueError: If `num_versions` is not positive.
@@ -31,7 +31,7 @@ class Latest(Checked):
             raise ValueError(f"`num_versions` must be positive. Received: {self.num_versions}")
 
     def aspired(self, found: Collection[int]) -> list[int]:
-        """Returns which of the versions found to serve, latest first."""
+        """Returns the versions to serve among those found, latest first."""
         return sorted(found, reverse=True)[: self.num_versions]
 
 
@@ -40,13 +40,13 @@ class AllVersions:
     """Serves every version."""
 
     def aspired(self, found: Collection[int]) -> list[int]:
-        """Returns which of the versions found to serve, latest first."""
+        """Returns the versions to serve among those found, latest first."""
         return sorted(found, reverse=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Specific(Checked):
-    """Serves the versions named.
+    """Serves the given versions.
 
     Args:
         versions: Their numbers; at least one.
@@ -63,26 +63,26 @@ class Specific(Checked):
             raise ValueError("`versions` must name at least one version. Received: none")
 
     def aspired(self, found: Collection[int]) -> list[int]:
-        """Returns which of the versions found to serve, latest first."""
+        """Returns the versions to serve among those found, latest first."""
         return sorted(set(found) & set(self.versions), reverse=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(Checked):
-    """What to serve, and how.
+    """A model to serve.
 
     Args:
         name: Name of the model in requests.
-        base_path: Folder whose children are versions: those whose names are integers. A `str` is
-            the URL of one in a store.
-        policy: Which versions to serve.
-        labels: Version that each label stands for.
-        platform: What runs the model; only "tensorflow" does.
-        max_load_retries: How often a version that does not load is tried again.
-        load_retry_seconds: Time between such tries.
+        base_path: Folder of the versions, whose names are integers. A `str` is the URL of such a
+            folder in a store.
+        policy: Choice of the versions to serve.
+        labels: Version of each label.
+        platform: Platform of the model; must be "tensorflow".
+        max_load_retries: Number of retries if a version does not load.
+        load_retry_seconds: Time between retries.
 
     Raises:
-        ValueError: If `name` is empty, or `base_path` a `str` that is no URL of a store.
+        ValueError: If `name` is empty, or `base_path` is a `str` but not the URL of a store.
     """
 
     name: str
@@ -110,7 +110,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
     """Reads a server's configuration.
 
     Args:
-        proto: The configuration; only a list of models is understood.
+        proto: The configuration; it must be a list of models.
 
     Returns:
         Its models.
@@ -137,7 +137,7 @@ def of_proto(proto: model_server_config_pb2.ModelServerConfig) -> list[ModelConf
                 f"{entry.base_path}"
             )
         platform = entry.model_platform
-        if entry.model_type == model_server_config_pb2.TENSORFLOW:  # what it was called before
+        if entry.model_type == model_server_config_pb2.TENSORFLOW:  # the former name of the field
             platform = "tensorflow"
         if not platform:
             raise invalid(f"Expected model {entry.name} to have a model_platform. Received: none")
@@ -155,7 +155,7 @@ def to_proto(configs: Sequence[ModelConfig]) -> model_server_config_pb2.ModelSer
     """Writes a server's configuration.
 
     Args:
-        configs: Its models. How often a load is tried again is a flag of the server, not told here.
+        configs: Its models. The number of retries is not written, since it is a flag of the server.
 
     Returns:
         The configuration.
@@ -178,7 +178,7 @@ def to_proto(configs: Sequence[ModelConfig]) -> model_server_config_pb2.ModelSer
 
 
 def faults(proto: model_server_config_pb2.ModelServerConfig) -> Iterator[tuple[str, str]]:
-    """Yields what no server takes in a configuration: the field, and what is required of it."""
+    """Yields the fields of a configuration that a server rejects, and their required values."""
     try:
         models = of_proto(proto)
     except ServingError as error:

@@ -1,4 +1,4 @@
-"""Messages in text format, as the files that configure a server hold them."""
+"""Reader of configuration files, which are messages in text format."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 
 
 def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
-    """Reads a message, whatever its values.
+    """Reads a message without checking its values.
 
     Args:
         path: The file, or its URL.

@@ -18,7 +18,9 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 _log = logging.getLogger(__name__)
 
 _PLATFORM = "tensorflow"
-_PATIENCE = 1.0  # seconds that a change of the configuration waits for a version that is loading
+_PATIENCE = (
+    1.0  # maximum seconds that a change of the configuration waits for a version that is loading
+)
 
 
 class ServerCore:
@@ -26,15 +28,15 @@ class ServerCore:
 
     Args:
         models: The models; names must differ.
-        poll_seconds: Time between two looks at the folders.
+        poll_seconds: Time between checks of the folders.
         config_file: A `models.config` file to follow, its path or URL, or None.
-        config_poll_seconds: Time between two looks at that file; 0 to read it never again.
-        allow_labels_for_unavailable: Whether a new label may stand for a version that is not served
+        config_poll_seconds: Time between reads of that file; 0 to read it once.
+        allow_labels_for_unavailable: Whether to accept a new label for a version that is not served
             yet.
-        load: What loads a version, from its folder and number.
+        load: Function that loads a version from its folder and number.
 
     Raises:
-        ValueError: If two models have one name.
+        ValueError: If two models have the same name.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class ServerCore:
         self._allow_labels_for_unavailable = allow_labels_for_unavailable
         self._load_model = load
         self._metrics = Metrics()
-        self._changing = threading.Lock()  # held by who replaces the configuration
+        self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
 
@@ -77,16 +79,16 @@ class ServerCore:
         self._poller.start()
 
     def stop(self) -> None:
-        """Stops following the folders and lets the models go."""
+        """Stops following the folders and releases the models."""
         self._stopped.set()
         self._poller.join()
         self._close_models()
 
     def reload(self, configs: Sequence[ModelConfig]) -> None:
-        """Serves these models instead of those served: loads the new, then lets the others go.
+        """Replaces the served models: loads the new ones, then releases the others.
 
         Args:
-            configs: The models; a model whose folder stays keeps what it has loaded.
+            configs: The models. A model with the same folder as before keeps its loaded versions.
 
         Raises:
             ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
@@ -125,7 +127,7 @@ class ServerCore:
         Args:
             api: Method, such as "Predict".
             entrypoint: "GRPC" or "REST".
-            name: Name of the model that it asks for, if that is known already.
+            name: Name of the requested model, if it is already known.
         """
         return self._metrics.request(api, entrypoint, self.known(name))
 
@@ -134,7 +136,7 @@ class ServerCore:
         return name if name in self._models else ""
 
     def metrics(self) -> bytes:
-        """Returns what was counted and measured, in Prometheus' text format."""
+        """Returns the metrics in Prometheus' text format."""
         return self._metrics.text()
 
     @contextlib.contextmanager
@@ -167,7 +169,7 @@ class ServerCore:
             yield model
 
     def names(self) -> list[str]:
-        """Returns the names of the models served."""
+        """Returns the names of the served models."""
         return list(self._models)
 
     def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
@@ -232,7 +234,7 @@ class ServerCore:
             configs = model_config.read(path)
             if configs != self._configs:
                 self.reload(configs)
-                self._configs = configs  # one that is refused is tried again
+                self._configs = configs  # a refused configuration is tried again
                 _log.info("serving what %s says", path)
         except ServingError as error:
             _log.warning("%s", error)

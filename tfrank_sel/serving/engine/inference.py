@@ -1,4 +1,4 @@
-"""Classify, Regress and MultiInference: signatures of `tf.Example`s, run as by TensorFlow Serving.
+"""Classify, Regress and MultiInference on `tf.Example`s, as in TensorFlow Serving.
 
 Their input is called `inputs`; a regression answers with `outputs`, a classification with
 `classes`, `scores` or both. The declared method of a signature is ignored.
@@ -34,14 +34,14 @@ def regress(
         model: The model.
         name: Name of the signature; empty for the default one.
         rows: The examples, from `serialized`.
-        timeout: Seconds the run may take, or None for no limit.
+        timeout: Maximum time of the run in seconds; None for no limit.
 
     Returns:
         One value for each example.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if signature or examples do not make a regression, or what
-            the run raises.
+        ServingError: INVALID_ARGUMENT if signature or examples are not of a regression, or the
+            error of the run.
     """
     signature = _signature(model, name, "regression")
     if _OUTPUT not in signature.fetches:
@@ -68,14 +68,14 @@ def classify(
         model: The model.
         name: Name of the signature; empty for the default one.
         rows: The examples, from `serialized`.
-        timeout: Seconds the run may take, or None for no limit.
+        timeout: Maximum time of the run in seconds; None for no limit.
 
     Returns:
         The classes of each example, with labels, scores or both.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if signature or examples do not make a classification, or
-            what the run raises.
+        ServingError: INVALID_ARGUMENT if signature or examples are not of a classification, or the
+            error of the run.
     """
     signature = _signature(model, name, "classification")
     outputs = [alias for alias in (_CLASSES, _SCORES) if alias in signature.fetches]
@@ -120,14 +120,14 @@ def multi_inference(
         model: The model of all tasks.
         tasks: The tasks, whose signatures must differ.
         rows: The examples, from `serialized`.
-        timeout: Seconds each run may take, or None for no limit.
+        timeout: Maximum time of each run in seconds; None for no limit.
 
     Returns:
         The result of each task, without its model.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if two tasks name one signature, UNIMPLEMENTED if a method
-            is neither, or what a task raises.
+        ServingError: INVALID_ARGUMENT if two tasks have the same signature, UNIMPLEMENTED for
+            another method, or the error of a task.
     """
     results, seen = [], set()
     for task in tasks:

@@ -1,4 +1,4 @@
-"""One loaded SavedModel and its signatures."""
+"""Loaded SavedModel and its signatures."""
 
 import abc
 import dataclasses
@@ -74,10 +74,10 @@ class Model(abc.ABC):
 
         Args:
             signature: One of `signatures`.
-            inputs: Every input by name; bytes stand in arrays of objects. Types must be those of
-                the signature; shapes are for the graph to check.
-            outputs: Names of the wanted outputs.
-            timeout: Seconds the run may take, or None for no limit.
+            inputs: Every input by name; bytes are in arrays of objects. Types must be those of the
+                signature; the graph checks shapes.
+            outputs: Names of the requested outputs.
+            timeout: Maximum time of the run in seconds; None for no limit.
 
         Returns:
             The outputs, in the order of `outputs`.
@@ -88,7 +88,7 @@ class Model(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Frees the model's memory; it cannot run any more."""
+        """Frees the model's memory; the model cannot run afterwards."""
 
 
 class LoadedModel(Model):
@@ -100,10 +100,10 @@ class LoadedModel(Model):
     Args:
         path: Folder of the SavedModel.
         version: Version of the model.
-        session: What the model may use, such as threads; None for what TensorFlow takes by itself.
+        session: Threads and memory of the model; None for the defaults of TensorFlow.
 
     Raises:
-        Exception: Of many types, if the folder holds no SavedModel that loads.
+        Exception: Of various types, if the SavedModel cannot be loaded.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class LoadedModel(Model):
             )
         except tf.errors.OpError as error:
             raise ServingError(Code(error.error_code), error.message) from error
-        except UnicodeDecodeError as error:  # a message that quotes octets of the request
+        except UnicodeDecodeError as error:  # a message with bytes of the request
             text = error.object.decode("utf-8", "backslashreplace")
             raise invalid(text) from error
         finally:
@@ -161,7 +161,7 @@ class LoadedModel(Model):
         self._session.close()
         self.definitions, self.signatures = {}, {}
         del self._session
-        # A graph and its operations refer to each other; left alone, they are collected late.
+        # A graph and its operations refer to each other, so Python would free them late.
         ops.dismantle_graph(self._graph)
 
 

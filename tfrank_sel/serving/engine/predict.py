@@ -1,4 +1,4 @@
-"""Predict: from a request's tensors to those of the answer, as TensorFlow Serving checks them."""
+"""Predict requests: from input to output tensors, with the checks of TensorFlow Serving."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 
 
 def signature_of(model: Model, name: str) -> Signature:
-    """Returns the signature of a name; the default one if that is empty.
+    """Returns a signature by name; the default signature if the name is empty.
 
     Raises:
         ServingError: FAILED_PRECONDITION if there is none.
@@ -24,7 +24,7 @@ def complete_inputs(signature: Signature, sent: Mapping[str, np.ndarray]) -> dic
     """Returns the inputs of a signature: those sent, and the defaults of the others.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if an input is missing or one is sent that is none.
+        ServingError: INVALID_ARGUMENT if an input is missing or unknown.
     """
     wanted = signature.feeds
     if len(sent) > len(wanted) or (len(sent) < len(wanted) and not signature.defaults):
@@ -49,7 +49,7 @@ def wanted_outputs(signature: Signature, output_filter: Sequence[str]) -> list[s
     """Returns the names of the outputs to compute: all, or those of the filter.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the filter holds an unknown name, or one twice.
+        ServingError: INVALID_ARGUMENT if the filter has an unknown or repeated name.
     """
     for position, name in enumerate(output_filter):
         if name not in signature.fetches:
@@ -75,8 +75,8 @@ def predict(
         model: The model.
         signature: One of its signatures.
         sent: The inputs of the request.
-        output_filter: Names of the wanted outputs; empty for all.
-        timeout: Seconds the run may take, or None for no limit.
+        output_filter: Names of the requested outputs; empty for all.
+        timeout: Maximum time of the run in seconds; None for no limit.
 
     Returns:
         The outputs by name.

@@ -1,4 +1,4 @@
-"""Conversion between `TensorProto` and NumPy arrays, fast enough for every request."""
+"""Fast conversion between `TensorProto` and NumPy arrays."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import ServingError, invalid
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
-# these fields a hundred times slower; it stays for the types that are not named here.
+# these fields a hundred times slower; it is used for all other types.
 _FIELDS: dict[int, tuple[str, type]] = {
     types_pb2.DT_FLOAT: ("float_val", np.float32),
     types_pb2.DT_DOUBLE: ("double_val", np.float64),
@@ -28,10 +28,10 @@ _FIELDS: dict[int, tuple[str, type]] = {
 }
 
 
-# Field numbers of the types that stand there as in memory: copied, without an object for each.
+# Field numbers of the types whose packed fields have the layout of memory, so that they are copied.
 _PACKED = {types_pb2.DT_FLOAT: 5, types_pb2.DT_DOUBLE: 6}
-_STRING_BYTES = 32  # of a string in memory, beside its octets
-_OTHER_BYTES = 16  # at most, of a number of the types that are not named here
+_STRING_BYTES = 32  # bytes of a string object in memory, beside its content
+_OTHER_BYTES = 16  # maximum bytes of a number of any other type
 
 
 def to_arrays(
@@ -67,7 +67,7 @@ def to_arrays(
 
 
 def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
-    """Reads a tensor, whether its values stand in `tensor_content` or in a typed field.
+    """Reads a tensor with values in `tensor_content` or in a typed field.
 
     Args:
         name: Name of the input, for the message of an error.
@@ -77,7 +77,7 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
         The array; strings are bytes in an array of objects.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if values, type and shape do not make a tensor.
+        ServingError: INVALID_ARGUMENT if values, type and shape do not match.
     """
     shape = tuple(dimension.size for dimension in proto.tensor_shape.dim)
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
@@ -105,11 +105,11 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
-    """Writes an array into an empty tensor, its values in the typed field.
+    """Writes an array into the typed field of an empty tensor.
 
     Args:
         array: The array; strings are bytes in an array of objects.
-        proto: Where to write.
+        proto: The tensor to fill.
     """
     dtype = tf.as_dtype(array.dtype).as_datatype_enum
     if dtype not in _FIELDS:

@@ -1,4 +1,4 @@
-"""Versions of one model: found, loaded, served, and unloaded without a lost request."""
+"""Versions of a model: found, loaded, served, and unloaded without a failed request."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,7 @@ Load = Callable[[pathlib.Path, int], Model]
 
 
 class State(enum.IntEnum):
-    """Where a version stands, by TensorFlow Serving's numbers."""
+    """State of a version, with TensorFlow Serving's numbers."""
 
     START = 10
     LOADING = 20
@@ -38,7 +38,7 @@ class State(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class VersionStatus:
-    """State of a version, and the error that brought it there, if any."""
+    """State of a version, and the error that caused it, if any."""
 
     version: int
     state: State
@@ -57,19 +57,19 @@ def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
         tfrank_sel.data.InputError: If the store cannot be reached or refuses.
     """
     if isinstance(base_path, pathlib.Path):
-        os.scandir(base_path).close()  # one that cannot be read is an error, unlike an empty one
+        os.scandir(base_path).close()  # unlike an empty folder, an unreadable folder is an error
     return export.versions(base_path)
 
 
 class ModelVersions:
-    """Keeps the versions of a model loaded that its policy names.
+    """Keeps the versions loaded that the policy of a model selects.
 
-    A new version is loaded before an old one is let go; one that does not load leaves the old one
-    in place. A version that is let go is freed when its last request has ended.
+    A new version is loaded before an old one is released. If it does not load, the old version
+    stays. A released version is freed when its last request has ended.
 
     Args:
-        config: What to serve, and how.
-        load: What loads a version, from its folder and number.
+        config: The model to serve.
+        load: Function that loads a version from its folder and number.
     """
 
     def __init__(self, config: ModelConfig, load: Load = LoadedModel) -> None:
@@ -84,14 +84,14 @@ class ModelVersions:
         self._unreadable = ""
 
     def poll(self, patience: float = 0.0) -> None:
-        """Looks at the folder once and makes what is loaded agree with it.
+        """Checks the folder once, and loads and releases versions accordingly.
 
-        A folder that cannot be read changes nothing; one without versions unloads them all. A new
-        version of a store is copied to this machine first.
+        A folder that cannot be read changes nothing; a folder without versions unloads all. A new
+        version in a store is copied to this machine first.
 
         Args:
-            patience: Seconds to wait for another thread that is polling and may be loading for
-                long. After that, the other thread does the work at its next look.
+            patience: Maximum seconds to wait for another thread that checks the folder. After
+                that, the other thread does the work at its next check.
         """
         if self._polling.acquire(timeout=patience):
             try:
@@ -108,7 +108,7 @@ class ModelVersions:
         except (OSError, InputError) as error:
             reason = error.reason if isinstance(error, InputError) else error
             told = f"cannot read {self.config.base_path}: {reason}"
-            if not self._unreadable:  # told once, not at every look
+            if not self._unreadable:  # logged once, not at every check
                 _log.warning("%s", told)
             self._unreadable = told
             return
@@ -150,7 +150,7 @@ class ModelVersions:
             return bool(self._loaded) if version is None else version in self._loaded
 
     def reason(self) -> str:
-        """Says why no version is served."""
+        """Returns the reason why no version is served."""
         statuses = self.statuses()
         if statuses:
             return statuses[0].message
@@ -160,12 +160,12 @@ class ModelVersions:
         )
 
     def statuses(self) -> list[VersionStatus]:
-        """Returns the status of every version ever seen, latest first."""
+        """Returns the status of every version found so far, latest first."""
         with self._lock:
             return [self._statuses[version] for version in sorted(self._statuses, reverse=True)]
 
     def close(self) -> None:
-        """Lets every version go."""
+        """Releases every version."""
         with self._lock:
             self._is_closed = True
         for version in list(self._loaded):
@@ -178,7 +178,7 @@ class ModelVersions:
         self._set(VersionStatus(version, State.LOADING))
         try:
             handle = _Handle(self._warm(path, version))
-        # Whatever a broken folder raises: it must not end the polling, nor touch other versions.
+        # No error of a broken folder may end the polling, or affect other versions.
         except Exception as error:
             failure.tries += 1
             failure.next_try = time.monotonic() + self.config.load_retry_seconds
@@ -199,7 +199,7 @@ class ModelVersions:
                 self._loaded[version] = handle
             state = State.AVAILABLE if is_wanted else State.END
             self._statuses[version] = VersionStatus(version, state)
-        if not is_wanted:  # the model was let go while this version was loading
+        if not is_wanted:  # the model was released while this version was loading
             handle.model.close()
             return
 
@@ -228,7 +228,7 @@ class ModelVersions:
             shutil.rmtree(handle.model.path.parent, ignore_errors=True)  # a copy
         version = handle.model.version
         with self._lock:
-            # A version that was taken away and put back may be served again by now.
+            # A version that was removed and added again may already be served again.
             if version not in self._loaded:
                 self._statuses[version] = VersionStatus(version, State.END)
 
@@ -239,7 +239,7 @@ class ModelVersions:
 
 @dataclasses.dataclass
 class _Handle:
-    """A loaded model and how many hold it: the requests that run, and the list of those served."""
+    """A loaded model and its reference count: running requests, and the list of served models."""
 
     model: Model
     holders: int = 1
@@ -247,7 +247,7 @@ class _Handle:
 
 @dataclasses.dataclass
 class _Failure:
-    """How often a version did not load, and when to try again."""
+    """Number of failed loads of a version, and the time of the next try."""
 
     tries: int = 0
     next_try: float = 0.0

@@ -1,4 +1,4 @@
-"""Warm-up requests: a version answers them before it is served.
+"""Warm-up requests, which a version answers before it is served.
 
 They are in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `PredictionLog`.
 """
@@ -23,19 +23,19 @@ _LIMITS = Limits()
 
 
 def warm_up(model: Model, folder: pathlib.Path) -> int:
-    """Runs the warm-up requests of a version, so that no user waits for what the first one costs.
+    """Runs the warm-up requests of a version, so that the first request of a user is not slow.
 
     Args:
         model: The version, loaded.
         folder: Its folder.
 
     Returns:
-        How many requests there were; 0 without the file.
+        Number of requests; 0 without the file.
 
     Raises:
-        ServingError: DATA_LOSS if the file is no TFRecord of `PredictionLog`, INVALID_ARGUMENT if
-            it holds more than 1000 records, UNIMPLEMENTED for a record of a kind that cannot be
-            run, or what a request raises.
+        ServingError: DATA_LOSS if the file is not a TFRecord of `PredictionLog`, INVALID_ARGUMENT
+            if it has more than 1000 records, UNIMPLEMENTED for records of other kinds, or the
+            error of a request.
     """
     count = 0
     for log in read(folder / PATH):
@@ -48,8 +48,8 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
     """Reads a file of warm-up requests; none if there is no such file.
 
     Raises:
-        ServingError: DATA_LOSS if the file is no TFRecord of `PredictionLog`, INVALID_ARGUMENT at
-            record 1001.
+        ServingError: DATA_LOSS if the file is not a TFRecord of `PredictionLog`, INVALID_ARGUMENT
+            at record 1001.
     """
     if not path.exists():
         return

@@ -1,4 +1,4 @@
-"""The examples in the JSON of a `:classify` or `:regress` request, and the answer's results."""
+"""JSON of `:classify` and `:regress`: the examples of a request, the results of an answer."""
 
 import json
 from typing import Any
@@ -18,8 +18,8 @@ _JSON_TYPES = {type(None): "Null", list: "Array", dict: "Object"}
 def to_input(document: dict[str, Any]) -> input_pb2.Input:
     """Reads the examples of a request, and its context if it has one.
 
-    An integer or a truth value is an int64 feature, a number with a point a float feature, a string
-    or `{"b64": ...}` bytes.
+    An integer or a Boolean is an int64 feature, a number with a decimal point a float feature, and
+    a string or `{"b64": ...}` a bytes feature.
 
     Args:
         document: The request.
@@ -28,7 +28,7 @@ def to_input(document: dict[str, Any]) -> input_pb2.Input:
         The examples.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the request holds none, or values that are no features.
+        ServingError: INVALID_ARGUMENT if the request has no examples, or values of other types.
 
     Example:
         >>> examples = to_input({"examples": [{"x": 80.0}]}).example_list.examples

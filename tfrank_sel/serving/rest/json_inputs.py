@@ -24,7 +24,7 @@ _INTEGERS: dict[int, type[np.integer[Any]]] = {
     types_pb2.DT_UINT32: np.uint32,
     types_pb2.DT_UINT64: np.uint64,
 }
-_MAX_RANK = 32  # of arrays of NumPy 1
+_MAX_RANK = 32  # maximum number of axes in NumPy 1
 _JSON_TYPES = {type(None): "Null", str: "String", int: "Number", float: "Number"}
 _JSON_TYPES |= {list: "Array", dict: "Object"}
 
@@ -40,8 +40,8 @@ def to_inputs(document: dict[str, Any], types: Mapping[str, int]) -> dict[str, n
         The inputs by name.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if the request does not hold those inputs, UNIMPLEMENTED for
-            a type that JSON cannot carry.
+        ServingError: INVALID_ARGUMENT if the request does not have those inputs, UNIMPLEMENTED for
+            a type that JSON cannot express.
     """
     if "instances" in document and "inputs" in document:
         raise invalid(
@@ -104,7 +104,7 @@ def _columns(inputs: Any, types: Mapping[str, int]) -> dict[str, np.ndarray]:
 
 
 def _stack(values: list[Any], dtype: int) -> np.ndarray:
-    """Returns the tensor of instances, which must agree in size and shape."""
+    """Returns the tensor of instances, which must have equal sizes and shapes."""
     first = _shape(values[0])
     for value in values[1:]:
         shape = _shape(value)
@@ -120,7 +120,7 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
     """Reads one tensor.
 
     Args:
-        value: The value, lists in lists.
+        value: The value, as nested lists.
         dtype: Its type (DT_...).
 
     Raises:
@@ -145,7 +145,7 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
 
 
 def _scalars(values: list[Any], dtype: int) -> np.ndarray:
-    """Returns values that are no lists as a flat array of a type."""
+    """Returns values that are not lists as a flat array of a type."""
     if dtype in FLOATS:
         _require(values, dtype, (float, int))
         with np.errstate(over="ignore"):
@@ -172,7 +172,7 @@ def _scalars(values: list[Any], dtype: int) -> np.ndarray:
 
 
 def _require(values: list[Any], dtype: int, allowed: tuple[type, ...]) -> None:
-    """Raises unless every value is exactly of an allowed type: true is not a number."""
+    """Raises an error unless the type of every value is allowed; true is not a number."""
     if not set(map(type, values)) <= set(allowed):
         raise _mismatch(next(value for value in values if type(value) not in allowed), dtype)
 
@@ -200,7 +200,7 @@ def to_bytes(value: Any) -> bytes:
 
 
 def _shape(value: Any) -> tuple[int, ...]:
-    """Returns the shape that the first elements suggest."""
+    """Returns the shape, inferred from the first elements."""
     shape = []
     while isinstance(value, list):
         shape.append(len(value))
@@ -220,7 +220,7 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def is_b64(value: Any) -> bool:
-    """Tells whether a JSON value stands for bytes."""
+    """Returns whether a JSON value represents bytes."""
     return isinstance(value, dict) and value.keys() == {"b64"}
 
 
@@ -240,7 +240,7 @@ def _type_name(dtype: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """Returns a JSON value as messages show it, cut if long."""
+    """Returns a JSON value for an error message, truncated if long."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except RecursionError:

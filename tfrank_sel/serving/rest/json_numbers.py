@@ -1,8 +1,8 @@
-"""The JSON of a `:predict` request; regular blocks of numbers are read as arrays at once.
+"""Fast reader of the JSON of a `:predict` request with regular blocks of numbers.
 
-Most requests are that: for each float input lists in lists of numbers, which become an array
-without becoming Python objects first, in a third of the time. Whatever else a request holds is left
-to `json_reader` and `json_inputs`, which also word the errors.
+Most requests have nested lists of numbers for each float input. These are read directly into an
+array, without Python objects, in a third of the time. `json_reader` and `json_inputs` read other
+requests, and raise the errors.
 """
 
 import math
@@ -17,7 +17,7 @@ from tfrank_sel.serving.status import ServingError
 
 
 class _IrregularError(Exception):
-    """The request is not of this kind."""
+    """The request does not consist of regular blocks of numbers."""
 
 
 class Document:
@@ -27,7 +27,7 @@ class Document:
         body: Its text.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if it is no JSON object.
+        ServingError: INVALID_ARGUMENT if it is not a JSON object.
 
     Example:
         >>> from tensorflow.core.framework import types_pb2
@@ -38,7 +38,7 @@ class Document:
 
     def __init__(self, body: bytes) -> None:
         self._body = body
-        self._is_plain = False  # read by simdjson, which takes what is JSON alone
+        self._is_plain = False  # read by simdjson, which accepts only valid JSON
         if body.startswith(b"{") and b'"b64"' not in body:
             try:
                 root: Any = simdjson.Parser().parse(body)
@@ -51,11 +51,11 @@ class Document:
 
     @property
     def is_rows(self) -> bool:
-        """Whether the answer is wanted in row format."""
+        """Whether the answer is in row format."""
         return "instances" in self._members
 
     def get(self, key: str, default: Any) -> Any:
-        """Returns what stands under a key, which may be of any type."""
+        """Returns the value of a key, of any type."""
         return self._members.get(key, default)
 
     def to_inputs(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -82,7 +82,7 @@ class Document:
             inputs = block.columns(self._members["inputs"], types)
         else:
             raise _IrregularError
-        # As many brackets as lists were looked at: no other list hides among the numbers.
+        # As many brackets as lists that were read, so there are no other lists among the numbers.
         brackets = np.frombuffer(self._body, np.uint8) == ord("[")
         if np.count_nonzero(brackets) != block.lists:
             raise _IrregularError
@@ -90,7 +90,7 @@ class Document:
 
 
 class _Block:
-    """Reads tensors, and counts the lists that it came across."""
+    """Reads tensors, and counts their lists."""
 
     def __init__(self) -> None:
         self.lists = 0
@@ -137,7 +137,7 @@ class _Block:
                 raise _IrregularError
         try:
             values = np.frombuffer(value.as_buffer(of_type="d"), np.float64).reshape(shape)
-        except (TypeError, ValueError) as error:  # not all are numbers, or some are lists of none
+        except (TypeError, ValueError) as error:  # not all are numbers, or some lists are empty
             raise _IrregularError from error
         with np.errstate(over="ignore"):
             return values.astype(json_inputs.FLOATS[dtype])
@@ -155,5 +155,5 @@ class _Block:
 
 
 def _lists_of(shape: tuple[int, ...]) -> int:
-    """Returns how many lists a tensor of a shape is written as."""
+    """Returns the number of lists in the JSON of a tensor, by its shape."""
     return sum(math.prod(shape[:axis]) for axis in range(len(shape)))

@@ -1,4 +1,4 @@
-"""The tensors in the JSON of a `:predict` answer."""
+"""Writer of the JSON of a `:predict` answer."""
 
 import base64
 import json
@@ -22,8 +22,8 @@ def to_body(outputs: Mapping[str, np.ndarray], *, rows: bool) -> bytes:
         The JSON text.
 
     Raises:
-        ServingError: INVALID_ARGUMENT if rows are asked for and the outputs do not share their
-            first axis.
+        ServingError: INVALID_ARGUMENT if the format is that of rows, and the first axes of the
+            outputs differ.
 
     Example:
         >>> to_body({"y": np.array([1.0, 2.5], np.float32)}, rows=False)

@@ -1,7 +1,7 @@
-"""Reader of JSON as TensorFlow Serving reads it, which is not quite JSON.
+"""Reader of JSON with the extensions of TensorFlow Serving.
 
-Its parser takes `NaN`, `Infinity` and `Inf`, stops after the first value, keeps the first of equal
-keys, and leaves bytes that are no UTF-8 as they are.
+Its parser accepts `NaN`, `Infinity` and `Inf`, stops after the first value, keeps the first of
+equal keys, and does not change bytes that are not UTF-8.
 """
 
 import json
@@ -28,13 +28,13 @@ def read(body: bytes) -> Any:
     """Reads the first JSON value of a request's body.
 
     Args:
-        body: The text. Bytes of a string that are no UTF-8 become surrogate escapes.
+        body: The text. Bytes of a string that are not UTF-8 become surrogate escapes.
 
     Returns:
         The value, of Python's own types; an integer beyond 64 bits becomes a float.
 
     Raises:
-        ServingError: INVALID_ARGUMENT with the place of the fault.
+        ServingError: INVALID_ARGUMENT with the position of the error.
 
     Example:
         >>> read(b'{"a": [1, 2.0, NaN], "a": 3} and more')
@@ -44,7 +44,7 @@ def read(body: bytes) -> Any:
         value = orjson.loads(body)
     except orjson.JSONDecodeError:
         return _read_slowly(body)
-    # orjson keeps the last of equal keys. As many colons as keys: no key came twice.
+    # orjson keeps the last of equal keys. If there are as many colons as keys, no key is repeated.
     return value if _count_keys(value) == body.count(b":") else _read_slowly(body)
 
 

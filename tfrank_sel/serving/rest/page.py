@@ -1,4 +1,4 @@
-"""The page of the endpoint: what each model takes, with examples from its warm-up requests."""
+"""Page of the endpoint: the inputs of each model, with examples from its warm-up requests."""
 
 import importlib.resources
 import itertools
@@ -24,14 +24,14 @@ _SIGNATURE = "predict"
 
 
 def written(core: ServerCore) -> bytes:
-    """Returns the page of the models that are served now."""
+    """Returns the page of the currently served models."""
     models = {name: _told(core, name) for name in core.names()}
-    text = json.dumps(models).replace("<", r"\u003c")  # it stands in a script
+    text = json.dumps(models).replace("<", r"\u003c")  # the text is inside a script element
     return _PAGE.read_text().replace("MODELS", text, 1).encode()
 
 
 def _told(core: ServerCore, name: str) -> dict[str, Any]:
-    """What the latest version of a model takes, as far as it is known, and examples."""
+    """The inputs of the latest version of a model, as far as they are known, and examples."""
     try:
         with core.acquire(name, None, None) as model:
             signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
@@ -44,9 +44,9 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
 
 
 def _examples(model: Model, takes: manifest.Takes) -> Iterator[dict[str, Any]]:
-    """The first lists that warm the model up: values of each input, by its name.
+    """The first lists of the warm-up requests: values of each input, by name.
 
-    An integer is a text, since numbers of JavaScript have 53 bits; null is NaN.
+    An integer is a string, because numbers in JavaScript have 53 bits; null is NaN.
     """
     kinds = takes.config()["features"].values()
     of_query = {kind["input"] for kind in kinds if kind["of"] == "query"}
