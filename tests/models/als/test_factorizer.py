@@ -181,7 +181,9 @@ def test_vectors_that_are_parallel_or_zero_are_warned_about(regularization):
     rng = np.random.default_rng(0)
     popular = sp.csr_matrix(rng.random((200, 30)) < np.linspace(0.1, 0.9, 30), dtype=float)
     with pytest.warns(UserWarning, match="every user gets the same items.*`count_exponent`"):
-        factorizer(sweeps=30, regularization=regularization).fit(popular)
+        factorizer(
+            objective=RG2(), sweeps=30, regularization=regularization, count_exponent=1.0
+        ).fit(popular)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         factorizer(sweeps=8).fit(clusters()[0])
