@@ -11,6 +11,7 @@ for each public module, with what its docstrings say of each public name.
 
 import importlib
 import inspect
+import os
 import pathlib
 import re
 import shutil
@@ -94,7 +95,8 @@ def write_tutorial(name: str) -> None:
     notebook.cells = [cell for cell in notebook.cells if not cell.source.startswith("# ruff: ")]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     here = {"metadata": {"path": str(EXAMPLES)}}
-    nbclient.NotebookClient(notebook, timeout=600, resources=here).execute()
+    pictures = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    nbclient.NotebookClient(notebook, timeout=600, resources=here).execute(env=pictures)
     for cell in notebook.cells:
         if cell.cell_type == "code":  # without the logs of TensorFlow
             cell.outputs = [x for x in cell.outputs if x.get("name") != "stderr"]
