@@ -56,6 +56,7 @@ MODULES = (
     "tfrank_sel.presets.tfr.losses",
     "tfrank_sel.presets.tfr.metrics",
     "tfrank_sel.bounds",
+    "tfrank_sel.objectives",
     "tfrank_sel.serving.client",
 )
 

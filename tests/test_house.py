@@ -25,6 +25,7 @@ from tfrank_sel import (
     losses,
     metrics,
     models,
+    objectives,
     presets,
 )
 from tfrank_sel.serialization import Configurable
@@ -42,6 +43,7 @@ PACKAGES = (
     losses,
     metrics,
     models,
+    objectives,
     presets.tfr,
     presets.tfr.losses,
     presets.tfr.metrics,

@@ -34,7 +34,7 @@ import tensorflow as tf
 from benchmarks.quality import networks, plot, trees
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
-from tfrank_sel import links, losses
+from tfrank_sel import links, losses, objectives
 
 Row = Callable[[Sequence[dict[str, Lists]]], Scores]
 
@@ -99,6 +99,12 @@ def ours(
     return functools.partial(networks.train, summed, within=within, seeds=seeds)
 
 
+def trees_of(loss: losses.ListwiseLoss) -> Row:
+    """Trains LightGBM with one of our losses."""
+    objective = objectives.lightgbm(loss)
+    return functools.partial(trees.train, functools.partial(trees.lightgbm, objective=objective))
+
+
 def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
     """Trains with our softmax loss and the weights of lists of tensorflow-ranking's."""
     loss = losses.SoftmaxLoss(reduction="sum")
@@ -115,6 +121,10 @@ GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade
 ROWS: dict[str, Row] = {
     BASE: functools.partial(trees.train, trees.lightgbm),
     "XGBoost rank:ndcg": functools.partial(trees.train, trees.xgboost),
+    "LightGBM, our RGCrossLoss": trees_of(losses.RGCrossLoss()),
+    "LightGBM, our SoftmaxLoss": trees_of(losses.SoftmaxLoss()),
+    "LightGBM, our LambdaLoss": trees_of(losses.LambdaLoss()),
+    "LightGBM, our SelectiveSoftmaxLoss(Sigmoid)": trees_of(losses.SelectiveSoftmaxLoss(GRADES)),
     "keras-rs ListMLELoss": keras_rs_network("ListMLELoss"),
     "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss"),
     "tensorflow-ranking SoftmaxLoss": ranking_network("SoftmaxLoss"),
@@ -163,7 +173,7 @@ ENSEMBLES = {
 
 def is_installed(row: str) -> bool:
     """Whether the library of a row is there."""
-    library = LIBRARIES.get(row.partition(" ")[0])
+    library = LIBRARIES.get(row.partition(" ")[0].rstrip(","))
     return library is None or importlib.util.find_spec(library) is not None
 
 

@@ -23,13 +23,19 @@ Fit = Callable[[Rows, int, float, int], Staged]
 STAGES = [(first, first + STAGE) for first in range(0, TREES, STAGE)]
 
 
-def lightgbm(train: Rows, seed: int, rate: float, leaves: int) -> Staged:
-    """LightGBM's lambdarank."""
+def lightgbm(
+    train: Rows,
+    seed: int,
+    rate: float,
+    leaves: int,
+    objective: str | Callable[..., object] = "lambdarank",
+) -> Staged:
+    """LightGBM's lambdarank, or another objective."""
     import lightgbm
 
     features, labels, sizes = train
     settings = {
-        "objective": "lambdarank",
+        "objective": objective,
         "learning_rate": rate,
         "num_leaves": leaves,
         "min_data_in_leaf": 30,

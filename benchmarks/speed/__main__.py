@@ -55,6 +55,7 @@ RUNS = (
     Run("data", "types --rounds 3"),
     Run("data", "data --only readers --rounds 3", TFR),
     Run("training", "training_step --rounds 5"),
+    Run("trees", "objectives --rounds 3"),
     Run("als", "rg speed --threads 1 --rounds 5"),
     Run("topk", "topk --grid 1000,5 1000,50 100000,5"),
     Run("serving", "serving --rounds 3"),

@@ -89,6 +89,31 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
     return f(items.scores)
 
 
+def curvatures(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sums the second derivatives of the costs of the pairs of each item.
+
+    Args:
+        function: As in `sums_over_pairs`.
+        items: The items.
+
+    Returns:
+        The second derivative of the first of the `sums_over_pairs` in each score,
+        `[batch_size, list_size]`, and the second of these sums, `[batch_size]`.
+    """
+
+    def with_curvature(first: Items, second: Items, difference: tf.Tensor) -> Sums:
+        with tf.GradientTape() as outer:
+            outer.watch(difference)
+            with tf.GradientTape() as inner:
+                inner.watch(difference)
+                cost, count = function(first, second, difference)
+            slope = inner.gradient(cost, difference)
+        return cost, count, outer.gradient(slope, difference, unconnected_gradients="zero")
+
+    _, counts, found = _row_sums(with_curvature, items)
+    return found, 0.5 * tf.reduce_sum(counts, axis=-1)
+
+
 def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items) -> Sums:
     """Adds up a function of each item with the others, `[batch_size, list_size]`.
 

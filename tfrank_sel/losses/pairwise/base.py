@@ -73,6 +73,26 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         total, terms = pairs.sums_over_pairs(self._pair, items)
         return self._normalizer(total, terms, tf.shape(scores)[1])
 
+    def curvature(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the second derivative of `per_list` in each score, `[batch_size, list_size]`.
+
+        Lambda weights and ranks count as constants, as in the gradient.
+        """
+        x = tf.where(mask, scores, tf.zeros_like(scores)) / self.temperature
+        items = self._items(labels, x, mask, weights)
+        by_rank, terms = pairs.curvatures(self._pair, items)
+        if self.lambda_weight is not None:
+            ranks = tf.cast(ranking.ranks(x, mask), tf.int32)
+            by_rank = tf.gather(by_rank, ranks - 1, batch_dims=1)
+        total = tf.ones_like(terms)
+        with tf.GradientTape() as tape:
+            tape.watch(total)
+            value = self._normalizer(total, terms, tf.shape(x)[1])
+        factor = tape.gradient(value, total) / self.temperature**2
+        return factor[:, tf.newaxis] * by_rank
+
     @property
     def _normalizer(self) -> Normalizer:
         if self.normalizer is not None:

@@ -1,0 +1,15 @@
+"""Losses as objectives of boosted trees, and metrics as their evaluation."""
+
+from tfrank_sel import surface
+from tfrank_sel.objectives.boosters import (
+    lightgbm as lightgbm,
+    lightgbm_metric as lightgbm_metric,
+    xgboost as xgboost,
+    xgboost_metric as xgboost_metric,
+)
+from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
+from tfrank_sel.objectives.newton import train_catboost as train_catboost
+
+
+def __dir__() -> list[str]:
+    return surface.names(globals())

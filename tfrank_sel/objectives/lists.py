@@ -1,0 +1,121 @@
+"""Lists that lie one after the other, laid out as padded lists of a few widths."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tfrank_sel.compilation import LIST_SIZES
+
+# A width costs half a second of compilation, in which 1,000 calls compute this many slots.
+SLOTS_PER_WIDTH = 2**13
+ITEMS_AT_A_TIME = 2**15  # a loss that compares all items needs this times the list size in memory
+DATA_SETS = 16  # the number of sets whose lists are kept, such as the folds of a cross-validation
+
+Array = NDArray[np.float32]
+Content = tuple[bytes, bytes | None, bytes]
+
+
+class Lists(NamedTuple):
+    """A set of lists.
+
+    Attributes:
+        labels: Label of each item.
+        weights: Weights per item or per list, or `None`.
+        num_lists: Number of lists.
+        slots: For each width, the index of the item in each slot, `[chunks, lists, width]`. The
+            index of padding is the number of items.
+        members: For each width, the index of each list, `[chunks, lists]`. The index of a list
+            without items, which fills a chunk, is the number of lists.
+        places: The slot of each item, in all `slots` flattened and concatenated.
+    """
+
+    labels: NDArray[np.float64]
+    weights: NDArray[np.float64] | None
+    num_lists: int
+    slots: list[NDArray[Any]]
+    members: list[NDArray[Any]]
+    places: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, labels: bytes, weights: bytes | None, group: bytes) -> "Lists":
+        """Lays out lists of some `content`."""
+        y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
+        starts = np.cumsum(sizes) - sizes
+        slots, lists, low = [], [], 0
+        for width in _widths(sizes[sizes > 0]):
+            members = np.flatnonzero((sizes > low) & (sizes <= width))
+            chunks = -(-len(members) * width // ITEMS_AT_A_TIME)
+            rows = -(-len(members) // chunks)
+            filled = np.pad(members, (0, chunks * rows - len(members)), constant_values=len(sizes))
+            index = np.append(starts, 0)[filled, np.newaxis] + np.arange(width)
+            is_item = np.arange(width) < np.append(sizes, 0)[filled, np.newaxis]
+            index = np.where(is_item, index, len(y)).astype(np.int32)
+            slots.append(index.reshape(chunks, rows, width))
+            lists.append(filled.astype(np.int32).reshape(chunks, rows))
+            low = width
+        flat = np.concatenate([np.zeros(0, np.int32), *(np.ravel(x) for x in slots)])
+        places = np.empty(len(y) + 1, np.int32)
+        places[flat] = np.arange(len(flat), dtype=np.int32)
+        w = None if weights is None else np.frombuffer(weights, np.float64)
+        return cls(y, w, len(sizes), slots, lists, places[:-1])
+
+    def padded(self) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None, NDArray[np.int32]]]:
+        """Yields labels, padded with NaN, and weights as Keras takes them, with the slots."""
+        labels = np.append(self.labels, np.nan)
+        for index, members in zip(self.slots, self.members, strict=True):
+            width, weights = index.shape[-1], self.weights
+            if weights is not None:
+                where = members.reshape(-1, 1)
+                if len(weights) != self.num_lists:
+                    where = index.reshape(-1, width)
+                weights = np.append(weights, 0.0)[where]
+            yield labels[index].reshape(-1, width), weights, index
+
+
+def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | None) -> Content:
+    """Checks labels, weights and sizes of lists, and returns their bytes."""
+    if group is None:
+        raise ValueError(
+            "Lists are needed: give the data the sizes of the lists, `group`. Received: group=None"
+        )
+    y, sizes = np.asarray(labels, np.float64).ravel(), np.asarray(group, np.int64).ravel()
+    if sizes.sum() != len(y):
+        raise ValueError(
+            "The sizes in `group` must add up to the number of labels. "
+            f"Received: sum(group)={sizes.sum()}, len(labels)={len(y)}"
+        )
+    if weights is None:
+        return y.tobytes(), None, sizes.tobytes()
+    w = np.asarray(weights, np.float64).ravel()
+    if len(w) not in (len(y), len(sizes)):
+        raise ValueError(
+            "`weights` must have one number per item or per list. "
+            f"Received: len(weights)={len(w)}, for {len(y)} items in {len(sizes)} lists"
+        )
+    return y.tobytes(), w.tobytes(), sizes.tobytes()
+
+
+def as_scores(scores: ArrayLike, count: int) -> NDArray[np.float64]:
+    """Checks that there is a score for each item."""
+    found = np.ascontiguousarray(scores, np.float64).ravel()
+    if len(found) != count:
+        raise ValueError(
+            "`scores` must have one number per label. "
+            f"Received: len(scores)={len(found)}, len(labels)={count}"
+        )
+    return found
+
+
+def _widths(sizes: NDArray[np.int64]) -> list[int]:
+    """Chooses the widths of least cost: the slots of all lists, and `SLOTS_PER_WIDTH` of each."""
+    ends = np.unique(LIST_SIZES[np.searchsorted(LIST_SIZES, sizes)])
+    tops = [max(int(sizes[sizes <= end].max()), 2) for end in ends]  # losses warn of single items
+    below = [0, *(int((sizes <= end).sum()) for end in ends)]
+    best: list[tuple[int, list[int]]] = [(0, [])]  # of the lists up to each end
+    for i, top in enumerate(tops, start=1):
+        costs = [best[j][0] + (below[i] - below[j]) * top + SLOTS_PER_WIDTH for j in range(i)]
+        j = int(np.argmin(costs))
+        best.append((costs[j], [*best[j][1], top]))
+    return best[-1][1]

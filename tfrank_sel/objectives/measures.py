@@ -1,0 +1,63 @@
+"""Mean of a metric or a loss over lists that lie one after the other."""
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tfrank_sel.losses import ListwiseLoss
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.objectives.lists import DATA_SETS, Lists, as_scores, content
+
+
+class Measured:
+    """The weighted mean of a metric or a loss over a set of lists.
+
+    Args:
+        metric: The metric, or the loss, whose `reduction` is ignored.
+
+    Raises:
+        TypeError: If `metric` is neither.
+    """
+
+    def __init__(self, metric: ListwiseMetric | ListwiseLoss) -> None:
+        if not isinstance(metric, ListwiseMetric | ListwiseLoss):
+            raise TypeError(f"`metric` must be a metric or a loss. Received: metric={metric!r}")
+        self.metric = metric
+        self._lists = functools.lru_cache(DATA_SETS)(Lists.of)
+
+    def __deepcopy__(self, memo: Any) -> "Measured":
+        return Measured(self.metric)
+
+    @property
+    def is_maximised(self) -> bool:
+        """Whether larger values are better."""
+        return isinstance(self.metric, ListwiseMetric)
+
+    def __call__(
+        self,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+    ) -> float:
+        """Computes the mean; the arguments are those of `Derivatives`."""
+        lists = self._lists(*content(labels, weights, group))
+        items = np.append(as_scores(scores, len(lists.places)), 0.0)
+        total = weight = 0.0
+        for y_true, sample_weight, index in lists.padded():
+            y_pred = items[index].reshape(y_true.shape)
+            values, list_weights = self._of_lists(y_true, y_pred, sample_weight)
+            counted = np.broadcast_to(list_weights, values.shape)
+            total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
+            weight += float(np.sum(counted))
+        return total / weight if weight else 0.0
+
+    def _of_lists(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any]:
+        if isinstance(self.metric, ListwiseMetric):
+            found = self.metric.evaluate(y_true, y_pred, sample_weight)
+            return np.asarray(found.values), np.asarray(found.weights)
+        batch = self.metric.batch_of(y_true, y_pred, sample_weight, self.metric.dtype)
+        values = self.metric.compiled(*batch[:4])
+        return np.asarray(values), np.asarray(batch.list_weights)
