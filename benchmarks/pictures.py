@@ -12,7 +12,7 @@ import tensorflow as tf
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tfrank_sel import bounds, links, losses, metrics, plots
+from tfrank_sel import bounds, links, losses, metrics, objectives, plots
 from tfrank_sel.data import batching, synthetic
 from tfrank_sel.plots.panels import legend_below
 
@@ -38,6 +38,12 @@ WORTHS = {
     "RBP(0.8)": metrics.RBP(0.8),
     "Hits(10)": metrics.Hits(10),
     "AUC": metrics.AUC(),
+}
+OBJECTIVES = {
+    "SoftmaxLoss": losses.SoftmaxLoss(),
+    "RGCrossLoss": losses.RGCrossLoss(),
+    "LambdaLoss": losses.LambdaLoss(),
+    "ListMLELoss": losses.ListMLELoss(),
 }
 EXPANSIONS = {
     "SoftmaxLoss": losses.SoftmaxLoss(),
@@ -104,6 +110,24 @@ def ranking_losses() -> Figure:
     return figure
 
 
+def derivatives() -> Figure:
+    """What boosted trees get of each item: the gradient and the curvature of a list."""
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    axes = figure.subplots(1, 2)
+    ranks = np.arange(1, 13)
+    labels, scores = np.isin(ranks, [4, 9]), np.linspace(1.5, -1.5, len(ranks))
+    for name, loss in OBJECTIVES.items():
+        found = objectives.Derivatives(loss, probes=16)(labels, scores, group=[len(ranks)])
+        for place, values in zip(axes, found, strict=True):
+            place.plot(ranks, values / np.abs(values).max(), marker=".", label=name)
+    for place, text in zip(axes, ("gradient", "second derivative"), strict=True):
+        place.set(xlabel="rank (4 and 9 are relevant)", ylabel=f"{text}, of its largest")
+        place.axhline(0.0, color="black", lw=0.5)
+        place.set_xticks(ranks[::3])
+    legend_below(figure, axes)
+    return figure
+
+
 def factorisation() -> Figure:
     """The losses of RG beside the softmax that they expand."""
     figure, axes = one_plot("logit of the relevant item, the other nine at 0", "loss")
@@ -160,6 +184,7 @@ PICTURES = {
     "links": some_links,
     "softmax": softmax,
     "ranking_losses": ranking_losses,
+    "objectives": derivatives,
     "factorisation": factorisation,
     "metrics": worths,
     "padding": padding,

@@ -123,7 +123,6 @@ ROWS: dict[str, Row] = {
     "XGBoost rank:ndcg": functools.partial(trees.train, trees.xgboost),
     "LightGBM, our RGCrossLoss": trees_of(losses.RGCrossLoss()),
     "LightGBM, our SoftmaxLoss": trees_of(losses.SoftmaxLoss()),
-    "LightGBM, our LambdaLoss": trees_of(losses.LambdaLoss()),
     "LightGBM, our SelectiveSoftmaxLoss(Sigmoid)": trees_of(losses.SelectiveSoftmaxLoss(GRADES)),
     "keras-rs ListMLELoss": keras_rs_network("ListMLELoss"),
     "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss"),

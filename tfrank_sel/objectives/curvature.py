@@ -2,9 +2,11 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from tfrank_sel import losses
 from tfrank_sel.links.composite import CompositeSoftmax
@@ -140,7 +142,7 @@ def probes(count: int, shape: tf.Tensor, seed: tf.Tensor, dtype: tf.DType) -> li
     """
     uniform = tf.random.stateless_uniform(shape, seed, alg="philox")
     signs = tf.where(uniform < 0.5, tf.ones([], dtype), -tf.ones([], dtype))
-    hadamard = np.ones([1, 1])
+    hadamard: NDArray[Any] = np.ones([1, 1])
     while len(hadamard) < count:
         hadamard = np.kron(hadamard, [[1, 1], [1, -1]])
     place = tf.range(shape[1]) % count
