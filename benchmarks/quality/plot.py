@@ -20,6 +20,7 @@ LIBRARIES = ("LightGBM", "XGBoost", "keras-rs", "tensorflow-ranking")
 OF_LISTS = ("ListScorer", "Ensemble", "tfrank-sel-pipelines")
 COLORS = {
     "other libraries": "#d9822b",
+    "our losses, boosted trees of LightGBM": "#8a5fbf",
     "our losses, a network that sees each item alone": "#6b7785",
     "our models that see the whole list, and ensembles": "#2470b8",
 }
@@ -66,7 +67,9 @@ def _mark(axes: Axes, place: int, gap: Gap, color: str) -> None:
 
 
 def _group(name: str) -> str:
-    libraries, items, lists = COLORS
+    libraries, trees, items, lists = COLORS
+    if name.startswith("LightGBM, our "):
+        return trees
     if any(library in name for library in LIBRARIES):
         return libraries
     return lists if name.startswith(OF_LISTS) else items

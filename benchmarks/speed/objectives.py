@@ -18,7 +18,6 @@ TREES = 100
 LOSSES = {
     "RGCrossLoss": losses.RGCrossLoss,
     "SoftmaxLoss": losses.SoftmaxLoss,
-    "LambdaLoss": losses.LambdaLoss,
 }
 # lists, features, and the sizes of the lists
 SHAPES = {

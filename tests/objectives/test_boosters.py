@@ -80,6 +80,16 @@ def test_a_ranker_of_lightgbm_learns_the_same() -> None:
     np.testing.assert_allclose(found, ndcg(ranker.predict(FEATURES)), atol=1e-5)
 
 
+def test_two_trainings_compile_once() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    objective = objectives.lightgbm(losses.RGCrossLoss())
+    data = lightgbm.Dataset(FEATURES, LABELS, group=SIZES)
+    for _ in range(2):  # each copies its parameters
+        lightgbm.train({**QUIET, "objective": objective, "metric": "None"}, data, 2)
+    (derivatives,) = objective.args  # type: ignore[attr-defined]
+    assert derivatives._compiled.experimental_get_tracing_count() == 1
+
+
 def test_lists_of_weight_0_teach_lightgbm_nothing() -> None:
     lightgbm = pytest.importorskip("lightgbm")
     half = len(SIZES) // 2
