@@ -1,6 +1,7 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -57,13 +58,13 @@ def serve(
         bool, typer.Option(help="Let pages from elsewhere ask by REST.")
     ] = False,
     max_request_bytes: Annotated[
-        int, typer.Option(min=1, help="Size of a request, also after inflation.")
+        int, typer.Option(min=1, help="Size of a message; a quarter for JSON, also inflated.")
     ] = 2**24,
     max_concurrent_requests: Annotated[
         int, typer.Option(min=1, help="Requests that wait or run at a time.")
     ] = 1024,
     max_elements: Annotated[
-        int, typer.Option(min=1, help="Numbers and strings in all tensors of a request.")
+        int, typer.Option(min=1, help="Numbers and strings in a request; an eighth in JSON.")
     ] = 2**21,
     max_items: Annotated[
         int, typer.Option(min=1, help="Items of a list: size of every axis but the first.")
@@ -95,6 +96,8 @@ def serve(
     def read(path: pathlib.Path | None, kind: Callable[[], Any]) -> Any:
         return config.read(path, kind) if path else None
 
+    # The event loop waits so long for a thread that runs Python, several times a request.
+    sys.setswitchinterval(5e-4)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -127,6 +130,7 @@ def serve(
             config_poll_seconds=model_config_file_poll_wait_seconds,
             allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
         )
+        gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
         with _quiet():
             endpoint.start()
     except ServingError as error:
