@@ -211,6 +211,17 @@ def test_what_a_stock_server_cannot_run_is_refused(tmp_path, call, message):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(not hasattr(tf.raw_ops, "DecodeWebP"), reason="not in this TensorFlow")
+def test_an_operation_that_the_server_of_the_image_does_not_have_is_refused(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
+    def decode(contents):
+        return tf.raw_ops.DecodeWebP(contents=contents)
+
+    tf.saved_model.save(tf.Module(), str(tmp_path / "m"), {"serving_default": decode})
+    with pytest.raises(ValueError, match=r"DecodeWebP is newer than TensorFlow 2\.19"):
+        export.check_servable(tmp_path / "m")
+
+
 def test_a_model_compiled_with_xla_is_servable(tmp_path, model):
     twin = keras.models.clone_model(model)
     twin.compile("sgd", "mse", jit_compile=True)

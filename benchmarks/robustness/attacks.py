@@ -1,7 +1,11 @@
 """Attacks on a model server: requests that cost the sender little and a careless server much.
 
 Each attack is a function of the server's two ports that sends one burst. The module imports neither
-TensorFlow nor the package, so that a process of attackers starts at once.
+TensorFlow nor the package, so that a process of attackers starts at once:
+
+    python -m benchmarks.robustness.attacks NAME GRPC_PORT REST_PORT SECONDS PAUSE
+
+It prints a line when it begins, and sends all attacks in turn if the name is "all".
 """
 
 import contextlib
@@ -9,10 +13,10 @@ import gzip
 import http.client
 import itertools
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import synchronize
 
 import grpc
 
@@ -117,8 +121,8 @@ def brackets(_: int, rest_port: int) -> None:
 
 
 def brackets_in_gzip(_: int, rest_port: int) -> None:
-    """The same in 20 KB."""
-    body = gzip.compress(b'{"instances": ' + b"[" * 15_000_000)
+    """4 MB of them, the most that the defaults allow, in 4 KB."""
+    body = gzip.compress(b'{"instances": ' + b"[" * 4_000_000)
     _post(rest_port, body, **{"content-encoding": "gzip"})
 
 
@@ -128,13 +132,13 @@ def deep(_: int, rest_port: int) -> None:
 
 
 def empty_objects(_: int, rest_port: int) -> None:
-    """12 MB of objects, each of which takes ten times its text."""
-    _post(rest_port, b'{"instances": [' + b'{"":0},' * 1_700_000 + b"0]}")
+    """As many objects as the defaults allow, each of which takes ten times its text."""
+    _post(rest_port, b'{"instances": [' + b'{"":0},' * 250_000 + b"0]}")
 
 
 def irregular_numbers(_: int, rest_port: int) -> None:
-    """Eight MB of NaN, which only the slower reader takes."""
-    _post(rest_port, b'{"instances": [' + b"NaN," * 2_000_000 + b"0]}")
+    """As many NaN as the defaults allow, which only the slower reader takes."""
+    _post(rest_port, b'{"instances": [' + b"NaN," * 250_000 + b"0]}")
 
 
 def slow_bodies(_: int, rest_port: int) -> None:
@@ -146,6 +150,16 @@ def slow_bodies(_: int, rest_port: int) -> None:
                 address = ("127.0.0.1", rest_port)
                 stack.enter_context(socket.create_connection(address, timeout=5)).sendall(head)
         time.sleep(2.0)
+
+
+def good_grpc(grpc_port: int, _: int) -> None:
+    """No attack, but good requests with as many numbers as the defaults allow: 8 MB."""
+    _ask(grpc_port, predict_request(2_000_000, values=_field(5, bytes(8_000_000))))
+
+
+def good_rest(_: int, rest_port: int) -> None:
+    """No attack, but good requests with as many numbers as the defaults allow: 3.5 MB."""
+    _post(rest_port, b'{"instances": [' + b"0.12345678901," * 250_000 + b"0]}")
 
 
 ATTACKS: dict[str, Burst] = {
@@ -163,23 +177,22 @@ ATTACKS: dict[str, Burst] = {
         empty_objects,
         irregular_numbers,
         slow_bodies,
+        good_grpc,
+        good_rest,
     )
 }
 
 
-def repeat(
-    name: str,
-    grpc_port: int,
-    rest_port: int,
-    seconds: float,
-    pause: float,
-    ready: synchronize.Event,
-) -> None:
-    """Sends an attack's bursts for so long, or those of all attacks in turn if `name` is empty."""
-    ready.set()
+def repeat(name: str, grpc_port: int, rest_port: int, seconds: float, pause: float) -> None:
+    """Sends an attack's bursts for so long, or those of all attacks in turn."""
+    print(name, flush=True)
     end = time.monotonic() + seconds
-    for burst in itertools.cycle([ATTACKS[name]] if name else ATTACKS.values()):
+    for burst in itertools.cycle(ATTACKS.values() if name == "all" else [ATTACKS[name]]):
         if time.monotonic() >= end:
             return
         burst(grpc_port, rest_port)
         time.sleep(pause)
+
+
+if __name__ == "__main__":
+    repeat(sys.argv[1], *map(int, sys.argv[2:4]), *map(float, sys.argv[4:6]))

@@ -15,8 +15,9 @@ import dataclasses
 import http.client
 import itertools
 import json
-import multiprocessing
 import pathlib
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -44,7 +45,7 @@ class Result:
         during: The same during the attack.
         failed: Reasons of the good requests that failed during the attack.
         before: Resident bytes before the attack.
-        peak: The most during it.
+        memory: Those during the attack, every 20 ms.
         after: Those 2 seconds after it.
         codes: Status and count of the requests that the server's metrics gained.
     """
@@ -53,13 +54,13 @@ class Result:
     during: list[float]
     failed: list[str]
     before: int
-    peak: int
+    memory: list[int]
     after: int
     codes: Counter[str]
 
-    def ratio(self) -> float:
-        """99 % latency during the attack over that before."""
-        return float(np.percentile(self.during, 99) / np.percentile(self.quiet, 99))
+    def quarters(self) -> list[int]:
+        """Median resident bytes of each quarter of the attack."""
+        return [int(np.median(part)) for part in np.array_split(self.memory, 4)]
 
 
 class Server:
@@ -129,32 +130,33 @@ class Server:
         threads = [threading.Thread(target=ask, args=(x,)) for x in (self.by_grpc, self.by_rest)]
         for thread in threads:
             thread.start()
-        yield latencies, failed
-        stopped.set()
-        for thread in threads:
-            thread.join()
+        try:
+            yield latencies, failed
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
 
     def attacked(self, name: str, seconds: float, pause: float = 0.05) -> Result:
-        """Measures one attack; all of them in turn if `name` is empty."""
+        """Measures one attack, or "all" of them in turn."""
         with self.asked() as (quiet, _):
             time.sleep(min(seconds, 5.0))
-        counted, before, peak = self.counts(), resident_bytes(self.pid), 0
-        processes = multiprocessing.get_context("spawn")
-        ready = processes.Event()
-        attacker = processes.Process(
-            target=attacks.repeat, args=(name, *self.ports, seconds, pause, ready)
-        )
-        attacker.start()
-        ready.wait(30)
-        with self.asked() as (during, failed):
-            while attacker.is_alive():
-                attacker.join(0.02)
-                peak = max(peak, resident_bytes(self.pid))
+        counted, before = self.counts(), resident_bytes(self.pid)
+        memory: list[int] = []
+        arguments = [name, *map(str, (*self.ports, seconds, pause))]
+        command = [sys.executable, "-m", "benchmarks.robustness.attacks", *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as attacker:
+            assert attacker.stdout is not None
+            attacker.stdout.readline()
+            with self.asked() as (during, failed):
+                while attacker.poll() is None:
+                    time.sleep(0.02)
+                    memory.append(resident_bytes(self.pid))
         time.sleep(2.0)
         gained = Counter(self.counts())
         gained.subtract(counted)
         after = resident_bytes(self.pid)
-        return Result(quiet, during, failed, before, peak, after, +gained)
+        return Result(quiet, during, failed, before, memory, after, +gained)
 
 
 @contextlib.contextmanager
@@ -187,9 +189,11 @@ def swapped(base: pathlib.Path, seconds: float = 5.0) -> Iterator[list[int]]:
 
     thread = threading.Thread(target=publish)
     thread.start()
-    yield published
-    stopped.set()
-    thread.join()
+    try:
+        yield published
+    finally:
+        stopped.set()
+        thread.join()
 
 
 def main() -> None:
@@ -206,8 +210,11 @@ def main() -> None:
             running("--file-system-poll-wait-seconds=0.5") as server,
             swapped(server.base) as swaps,
         ):
-            print(f"| all | {' | '.join(row(server.attacked('', settings.soak)))} |")
-            print(f"{len(swaps)} versions were published")
+            found = server.attacked("all", settings.soak)
+            print(f"| all | {' | '.join(row(found))} |")
+            quarters = ", ".join(f"{x / MIB:.0f}" for x in found.quarters())
+            print(f"{len(swaps)} versions were published; MiB, median by quarter: {quarters}")
+            print(*found.failed[:10], sep="\n")
         return
     for name in settings.only:
         with running() as server:
@@ -225,7 +232,7 @@ def row(found: Result) -> list[str]:
     failed = len(found.failed)
     cells = [f"{quiet:.1f}", f"{during:.1f}", f"{1e3 * max(found.during):.0f}"]
     cells += [str(len(found.during) - failed), str(failed)]
-    cells += [f"{x / MIB:.0f}" for x in (found.before, found.peak, found.after)]
+    cells += [f"{x / MIB:.0f}" for x in (found.before, max(found.memory), found.after)]
     return [*cells, ", ".join(f"{status} {count}" for status, count in found.codes.items())]
 
 

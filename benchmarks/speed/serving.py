@@ -72,10 +72,12 @@ def served(version: pathlib.Path, *options: str) -> Iterator[tuple[int, int, int
             assert server.stdout is not None
             # Serving NAME: gRPC HOST:PORT, REST http://HOST:PORT/...
             ports = re.findall(r"127\.0\.0\.1:(\d+)", server.stdout.readline())
+            # A server whose log nobody reads stops when the pipe is full.
+            threading.Thread(target=server.stdout.read, daemon=True).start()
             yield server.pid, *map(int, ports)
         finally:
             server.terminate()
-            server.communicate()
+            server.wait()
 
 
 def cpu_seconds(pid: int) -> float:

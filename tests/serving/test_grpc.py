@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import urllib3
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework import tensor_shape_pb2, types_pb2
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -199,6 +199,16 @@ def test_the_tensors_of_a_request_count_together(client):
         request.inputs[name].tensor_shape.dim.add(size=2**20)
 
     with pytest.raises(grpc.RpcError, match=f"Too many elements .* Received: {3 * 2**20}"):
+        client.stub.Predict(request)
+
+
+def test_axes_are_counted_before_a_request_is_parsed(client):
+    request = client.request()
+    request.inputs["x"].tensor_shape.dim.extend([tensor_shape_pb2.TensorShapeProto.Dim()] * 9000)
+
+    with pytest.raises(
+        grpc.RpcError, match=r"Too many bytes in a tensor's shape.* Received: 18000"
+    ):
         client.stub.Predict(request)
 
 

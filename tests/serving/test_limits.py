@@ -23,7 +23,7 @@ BODY = b'{"instances": [2.0]}'
 @pytest.fixture(scope="module")
 def endpoint(half):
     limits = Limits(
-        request_bytes=2000, header_bytes=8192, requests=2, receiving=2, send_seconds=0.3
+        request_bytes=8000, header_bytes=8192, requests=2, receiving=2, send_seconds=0.3
     )
     with Endpoint([ModelConfig("half", half)], limits=limits) as endpoint:
         yield endpoint
@@ -74,7 +74,7 @@ def test_a_body_that_is_too_long_is_refused(endpoint, body, headers):
 def test_a_message_or_metadata_that_is_too_long_is_refused(endpoint):
     client = Client(endpoint.grpc_port)
     with pytest.raises(grpc.RpcError) as error:
-        client.predict(x=np.zeros(600, np.float32))
+        client.predict(x=np.zeros(2400, np.float32))
     assert error.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     with pytest.raises(grpc.RpcError) as error:
         client.stub.Predict(client.request(x=np.zeros(1, "f")), metadata=[("x", "y" * 9000)])

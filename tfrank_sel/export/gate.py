@@ -1,6 +1,7 @@
 """Check that a stock TensorFlow Serving server can run a SavedModel."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,17 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+# The server of the deployments' image, and the operations of TensorFlow 2.20 and 2.21 that it does
+# not have: the difference of `dir(tf.raw_ops)`.
+_SERVER = "2.19.1"
+_NEWER = re.compile("DecodeJxl|DecodeWebP|TPUDummyInput|XlaSparseDenseMatmulCustomCombiner.*")
+
 
 def check_servable(saved_model: str | os.PathLike[str]) -> None:
     """Raises an error for a SavedModel that a stock server can load but not run.
 
-    Such a server has only the operations of TensorFlow and TensorFlow Text, no Python, and runs
-    with XLA compilation disabled.
+    Such a server has only the operations of TensorFlow 2.19.1 and TensorFlow Text, no Python, and
+    runs with XLA compilation disabled.
 
     Args:
         saved_model: Folder of the SavedModel.
@@ -49,5 +55,7 @@ def _problems(graph: Any) -> Iterator[str]:
                 or node.op in functions
             ):
                 yield f"{node.op} is not an operation of TensorFlow"
+            elif _NEWER.fullmatch(node.op):
+                yield f"{node.op} is newer than TensorFlow {_SERVER}, which the server runs"
             if node.attr["_XlaMustCompile"].b:
                 yield f"{node.name} requires XLA (jit_compile=True)"

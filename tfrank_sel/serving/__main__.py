@@ -1,6 +1,7 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -60,13 +61,17 @@ def serve(
         bool, typer.Option(help="Accept REST requests from pages of other origins.")
     ] = False,
     max_request_bytes: Annotated[
-        int, typer.Option(min=1, help="Maximum size of a request, also when decompressed.")
+        int,
+        typer.Option(
+            min=1, help="Maximum size of a gRPC message; a quarter for JSON, decompressed."
+        ),
     ] = 2**24,
     max_concurrent_requests: Annotated[
         int, typer.Option(min=1, help="Maximum number of requests that wait or run.")
     ] = 1024,
     max_elements: Annotated[
-        int, typer.Option(min=1, help="Maximum number of values in all tensors of a request.")
+        int,
+        typer.Option(min=1, help="Maximum number of values in a request; an eighth for JSON."),
     ] = 2**21,
     max_items: Annotated[
         int,
@@ -103,6 +108,8 @@ def serve(
     def read(path: pathlib.Path | None, kind: Callable[[], Any]) -> Any:
         return config.read(path, kind) if path else None
 
+    # The event loop waits so long for a thread that runs Python, several times a request.
+    sys.setswitchinterval(5e-4)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -135,6 +142,7 @@ def serve(
             config_poll_seconds=model_config_file_poll_wait_seconds,
             allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
         )
+        gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
         with _quiet():
             endpoint.start()
     except ServingError as error:

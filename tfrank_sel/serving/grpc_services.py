@@ -29,6 +29,7 @@ from tfrank_sel.serving.engine import inference, tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
+from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid, mapped
 
@@ -36,6 +37,7 @@ _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
 _YEAR = 365 * 24 * 3600.0
 _EARLY = 0.02  # seconds by which a client may give up before its deadline as seen here
+_OUTLINED = 2**14  # bytes of a request whose axes are counted before it is parsed
 _STREAMS = 128  # calls of one connection at a time
 
 
@@ -44,7 +46,7 @@ class _Method:
     """A method: its request, what answers it in how many seconds, and whether it is counted."""
 
     request: type[protobuf.Message]
-    answer: Callable[[Any, float], protobuf.Message]
+    answer: Callable[[Any, float, Limits], protobuf.Message]
     is_counted: bool = False
 
 
@@ -142,10 +144,12 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             seconds = limits.run_seconds if method.is_counted else _YEAR  # a reload may take long
         due = time.monotonic() + seconds
 
-        def work(body: bytes) -> bytes:
+        def work(body: bytes, limits: Limits) -> bytes:
+            if method.request is predict_pb2.PredictRequest and len(body) > _OUTLINED:
+                tensor_protos.check_axes(body, limits)
             request = method.request.FromString(body)
             seen.model_name = self._core.known(_model_name(request))
-            response = method.answer(request, max(0.001, due - time.monotonic()))
+            response = method.answer(request, max(0.001, due - time.monotonic()), limits)
             return response.SerializeToString()
 
         observed = self._core.observed if method.is_counted else _uncounted
@@ -164,11 +168,11 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
 
     def _predict(
-        self, request: predict_pb2.PredictRequest, seconds: float
+        self, request: predict_pb2.PredictRequest, seconds: float, limits: Limits
     ) -> predict_pb2.PredictResponse:
         with self._acquired(request) as model:
             signature = signature_of(model, request.model_spec.signature_name)
-            sent = tensor_protos.to_arrays(request.inputs, self._admission.limits)
+            sent = tensor_protos.to_arrays(request.inputs, limits)
             outputs = predict(model, signature, sent, request.output_filter, seconds)
             spec = _spec(request, model, signature.name)
             response = predict_pb2.PredictResponse(model_spec=spec)
@@ -177,30 +181,30 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             return response
 
     def _classify(
-        self, request: classification_pb2.ClassificationRequest, seconds: float
+        self, request: classification_pb2.ClassificationRequest, seconds: float, limits: Limits
     ) -> classification_pb2.ClassificationResponse:
-        spec, result = self._infer(request, inference.classify, seconds)
+        spec, result = self._infer(request, inference.classify, seconds, limits)
         return classification_pb2.ClassificationResponse(model_spec=spec, result=result)
 
     def _regress(
-        self, request: regression_pb2.RegressionRequest, seconds: float
+        self, request: regression_pb2.RegressionRequest, seconds: float, limits: Limits
     ) -> regression_pb2.RegressionResponse:
-        spec, result = self._infer(request, inference.regress, seconds)
+        spec, result = self._infer(request, inference.regress, seconds, limits)
         return regression_pb2.RegressionResponse(model_spec=spec, result=result)
 
     def _infer(
-        self, request: Any, run: Callable[..., Any], seconds: float
+        self, request: Any, run: Callable[..., Any], seconds: float, limits: Limits
     ) -> tuple[model_pb2.ModelSpec, Any]:
-        rows = inference.serialized(request.input, self._admission.limits)
+        rows = inference.serialized(request.input, limits)
         with self._acquired(request) as model:
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
             return _spec(request, model, name), run(model, name, rows, seconds)
 
     def _multi(
-        self, request: inference_pb2.MultiInferenceRequest, seconds: float
+        self, request: inference_pb2.MultiInferenceRequest, seconds: float, limits: Limits
     ) -> inference_pb2.MultiInferenceResponse:
         inference.check_models(request)
-        rows = inference.serialized(request.input, self._admission.limits)
+        rows = inference.serialized(request.input, limits)
         with self._acquired(request.tasks[0]) as model:
             results = inference.multi_inference(model, request.tasks, rows, seconds)
             for task, result in zip(request.tasks, results, strict=True):
@@ -209,7 +213,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             return inference_pb2.MultiInferenceResponse(results=results)
 
     def _metadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest, _: float
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, *_: Any
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
@@ -226,14 +230,14 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             )
 
     def _status(
-        self, request: get_model_status_pb2.GetModelStatusRequest, _: float
+        self, request: get_model_status_pb2.GetModelStatusRequest, *_: Any
     ) -> get_model_status_pb2.GetModelStatusResponse:
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
         return status_response(self._core, request.model_spec.name, _version(request))
 
     def _reload(
-        self, request: model_management_pb2.ReloadConfigRequest, _: float
+        self, request: model_management_pb2.ReloadConfigRequest, *_: Any
     ) -> model_management_pb2.ReloadConfigResponse:
         self._core.reload(model_config.of_proto(request.config))
         return model_management_pb2.ReloadConfigResponse()
@@ -267,7 +271,7 @@ def status_response(
     return response
 
 
-def _health(_: health_pb2.HealthCheckRequest, seconds: float) -> health_pb2.HealthCheckResponse:
+def _health(*_: Any) -> health_pb2.HealthCheckResponse:
     return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 

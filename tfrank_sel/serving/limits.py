@@ -9,7 +9,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.serving.status import invalid
+from tfrank_sel.serving.status import Code, ServingError
 
 _LONG_HEAD = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n"
@@ -17,17 +17,31 @@ _LONG_HEAD = (
 )
 
 
+_CHUNK = 2**18  # bytes that are counted at a time: other threads run in between
+
+
+class ExceededError(ServingError):
+    """A request has more of something than a limit allows."""
+
+
+def exceeded(what: str, limit: int, received: int) -> ExceededError:
+    """Returns the error of a request that has too many of something."""
+    message = f"Too many {what}. Received: {received}. Accepted: at most {limit}"
+    return ExceededError(Code.INVALID_ARGUMENT, message)
+
+
 @dataclasses.dataclass(frozen=True)
 class Limits(Checked):
     """The limits of both protocols, checked before memory is taken.
 
     Args:
-        request_bytes: Size of a message or body, also after it is inflated.
+        request_bytes: Size of a message. A body may have a quarter, also after it is inflated: its
+            numbers are longer, and Python's objects longer still.
         header_bytes: Size of the headers.
-        elements: Numbers and strings in all tensors of a request.
+        elements: Numbers and strings in all tensors of a message; a body may have an eighth.
         decoded_bytes: Size of all tensors of a request, or of its examples.
         items: Size of every axis of a tensor but the first, so that of a list of items.
-        axes: Axes of a tensor.
+        axes: Axes of a tensor, of 32 bytes each.
         lists: Lists and objects in a JSON body.
         requests: Requests that wait or run at a time.
         waiting_bytes: Size of these requests together.
@@ -57,6 +71,11 @@ class Limits(Checked):
             if value <= 0:
                 raise ValueError(f"`{field}` must be positive. Received: {value}")
 
+    @property
+    def body_bytes(self) -> int:
+        """Size of a body."""
+        return self.request_bytes // 4
+
     def check_shape(self, name: str, shape: Sequence[int]) -> None:
         """Checks the shape of one tensor.
 
@@ -64,9 +83,9 @@ class Limits(Checked):
             ServingError: INVALID_ARGUMENT if it has too many axes, items or elements.
         """
         if len(shape) > self.axes:
-            raise _exceeded(f"axes of tensor {name}", self.axes, len(shape))
+            raise exceeded(f"axes of tensor {name}", self.axes, len(shape))
         if (most := max(shape[1:], default=0)) > self.items:
-            raise _exceeded(f"items on an axis of tensor {name}", self.items, most)
+            raise exceeded(f"items on an axis of tensor {name}", self.items, most)
         self.check_elements(math.prod(shape))
 
     def check_elements(self, elements: int, decoded_bytes: int = 0) -> None:
@@ -76,9 +95,9 @@ class Limits(Checked):
             ServingError: INVALID_ARGUMENT if they are too large.
         """
         if elements > self.elements:
-            raise _exceeded("elements of a request", self.elements, elements)
+            raise exceeded("elements of a request", self.elements, elements)
         if decoded_bytes > self.decoded_bytes:
-            raise _exceeded("decoded bytes of a request", self.decoded_bytes, decoded_bytes)
+            raise exceeded("decoded bytes of a request", self.decoded_bytes, decoded_bytes)
 
     def check_json(self, body: bytes) -> None:
         """Counts commas and brackets, before a body is parsed.
@@ -86,13 +105,15 @@ class Limits(Checked):
         Raises:
             ServingError: INVALID_ARGUMENT if there are too many; those in strings count, too.
         """
-        self.check_elements(body.count(b","))
-        if (lists := body.count(b"[") + body.count(b"{")) > self.lists:
-            raise _exceeded("lists and objects of a JSON body", self.lists, lists)
-
-
-def _exceeded(what: str, limit: int, received: int) -> Exception:
-    return invalid(f"Too many {what}. Received: {received}. Accepted: at most {limit}")
+        commas = lists = 0
+        for start in range(0, len(body), _CHUNK):
+            chunk = body[start : start + _CHUNK]
+            commas += chunk.count(b",")
+            if commas > self.elements // 8:
+                raise exceeded("values of a JSON body", self.elements // 8, commas)
+            lists += chunk.count(b"[") + chunk.count(b"{")
+            if lists > self.lists:
+                raise exceeded("lists and objects of a JSON body", self.lists, lists)
 
 
 class LimitedHttp(HttpToolsProtocol):

@@ -18,6 +18,7 @@ from tfrank_sel.serving.engine.inference import classify, regress, serialized
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
+from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.rest import json_examples, json_numbers, json_outputs, json_reader, page
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
@@ -114,7 +115,7 @@ class RestApi:
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """Returns the whole body, inflated."""
-        limit = self._limits.request_bytes
+        limit = self._limits.body_bytes
         event = await receive()
         parts, size = [event.get("body", b"")], 0
         if event.get("more_body", False):
@@ -130,12 +131,11 @@ class RestApi:
             raise _too_long("A body", limit, 413)
         if headers.get(b"content-encoding", b"").lower() != b"gzip":
             return body
-        inflate = functools.partial(_inflated, limit=limit)
-        return await self._admission.run(inflate, body, self._limits.run_seconds)
+        return await self._admission.run(_inflated, body, self._limits.run_seconds)
 
-    def _post(self, verb: str, target: Target, body: bytes) -> bytes:
-        self._limits.check_json(body)
-        seconds = self._limits.run_seconds
+    def _post(self, verb: str, target: Target, body: bytes, limits: Limits) -> bytes:
+        limits.check_json(body)
+        seconds = limits.run_seconds
         document: json_numbers.Document | dict[str, Any]
         if verb == "predict":
             document = json_numbers.Document(body)
@@ -145,14 +145,16 @@ class RestApi:
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
         if isinstance(document, json_numbers.Document):
-            return self._predict(target, name, document)
-        rows = serialized(json_examples.to_input(document), self._limits)
+            return self._predict(target, name, document, limits)
+        rows = serialized(json_examples.to_input(document), limits)
         with self._core.acquire(*target) as model:
             if verb == "regress":
                 return json_examples.regressions(regress(model, name, rows, seconds))
             return json_examples.classifications(classify(model, name, rows, seconds))
 
-    def _predict(self, target: Target, name: str, document: json_numbers.Document) -> bytes:
+    def _predict(
+        self, target: Target, name: str, document: json_numbers.Document, limits: Limits
+    ) -> bytes:
         with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:
@@ -162,8 +164,8 @@ class RestApi:
             types = {alias: info.dtype for alias, info in signature.definition.inputs.items()}
             sent = document.to_inputs(types)
             for alias, array in sent.items():
-                self._limits.check_shape(alias, array.shape)
-            outputs = predict(model, signature, sent, timeout=self._limits.run_seconds)
+                limits.check_shape(alias, array.shape)
+            outputs = predict(model, signature, sent, timeout=limits.run_seconds)
         return json_outputs.to_body(outputs, rows=document.is_rows)
 
     def _status(self, match: re.Match[str]) -> bytes:
@@ -179,19 +181,19 @@ class RestApi:
         return _json({"model_spec": spec, "metadata": metadata})
 
 
-def _too_long(what: str, limit: int, http_status: int) -> ServingError:
+def _too_long(what: str, limit: int, http_status: int) -> ExceededError:
     message = f"{what} must have at most {limit} bytes. Received: more"
-    return ServingError(Code.RESOURCE_EXHAUSTED, message, http_status)
+    return ExceededError(Code.RESOURCE_EXHAUSTED, message, http_status)
 
 
-def _inflated(body: bytes, limit: int) -> bytes:
+def _inflated(body: bytes, limits: Limits) -> bytes:
     inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        text = inflater.decompress(body, limit)
+        text = inflater.decompress(body, limits.body_bytes)
     except zlib.error as error:
         raise invalid(f"Body is not gzip: {error}") from error
     if inflater.unconsumed_tail:
-        raise _too_long("A body", limit, 413)
+        raise _too_long("A body", limits.body_bytes, 413)
     if not inflater.eof:
         raise invalid("Body must be whole gzip. Received: cut")
     return text

@@ -101,11 +101,18 @@ def _integer(text: str) -> int | float:
     return value
 
 
+def _constant(text: str) -> float:
+    return float(text)  # a function of Python lets other threads run in between
+
+
 def _first_of_equal(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     return members if len(members) == len(pairs) else dict(reversed(pairs))
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_first_of_equal, parse_float=_float, parse_int=_integer
+    object_pairs_hook=_first_of_equal,
+    parse_float=_float,
+    parse_int=_integer,
+    parse_constant=_constant,
 )
