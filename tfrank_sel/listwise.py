@@ -53,7 +53,7 @@ class ListBatch(NamedTuple):
         Raises:
             ValueError: If the shapes do not match.
             tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths, or a
-            ragged row is longer than the dense rows of another argument.
+                ragged row is longer than the dense rows of another argument.
         """
         keras_mask = getattr(y_pred, "_keras_mask", None)
         labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)

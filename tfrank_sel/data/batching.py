@@ -84,7 +84,7 @@ def batches(
             `bucket_edges` is not positive and increasing, `shard` is invalid, `spec` has no label
             or lacks a name in `inputs`, or items of sparse features would have to be selected.
         tf.errors.InvalidArgumentError: If a list is longer than the last edge, and there is no
-        `truncation`.
+            `truncation`.
 
     Example:
         >>> import tempfile

@@ -96,7 +96,7 @@ def parse(
 
     Raises:
         tf.errors.InvalidArgumentError: If an element is not such a message, has no `spec.features`,
-        or the features, labels and identifiers do not have the same whole number of items.
+            or the features, labels and identifiers do not have the same whole number of items.
 
     Example:
         >>> spec = FeatureSpec(num_features=1)

@@ -49,7 +49,7 @@ def parse_elwc(
         ValueError: If `list_size` is not positive.
         tf.errors.DataLossError: If an element is not such a message.
         tf.errors.InvalidArgumentError: If a required feature of an item or a query is missing, or a
-        feature has the wrong type or length.
+            feature has the wrong type or length.
 
     Example:
         >>> from tfrank_sel.data import ListFeatures, parsing, wire

@@ -14,8 +14,8 @@ def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
 
     Args:
         segments: The segment of each item, integers `[batch_size, row_size]`: items of one row and
-            one segment make a list, in any positions of the row. Below 0 is padding. *tensors:
-            Tensors to split, such as labels, scores and weights of items: each
+            one segment make a list, in any positions of the row. Below 0 is padding.
+        *tensors: Tensors to split, such as labels, scores and weights of items: each
             `[batch_size, row_size]` or `[batch_size, row_size, ...]`.
 
     Returns:

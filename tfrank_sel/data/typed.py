@@ -94,7 +94,7 @@ def matrices(
 
     Raises:
         tf.errors.InvalidArgumentError: If a number is infinite, a required number is NaN, or a
-        value has the wrong shape.
+            value has the wrong shape.
     """
     shapes = structure(features)
     item = next(name for name, feature in features.items() if feature.of == "item")

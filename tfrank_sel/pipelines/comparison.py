@@ -43,7 +43,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
 
     Raises:
         tfrank_sel.data.InputError: If a folder is not a run, its model is not exported, or the
-        lists lack features of the second model.
+            lists lack features of the second model.
         ConfigurationError: If the configuration of the first cannot be read.
     """
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]

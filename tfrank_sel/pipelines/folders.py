@@ -26,7 +26,7 @@ def only_here(output: Path) -> Iterator[None]:
 
     Raises:
         tfrank_sel.data.InputError: If it is a file, has other contents or is not writable, or
-        another process holds the lock.
+            another process holds the lock.
     """
     with contextlib.ExitStack() as stack:
         try:

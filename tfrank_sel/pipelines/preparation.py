@@ -80,7 +80,7 @@ def examine(
 
     Raises:
         tfrank_sel.data.InputError: If the reference is not the folder of a run, or the gates name a
-        feature that is not in the data, the curated schema or the reference.
+            feature that is not in the data, the curated schema or the reference.
     """
     known = splits["train"].statistics
     with run.progress.step("schema") as step:
@@ -149,7 +149,7 @@ def prepared(
 
     Raises:
         tfrank_sel.data.InputError: If a feature is constant, or if it has no earlier vocabulary and
-        no value reaches the minimum count.
+            no value reaches the minimum count.
     """
     found = split.statistics
     known = (before and before.vocabularies) or {}

@@ -85,7 +85,7 @@ def served(base: str, configuration: str) -> str | None:
 
     Raises:
         tfrank_sel.data.InputError: If a store cannot be reached or denies access, or
-        `configuration` is malformed.
+            `configuration` is malformed.
     """
     entry = _entry(_read(configuration), Path(base).name)
     found = export.versions(base)
@@ -115,8 +115,8 @@ def publish(saved_model: Path, root: str, serving: Serving, published: str | Non
 
     Raises:
         tfrank_sel.data.InputError: If the version exists, or a canary is requested but no version
-        is served; if a store cannot be reached or denies access, or another process is publishing
-        there.
+            is served; if a store cannot be reached or denies access, or another process is
+            publishing there.
     """
     base, path = stores.join(root, serving.model_name), stores.join(root, CONFIGURATION)
     try:

@@ -46,9 +46,9 @@ def run(
 
     Raises:
         tfrank_sel.data.InputError: If the input or the folder is invalid, or a step before `only`
-        is not up to date.
+            is not up to date.
         tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
-        created.
+            created.
     """
     configuration, inputs, _ = complete(configuration)
     tracker = _tracker(configuration) if only is None else None

@@ -53,7 +53,7 @@ def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
 
     Raises:
         tfrank_sel.pipelines.configuration.ConfigurationError: If the job endpoint does not accept
-        connections.
+            connections.
     """
     if options is not None:
         endpoint = options.view_as(PortableOptions).job_endpoint

@@ -63,7 +63,7 @@ def inputs(
 
     Raises:
         tfrank_sel.data.InputError: If a folder is not such a model, a pattern matches no file, the
-        files have different formats, or a name has two roles.
+            files have different formats, or a name has two roles.
         ValueError: If there is no such format.
     """
     known = [Takes.read(model) for model in models]

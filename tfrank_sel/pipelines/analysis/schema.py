@@ -61,7 +61,7 @@ def load(path: Path) -> schema_pb2.Schema:
 
     Raises:
         tfrank_sel.data.InputError: If the file does not exist, is not a schema or has no feature,
-        or the domain of a feature is missing.
+            or the domain of a feature is missing.
     """
     try:
         schema = text_format.Parse(path.read_text(), schema_pb2.Schema())

@@ -22,7 +22,7 @@ def inputs(configuration: Configuration) -> Inputs | None:
         ConfigurationError: If there is no such format, a file is missing, or a column is missing in
             the first training file, if it is a table.
         tfrank_sel.data.InputError: If the files have different formats, a file cannot be read, or a
-        column does not fit its type.
+            column does not fit its type.
     """
     data = configuration.data
     if data.format is not None and data.format not in FORMATS:

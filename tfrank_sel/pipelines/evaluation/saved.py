@@ -153,7 +153,7 @@ class RecordScorer:
 
     Raises:
         tfrank_sel.data.InputError: If `folder` is not such a model, or the lists lack a feature of
-        the model or have it with another type.
+            the model or have it with another type.
     """
 
     def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:

@@ -69,8 +69,8 @@ def ingest(
 
     Raises:
         tfrank_sel.data.InputError: If there are more malformed units than allowed: the message has
-        the first 10 with file and line, and their number. If a file cannot be read, or a split has
-        no list.
+            the first 10 with file and line, and their number. If a file cannot be read, or a split
+            has no list.
     """
     records = records or str(folder / "records")
     if not stores.is_remote(records):

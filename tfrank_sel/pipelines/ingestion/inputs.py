@@ -96,7 +96,7 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
 
     Raises:
         tfrank_sel.data.InputError: If there is no such file, or a file is given twice; if a store
-        cannot be reached or denies access, or a scheme is unknown.
+            cannot be reached or denies access, or a scheme is unknown.
 
     Example:
         >>> import tempfile

@@ -61,7 +61,7 @@ class Layout(formats.Layout):
 
         Raises:
             tfrank_sel.data.InputError: If a named column is missing in the schema, or there is no
-            feature to rank by.
+                feature to rank by.
         """
         sequences = [x.struct_domain.feature for x in schema.feature if x.name == SEQUENCE]
         kinds = _kinds(itertools.chain(*sequences)), _kinds(schema.feature)
@@ -123,7 +123,7 @@ class Layout(formats.Layout):
 
         Raises:
             tf.errors.InvalidArgumentError: If a number is infinite, or a required number is
-            missing.
+                missing.
             ValueError: If a label or weight is out of range; in a graph, the error above.
         """
         parsed = self.parse(serialized)
