@@ -8,8 +8,9 @@ import tensorflow as tf
 from tests.data import sets
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
+from tfrank_sel.metrics import bootstrap
 from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
-from tfrank_sel.pipelines.evaluation import blessing, bootstrap, evaluation
+from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
@@ -138,7 +139,7 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
     values = random.normal(size=(300, 2))
     whole = bootstrap.resampled(keys, values, seed=3, resamples=200)
     order = random.permutation(300)
-    combine = bootstrap.Bootstrap(2, 3)
+    combine = evaluation.Bootstrap(2, 3)
     parts = [
         combine.add_input(combine.create_accumulator(), (keys[rows], values[rows]))
         for rows in np.array_split(order, 7)

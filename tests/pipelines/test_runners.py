@@ -16,7 +16,7 @@ from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.evaluation import bootstrap, evaluation, slices
+from tfrank_sel.pipelines.evaluation import evaluation, slices
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.ingestion import census, ingest, shards
 from tfrank_sel.pipelines.ingestion.inputs import Source
@@ -91,7 +91,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
         statistics.Summary(lists.parse, NUMBERS),
         schema._Outside(SPEC, NUMBERS, rules),
         slices.Surveyor(lists),
-        bootstrap.Bootstrap(4, 0),
+        evaluation.Bootstrap(4, 0),
         evaluation._Score(model, model, lists, 0),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)

@@ -9,6 +9,7 @@ from tfrank_sel.metrics.base import (
     RankedMetric as RankedMetric,
 )
 from tfrank_sel.metrics.cascade import ERR as ERR, RBP as RBP
+from tfrank_sel.metrics.comparison import compare as compare
 from tfrank_sel.metrics.correlation import (
     ARP as ARP,
     KendallTau as KendallTau,
@@ -20,6 +21,10 @@ from tfrank_sel.metrics.diversity import (
     SubtopicRecall as SubtopicRecall,
 )
 from tfrank_sel.metrics.evaluator import Evaluator as Evaluator
+from tfrank_sel.metrics.fusion import (
+    comb_sum as comb_sum,
+    reciprocal_rank_fusion as reciprocal_rank_fusion,
+)
 from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG, PWA as PWA
 from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
 from tfrank_sel.metrics.novelty import AlphaDCG as AlphaDCG, AlphaNDCG as AlphaNDCG

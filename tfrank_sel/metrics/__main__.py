@@ -1,32 +1,78 @@
 """The command line: `tfrank-sel-metrics`, or `python -m tfrank_sel.metrics`."""
 
+import collections
+import csv
+import enum
 import pathlib
 import statistics
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
+    import typer.core
 except ModuleNotFoundError as error:
     raise ImportError(
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.metrics import trec
-
-app = typer.Typer()
+from tfrank_sel.metrics import comparison, fusion, trec
+from tfrank_sel.metrics.compared import ALL, Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
+COMPARED = ("ndcg_cut.10", "map")
+
+
+class _Commands(typer.core.TyperGroup):
+    """Commands of which `evaluate` may be left out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+            args = ["evaluate", *args]
+        return list(super().parse_args(ctx, args))
+
+
+class Form(enum.StrEnum):
+    """Form of the output of `compare`."""
+
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+    JSON = "json"
+
+
+class Method(enum.StrEnum):
+    """Method of fusion."""
+
+    RRF = "rrf"
+    COMBSUM = "combsum"
+
+
+Qrels = Annotated[pathlib.Path, typer.Option(help="File of judgements.")]
+Runs = Annotated[list[pathlib.Path], typer.Argument(help="Files of two runs or more.")]
+Measures = Annotated[
+    list[str] | None,
+    typer.Option("-m", "--measure", help="Measure, such as map or P.5,10; may be repeated."),
+]
+Level = Annotated[
+    int,
+    typer.Option(
+        "-l", "--relevance-level", min=1, help="Minimum relevance of a relevant document."
+    ),
+]
+
+app = typer.Typer(cls=_Commands, add_completion=False, no_args_is_help=True)
+
+
+@app.callback()
+def _commands() -> None:
+    """Evaluate, compare and fuse TREC runs. `evaluate` may be left out."""
 
 
 @app.command()
 def evaluate(
-    qrels: Annotated[pathlib.Path, typer.Option(help="File of judgements.")],
+    qrels: Qrels,
     run: Annotated[pathlib.Path, typer.Option(help="File of the run.")],
-    measure: Annotated[
-        list[str] | None,
-        typer.Option("-m", "--measure", help="Measure, such as map or P.5,10; may be repeated."),
-    ] = None,
+    measure: Measures = None,
     per_query: Annotated[
         bool, typer.Option("-q", "--per-query", help="Also show each query.")
     ] = False,
@@ -34,12 +80,7 @@ def evaluate(
         bool,
         typer.Option("-c", "--complete", help="Count queries that are missing in the run as 0."),
     ] = False,
-    relevance_level: Annotated[
-        int,
-        typer.Option(
-            "-l", "--relevance-level", min=1, help="Minimum relevance of a relevant document."
-        ),
-    ] = 1,
+    relevance_level: Level = 1,
 ) -> None:
     """Evaluate a TREC run against judgements, as trec_eval does.
 
@@ -51,18 +92,135 @@ def evaluate(
         metrics = trec.measures(measure or OFFICIAL, relevance_level)
         values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
     except ValueError as error:
-        print(error, file=sys.stderr)
-        raise typer.Exit(2) from error
+        raise _refused(error) from error
     queries = next(iter(values.values()))
     if not queries:
-        print(f"Expected a query of {qrels} in {run}. Received: no such query", file=sys.stderr)
-        raise typer.Exit(2)
+        raise _refused(f"Expected a query of {qrels} in {run}. Received: no such query")
     for query in queries if per_query else []:
         for name, found in values.items():
             _print(name, query, f"{found[query]:.4f}")
     _print("num_q", "all", str(len(queries)))
     for name, found in values.items():
         _print(name, "all", f"{statistics.fmean(found.values()):.4f}")
+
+
+@app.command()
+def compare(
+    runs: Runs,
+    qrels: Qrels,
+    measure: Measures = None,
+    relevance_level: Level = 1,
+    queries: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="CSV or TSV file with a column query_id, for --slice-by."),
+    ] = None,
+    slice_by: Annotated[
+        str | None, typer.Option(help="Column of --queries; also compare each of its values.")
+    ] = None,
+    form: Annotated[Form, typer.Option("--format", help="Form of the output.")] = Form.MARKDOWN,
+    show: Annotated[
+        int, typer.Option(min=0, help="Number of queries to show, those that differ most.")
+    ] = 5,
+    picture: Annotated[
+        pathlib.Path | None, typer.Option(help="File to draw the intervals in, such as a.png.")
+    ] = None,
+    resamples: Annotated[int, typer.Option(min=1, help="Number of resamples.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resamples.")] = 0,
+) -> None:
+    """Compare TREC runs query by query: intervals, tests with Holm's correction, wins and losses.
+
+    By default, the measures are ndcg_cut.10 and map. A query that is missing in a run counts as one
+    without results.
+    """
+    try:
+        found = comparison.compare(
+            dict(zip(_names(runs), runs, strict=True)),
+            qrels,
+            trec.measures(measure or COMPARED, relevance_level),
+            slices=_slices(queries, slice_by),
+            resamples=resamples,
+            seed=seed,
+        )
+        if picture:
+            _draw(found, picture)
+    except (OSError, ValueError) as error:
+        raise _refused(error) from error
+    if form is Form.MARKDOWN:
+        print(found.markdown() + _most_different(found, show))
+    else:
+        print(found.latex() if form is Form.LATEX else found.json(show))
+
+
+@app.command()
+def fuse(
+    runs: Runs,
+    method: Annotated[Method, typer.Option(help="Method.")] = Method.RRF,
+    k: Annotated[float, typer.Option(min=0.0, help="Constant of rrf.")] = 60.0,
+) -> None:
+    """Fuse TREC runs into one run, which is printed."""
+    try:
+        if method is Method.RRF:
+            fused = fusion.reciprocal_rank_fusion(runs, k)
+        else:
+            fused = fusion.comb_sum(runs)
+    except ValueError as error:
+        raise _refused(error) from error
+    for query, scores in fused.items():
+        best = sorted(scores, key=lambda x: (-scores[x], x))
+        for rank, document in enumerate(best, start=1):
+            print(f"{query} Q0 {document} {rank} {scores[document]:.9g} {method}")
+
+
+def _names(runs: list[pathlib.Path]) -> list[str]:
+    """The stems of the files, or the paths if two are equal."""
+    stems = [run.stem for run in runs]
+    names = stems if len(set(stems)) == len(stems) else [str(run) for run in runs]
+    if twice := [name for name, count in collections.Counter(names).items() if count > 1]:
+        raise ValueError(f"Expected different runs. Received twice: {', '.join(twice)}")
+    return names
+
+
+def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
+    """The value of a column for each query."""
+    if (path is None) != (column is None):
+        raise ValueError("`--queries` and `--slice-by` require each other. Received: one of them")
+    if path is None:
+        return {}
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+        names = rows.fieldnames or []
+        if missing := [x for x in ("query_id", column) if x not in names]:
+            raise trec.FileError(path, 1, f"Expected columns {missing}. Received: {names}")
+        return {row["query_id"]: row[str(column)] or "" for row in rows}
+
+
+def _most_different(found: Comparison, count: int) -> str:
+    """A table for each metric and pair of runs."""
+    text = ""
+    for one in found.differences:
+        most = found.most_different(one.metric, one.a, one.b, count)
+        if one.slice == ALL and most:
+            text += f"\n\n| {one.metric} of query | {one.a} | {one.b} |\n| --- | --- | --- |"
+            text += "".join(f"\n| {x.query} | {x.a:.4f} | {x.b:.4f} |" for x in most)
+    return text
+
+
+def _draw(found: Comparison, path: pathlib.Path) -> None:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ValueError(
+            "--picture requires matplotlib: pip install 'tfrank_sel[plots]'"
+        ) from error
+    size = 1.0 + 0.35 * len(found.differences)
+    figure = Figure(figsize=(7.0, size), layout="constrained")
+    found.draw(figure.subplots())
+    figure.savefig(path, dpi=150)
+
+
+def _refused(problem: object) -> typer.Exit:
+    print(problem, file=sys.stderr)
+    return typer.Exit(2)
 
 
 def _print(name: str, query: str, value: str) -> None:

@@ -14,7 +14,7 @@ from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
 from tfrank_sel.metrics.ties import REVERSED
 
 Array = NDArray[np.float64]
-Qrels = Mapping[str, Mapping[str, int]]
+Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Mapping[str, float]]
 
 MEASURES = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ERR", "RBP")
@@ -133,19 +133,36 @@ def evaluate(
         {'recip_rank': {'q': 0.5}}
     """
     queries = [query for query in qrels if complete or query in run]
-    values: dict[str, dict[str, float]] = {metric.name: {} for metric in metrics}
+    return {
+        name: dict(zip(queries, values.tolist(), strict=True))
+        for name, (values, _) in list_values(qrels, run, metrics, queries).items()
+    }
+
+
+def list_values(
+    qrels: Qrels, run: Run, metrics: Sequence[ListwiseMetric], queries: Sequence[str]
+) -> dict[str, Array]:
+    """Computes the values and the weights of queries, `[2, queries]`, by metric.
+
+    Args:
+        qrels: Relevance by query and document.
+        run: Score by query and document. A query that is missing has no results.
+        metrics: The metrics.
+        queries: Queries of `qrels`.
+    """
+    found = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
     # bpref uses judged documents only; the other measures treat the rest as irrelevant
     for judged_only in (False, True):
         chosen = [metric for metric in metrics if (metric.name == "bpref") == judged_only]
         evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
         for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
-            some = queries[begin : begin + QUERIES_AT_ONCE]
+            some = slice(begin, begin + QUERIES_AT_ONCE)
             labels, scores = _padded(
-                [_list(qrels[query], run.get(query, {}), judged_only) for query in some]
+                [_list(qrels[query], run.get(query, {}), judged_only) for query in queries[some]]
             )
-            for name, found in evaluator(labels, scores).items():
-                values[name].update(zip(some, found.values.numpy().tolist(), strict=True))
-    return values
+            for name, (values, weights) in evaluator(labels, scores).items():
+                found[name][:, some] = values, weights
+    return found
 
 
 def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
@@ -210,7 +227,7 @@ def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]
 
 
 def _list(
-    judged: Mapping[str, int], retrieved: Mapping[str, float], judged_only: bool
+    judged: Mapping[str, float], retrieved: Mapping[str, float], judged_only: bool
 ) -> list[tuple[float, float]]:
     """The label and score of each document of a query, by ascending identifier.
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
-from tfrank_sel.pipelines.evaluation import bootstrap
+from tfrank_sel.metrics import bootstrap
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
 import apache_beam as beam
@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tfrank_sel import metrics
 from tfrank_sel.data import stores
+from tfrank_sel.metrics.bootstrap import Resampled, mixed, nothing, resampled
 from tfrank_sel.pipelines import artefacts
-from tfrank_sel.pipelines.evaluation.bootstrap import Bootstrap, Resampled, mixed
 from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import census, stored
@@ -131,6 +131,32 @@ def evaluate(
     }
     chance = _comparisons(compared[OVERALL][1])
     return Evaluation(slices, chance, against if baseline else "random order")
+
+
+class Bootstrap(beam.CombineFn):
+    """Beam combiner from `(keys, values)` of some queries to `Resampled` of all.
+
+    Args:
+        num_values: Number of values per query.
+        seed: Seed of the weights.
+    """
+
+    def __init__(self, num_values: int, seed: int) -> None:
+        self.num_values, self.seed = num_values, seed
+
+    def create_accumulator(self) -> Resampled:
+        return nothing(self.num_values)
+
+    def add_input(
+        self, accumulator: Resampled, element: tuple[np.ndarray, np.ndarray]
+    ) -> Resampled:
+        return accumulator + resampled(*element, seed=self.seed)
+
+    def merge_accumulators(self, accumulators: Iterable[Resampled]) -> Resampled:
+        return sum(accumulators, self.create_accumulator())
+
+    def extract_output(self, accumulator: Resampled) -> Resampled:
+        return accumulator
 
 
 def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Comparison]:

@@ -12,15 +12,13 @@ Reference:
 
 import dataclasses
 import math
-from collections.abc import Iterable
 
-import apache_beam as beam
 import numpy as np
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95
 
-_CHUNK = 256  # queries weighted at once
+_DRAWN = 2**17  # weights drawn at once: these fit into a cache
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
 _MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _UPTO = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(18)])[:-1]
@@ -70,38 +68,13 @@ def resampled(
         seed: Seed of the weights.
         resamples: Number of resamples.
     """
-    total = _nothing(values.shape[1], resamples)
-    for start in range(0, len(keys), _CHUNK):
-        part = values[start : start + _CHUNK].astype(np.float64)
-        weights = _weights(keys[start : start + _CHUNK], seed, resamples)
+    total = nothing(values.shape[1], resamples)
+    chunk = max(_DRAWN // resamples, 1)
+    for start in range(0, len(keys), chunk):
+        part = values[start : start + chunk].astype(np.float64)
+        weights = _weights(keys[start : start + chunk], seed, resamples)
         total += Resampled(len(part), part.sum(axis=0), weights.sum(axis=0), weights.T @ part)
     return total
-
-
-class Bootstrap(beam.CombineFn):
-    """Beam combiner from `(keys, values)` of some queries to `Resampled` of all.
-
-    Args:
-        num_values: Number of values per query.
-        seed: Seed of the weights.
-    """
-
-    def __init__(self, num_values: int, seed: int) -> None:
-        self.num_values, self.seed = num_values, seed
-
-    def create_accumulator(self) -> Resampled:
-        return _nothing(self.num_values, RESAMPLES)
-
-    def add_input(
-        self, accumulator: Resampled, element: tuple[np.ndarray, np.ndarray]
-    ) -> Resampled:
-        return accumulator + resampled(*element, seed=self.seed)
-
-    def merge_accumulators(self, accumulators: Iterable[Resampled]) -> Resampled:
-        return sum(accumulators, self.create_accumulator())
-
-    def extract_output(self, accumulator: Resampled) -> Resampled:
-        return accumulator
 
 
 def mixed(numbers: np.ndarray) -> np.ndarray:
@@ -119,14 +92,26 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
     return numbers ^ (numbers >> np.uint64(31))
 
 
+def random_bits(keys: np.ndarray, seed: int, count: int) -> np.ndarray:
+    """Returns pseudo-random uint64 of each key, `[keys, count]`.
+
+    Args:
+        keys: uint64 `[keys]`.
+        seed: Seed of the numbers.
+        count: How many of each key.
+    """
+    starts = mixed(keys + mixed(np.full(1, seed, np.uint64)))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * _STEP
+    return mixed(starts[:, None] + steps)
+
+
 def _weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
     """Poisson draws of mean 1, `[queries, resamples]`."""
-    starts = mixed(keys + mixed(np.full(1, seed, np.uint64)))
-    steps = np.arange(1, resamples + 1, dtype=np.uint64) * _STEP
-    uniform = (mixed(starts[:, None] + steps) >> np.uint64(11)) * 2.0**-53
+    uniform = (random_bits(keys, seed, resamples) >> np.uint64(11)) * 2.0**-53
     return np.searchsorted(_UPTO, uniform, side="right").astype(np.float64)
 
 
-def _nothing(num_values: int, resamples: int) -> Resampled:
+def nothing(num_values: int, resamples: int = RESAMPLES) -> Resampled:
+    """Returns the sums over no query."""
     zeros = np.zeros([resamples, num_values])
     return Resampled(0, np.zeros(num_values), np.zeros(resamples), zeros)

@@ -1,0 +1,180 @@
+"""Comparison of runs, query by query, with intervals and tests."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfrank_sel.metrics import sources, trec
+from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics.bootstrap import resampled
+from tfrank_sel.metrics.compared import ALL, Comparison, Difference
+from tfrank_sel.metrics.significance import holm, randomisation_test, t_test
+
+Array = NDArray[np.float64]
+
+_EQUAL = 1e-6  # differences up to this may be rounding in float32
+
+
+class _Paired(NamedTuple):
+    """Values of a metric for two runs, `[queries]`; NaN for queries that do not count."""
+
+    metric: str
+    a: str
+    b: str
+    first: Array
+    second: Array
+
+
+def compare(
+    runs: Mapping[str, Any],
+    qrels: Any,
+    metrics: Sequence[ListwiseMetric],
+    *,
+    slices: Mapping[str, Any] | None = None,
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> Comparison:
+    """Compares each pair of runs on the same queries.
+
+    A difference has a 95 % interval by paired bootstrap, and p values of the paired randomisation
+    and t tests. Holm's correction of a test is over all metrics and pairs of runs; the slices
+    together are a second family of tests.
+
+    The queries are those of the judgements. A query that is missing in a run has the value of an
+    empty ranking; queries without judgements are ignored, and documents without judgements have
+    relevance 0, as do those with a negative one. Lists are in ascending order of the document
+    identifiers, and scores are compared in float32. The metric sets the order of tied scores, and
+    whether a query without a relevant document counts: by default as 0. Queries that count have the
+    same weight.
+
+    Args:
+        runs: Two runs or more, by name. A run is the path of a TREC file; scores by query and
+            document; a frame of pandas or polars with the columns `query_id`, `doc_id` and `score`;
+            or an iterable of objects with these attributes, such as those of ir_datasets.
+        qrels: The judgements, in one of these forms, with `relevance` instead of `score`.
+        metrics: The metrics, with unique names. `metrics.trec_eval` has those of trec_eval.
+        slices: The slice of each query, such as its type. Each slice is also compared alone;
+            queries without a slice are only among all.
+        resamples: Number of resamples of the bootstrap and of the randomisation test.
+        seed: Seed of both.
+
+    Returns:
+        The differences of the second run of each pair from the first, as values, tables in
+        Markdown, LaTeX and JSON, and a picture.
+
+    Raises:
+        ValueError: If there are fewer than two runs, no metric, a run without a query of the
+            judgements, or no query that counts, or if a source is malformed.
+
+    Example:
+        >>> qrels = {"1": {"a": 1, "b": 0}, "2": {"a": 0, "b": 1}}
+        >>> old = {"1": {"a": 1.0, "b": 2.0}, "2": {"a": 1.0, "b": 2.0}}
+        >>> new = {"1": {"a": 2.0, "b": 1.0}, "2": {"a": 1.0, "b": 2.0}}
+        >>> found = metrics.compare({"old": old, "new": new}, qrels, [metrics.MRR()])
+        >>> [mrr] = found.differences
+        >>> mrr.mean_a, mrr.mean_b, mrr.wins, mrr.ties, mrr.losses
+        (0.75, 1.0, 1, 1, 0)
+        >>> found.most_different("mrr", "old", "new")
+        [QueryDifference(query='1', a=0.5, b=1.0)]
+
+    Reference:
+        [Smucker et al., A comparison of statistical significance tests for information retrieval
+        evaluation, 2007](https://doi.org/10.1145/1321440.1321528).
+    """
+    if len(runs) < 2 or not metrics:
+        raise ValueError(
+            "`compare` requires at least two runs and one metric. "
+            f"Received: runs={list(runs)}, {len(metrics)} metrics"
+        )
+    if resamples < 1:
+        raise ValueError(f"`resamples` must be positive. Received: resamples={resamples}")
+    judged = sources.qrels(qrels)
+    queries = sorted(judged)
+    values = {name: _values(name, run, judged, metrics, queries) for name, run in runs.items()}
+    pairs = [
+        _Paired(metric.name, a, b, values[a][metric.name], values[b][metric.name])
+        for metric in metrics
+        for a, b in itertools.combinations(runs, 2)
+    ]
+    overall = _differences(pairs, {ALL: np.ones(len(queries), bool)}, resamples, seed)
+    if len(overall) < len(pairs):
+        raise ValueError("Expected a query that counts for each metric. Received: none")
+    known = {str(query): str(value) for query, value in (slices or {}).items()}
+    names = np.array([known.get(query, "") for query in queries])
+    members = {x: names == x for x in sorted({known[query] for query in queries if query in known})}
+    return Comparison([*overall, *_differences(pairs, members, resamples, seed)], queries, values)
+
+
+def _values(
+    name: str,
+    source: Any,
+    judged: trec.Qrels,
+    metrics: Sequence[ListwiseMetric],
+    queries: Sequence[str],
+) -> dict[str, Array]:
+    run = sources.run(source)
+    if judged.keys().isdisjoint(run):
+        raise ValueError(f"Expected a query of the judgements in the run {name}. Received: none")
+    found = trec.list_values(judged, run, metrics, queries)
+    return {x: np.where(weights > 0.0, values, np.nan) for x, (values, weights) in found.items()}
+
+
+def _differences(
+    pairs: Sequence[_Paired], members: Mapping[str, NDArray[np.bool_]], resamples: int, seed: int
+) -> list[Difference]:
+    """The differences of each slice with a query that counts: one family of tests."""
+    found = []
+    for name, member in members.items():
+        counting: dict[bytes, list[_Paired]] = {}  # these share their random numbers
+        for pair in pairs:
+            counts = member & np.isfinite(pair.first) & np.isfinite(pair.second)
+            counting.setdefault(counts.tobytes(), []).append(pair)
+        for counted, alike in counting.items():
+            rows = np.flatnonzero(np.frombuffer(counted, bool))
+            if len(rows):
+                found += _tested(alike, name, rows, resamples, seed)
+    if not found:
+        return []
+    randomised = holm(np.array([x.p_randomisation for x in found])).tolist()
+    t = holm(np.array([x.p_t for x in found])).tolist()
+    return [
+        dataclasses.replace(one, holm_randomisation=p, holm_t=q)
+        for one, p, q in zip(found, randomised, t, strict=True)
+    ]
+
+
+def _tested(
+    pairs: Sequence[_Paired], name: str, rows: NDArray[np.intp], resamples: int, seed: int
+) -> list[Difference]:
+    """The differences on the queries of some rows, without the correction."""
+    first = np.stack([x.first[rows] for x in pairs], axis=1)
+    gaps = np.stack([x.second[rows] for x in pairs], axis=1) - first
+    keys = rows.astype(np.uint64)
+    lows, highs = resampled(keys, gaps, seed=seed, resamples=resamples).interval()
+    randomised, t = randomisation_test(keys, gaps, seed, resamples), t_test(gaps)
+    return [
+        Difference(
+            metric=pair.metric,
+            slice=name,
+            a=pair.a,
+            b=pair.b,
+            queries=len(rows),
+            mean_a=float(first[:, i].mean()),
+            mean_b=float((first[:, i] + gaps[:, i]).mean()),
+            difference=float(gaps[:, i].mean()),
+            low=float(lows[i]),
+            high=float(highs[i]),
+            p_randomisation=float(randomised[i]),
+            p_t=float(t[i]),
+            holm_randomisation=float(randomised[i]),
+            holm_t=float(t[i]),
+            wins=int(np.sum(gaps[:, i] > _EQUAL)),
+            ties=int(np.sum(np.abs(gaps[:, i]) <= _EQUAL)),
+            losses=int(np.sum(gaps[:, i] < -_EQUAL)),
+        )
+        for i, pair in enumerate(pairs)
+    ]
