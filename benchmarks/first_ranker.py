@@ -14,7 +14,6 @@ import contextlib
 import os
 import pathlib
 import re
-import runpy
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,8 @@ import time
 from collections.abc import Iterator
 
 from pyarrow import parquet
+
+from tfrank_sel.data import synthetic
 
 ROOT = pathlib.Path(__file__).parent.parent
 ROAD = "## From your Parquet file to a served ranker"
@@ -109,8 +110,7 @@ def _wheel(folder: pathlib.Path) -> pathlib.Path:
 
 def _user(home: pathlib.Path, rows: int) -> None:
     """Makes the folder of a user: a click log, and packages whose names are ours."""
-    clicks = runpy.run_path(str(ROOT / "examples" / "click_log.py"))["clicks"]
-    table = clicks(rows, 0).select(list(COLUMNS)).rename_columns(list(COLUMNS.values()))
+    table = synthetic.clicks(rows).select(list(COLUMNS)).rename_columns(list(COLUMNS.values()))
     (home / LOG).parent.mkdir(parents=True)
     parquet.write_table(table, home / LOG)
     for hiding in HIDING:

@@ -95,9 +95,8 @@ def write_tutorial(name: str) -> None:
     notebook = jupytext.read(EXAMPLES / f"{name}.py")
     notebook.cells = [cell for cell in notebook.cells if not cell.source.startswith("# ruff: ")]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-    here = {"metadata": {"path": str(EXAMPLES)}}
     pictures = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-    nbclient.NotebookClient(notebook, timeout=600, resources=here).execute(env=pictures)
+    nbclient.NotebookClient(notebook, timeout=600, coalesce_streams=True).execute(env=pictures)
     for cell in notebook.cells:
         if cell.cell_type == "code":  # without the logs of TensorFlow
             cell.outputs = [x for x in cell.outputs if x.get("name") != "stderr"]
@@ -111,8 +110,9 @@ def write_tutorial(name: str) -> None:
     jupytext.write(notebook, folder / f"{name}.ipynb")
     shutil.copy(EXAMPLES / f"{name}.py", folder)
     title, _, rest = page.lstrip().partition("\n")
-    files = f"[Notebook]({name}.ipynb){{ download }} · [script]({name}.py){{ download }}"
-    (folder / f"{name}.md").write_text(f"{title}\n\n{files}\n{rest.replace('](../docs/', '](../')}")
+    files = f"Download: [notebook]({name}.ipynb){{ download }} · [script]({name}.py){{ download }}"
+    rest = rest.replace("](../docs/", "](../").replace("![png](", "![Picture that the code draws](")
+    (folder / f"{name}.md").write_text(f"{title}\n\n{files}\n{rest}")
 
 
 def figures() -> Iterator[str]:

@@ -7,7 +7,7 @@
 # on that table, evaluates it on sessions that it has not seen, exports it, and asks a server to
 # rank a list. It takes about a minute.
 #
-# Install: `pip install 'tfrank_sel[frames,serving]'`.
+# Install: `pip install 'tfrank_sel[frames,serving]' pandas`.
 
 # %%
 import pathlib
@@ -15,10 +15,10 @@ import tempfile
 
 import keras
 import pandas as pd
-from click_log import clicks
 from pyarrow import parquet
 
 from tfrank_sel import data, export, features, losses, metrics, models
+from tfrank_sel.data import synthetic
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
@@ -29,13 +29,14 @@ keras.utils.set_random_seed(0)
 # %% [markdown]
 # ## Read the log
 #
-# Replace these two lines by `frame = pd.read_parquet("your.parquet")`. The log of this tutorial
-# is made by `click_log.py`.
+# Replace the first two lines by `frame = pd.read_parquet("your.parquet")`. Here,
+# `synthetic.clicks` makes a log: about 20,000 items in 1,159 sessions, of which 19 % were clicked.
 
 # %%
-parquet.write_table(clicks(20_000, seed=0), folder / "clicks.parquet")
+parquet.write_table(synthetic.clicks(20_000, seed=0), folder / "clicks.parquet")
 frame = pd.read_parquet(folder / "clicks.parquet")
 print(len(frame), "items in", frame["session"].nunique(), "sessions")
+print(f"clicked: {frame['clicked'].mean():.0%}")
 
 # %% [markdown]
 # ## Name the columns
@@ -53,7 +54,12 @@ types = {
     "tags": features.Set(max_values=3),
     "embedding": features.Vector(size=8),
 }
-columns = {"query": "session", "label": "clicked", "doc_id": "item", "features": types}
+columns = {
+    "query": "session",
+    "label": "clicked",
+    "doc_id": "item",
+    "features": types,
+}
 
 # %% [markdown]
 # ## Split by session
@@ -69,25 +75,29 @@ test = data.frames.dataset(frame[is_test], **columns, shuffle=False)
 # ## Train and evaluate
 #
 # The preparation holds the vocabularies and the means. It is made from the training split only.
-# NDCG@10 is 1 when all clicked items are on top.
+# NDCG@10 is 1 when all clicked items are on top. It rises from about 0.36 with random weights
+# to about 0.67. The column `utility`, from which the clicks were drawn, ranks with 0.74. No model
+# can be better on average.
 
 # %%
 preparation = models.Preparation.of(train, types)
 network = models.Perceptron([64, 32], dropout=0.2, embeddings=preparation.embeddings)
 ranker = models.Prepared(preparation, network)
-ranker.compile("adam", loss=losses.RGCrossLoss(), metrics=[metrics.NDCG(k=10)])
+ndcg = metrics.NDCG(k=10, name="ndcg")
+ranker.compile("adam", loss=losses.RGCrossLoss(), metrics=[ndcg])
 before = ranker.evaluate(test, return_dict=True, verbose=0)
-ranker.fit(train, epochs=8, verbose=2, shuffle=False)  # the dataset shuffles its lists itself
+# the dataset shuffles its lists itself
+ranker.fit(train, epochs=8, verbose=2, shuffle=False)
 after = ranker.evaluate(test, return_dict=True, verbose=0)
-[name] = [name for name in after if name != "loss"]
-print(f"NDCG@10 before training {before[name]:.3f}, after training {after[name]:.3f}")
+print(f"NDCG@10 before training {before['ndcg']:.2f}, after {after['ndcg']:.2f}")
 
 # %% [markdown]
 # ## Export and serve
 #
 # The SavedModel contains the preparation, so a request has the same columns as the table. The
 # endpoint is for development and tests; TensorFlow Serving serves the same folder in production.
-# The client refuses a name that the model does not take.
+# The client refuses a name that the model does not take. The cheap item is ranked first, and the
+# dear one last.
 
 # %%
 export.export(ranker, types, folder / "saved_model")

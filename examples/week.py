@@ -17,8 +17,9 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from click_log import clicks
 from pyarrow import parquet
+
+from tfrank_sel.data import synthetic
 
 CONFIGURATION = """\
 [data]
@@ -58,7 +59,7 @@ BAD, WRONG, CRASHED = 3, 5, 6
 
 def day_of(number: int, rows: int) -> pa.Table:
     """Returns the clicks of a day; prices rise by a tenth each day, and there are new brands."""
-    table = clicks(rows, seed=number)
+    table = synthetic.clicks(rows, seed=number)
     sessions = [f"day{number}-{name}" for name in table["session"].to_pylist()]
     prices = table["price"].to_numpy() * 1.1**number
     if number == BAD:

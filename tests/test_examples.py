@@ -1,6 +1,7 @@
 """The examples run, from a folder of their own."""
 
 import pathlib
+import re
 import runpy
 import subprocess
 import sys
@@ -37,6 +38,10 @@ def test_an_example_runs(example: pathlib.Path, tmp_path: pathlib.Path) -> None:
     if example.stem == "search":
         ranked = [line.split()[1] for line in done.stdout.splitlines()[-3:]]
         assert ranked == ["cheap", "middle", "dear"], done.stdout
+    if example.stem == "recommend":
+        found = re.findall(r"^(.+): Recall@20 (.+),", done.stdout, re.MULTILINE)
+        recall = {name: float(value) for name, value in found}
+        assert min(recall["ALS"], recall["two towers"]) > 1.5 * recall["popularity"]
     if example.stem == "week":
         told = iter(done.stdout.splitlines())
         for line in WEEK.splitlines():

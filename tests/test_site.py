@@ -51,10 +51,14 @@ TUTORIAL = """\
 
 # %%
 import sys
+import time
 
 import matplotlib.pyplot as plt
 
 print("six is", 2 * 3)
+sys.stdout.flush()
+time.sleep(0.5)
+print("seven is", 7)
 print("a log", file=sys.stderr)
 plt.plot([1, 2])
 plt.show()
@@ -68,12 +72,12 @@ def test_a_tutorial_is_a_notebook_and_a_page_with_its_output(site, tmp_path):
     site["write_tutorial"]("short")
     folder = tmp_path / "tutorials"
     page = (folder / "short.md").read_text()
-    assert page.startswith("# A tutorial\n\n[Notebook](short.ipynb){ download }")
+    assert page.startswith("# A tutorial\n\nDownload: [notebook](short.ipynb){ download }")
     assert "[A guide](../data.md)" in page
-    assert "    six is 6\n" in page
+    assert "    six is 6\n    seven is 7\n" in page
     assert "a log" not in page.replace('"a log"', "")
     assert "noqa" not in page
-    [picture] = re.findall(r"!\[png\]\((.+)\)", page)
+    [picture] = re.findall(r"!\[Picture that the code draws\]\((.+)\)", page)
     assert (folder / picture).stat().st_size > 0
     cells = json.loads((folder / "short.ipynb").read_text())["cells"]
     assert [cell["cell_type"] for cell in cells] == ["markdown", "code"]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.types
 
-Makes a click log of 100,000 rows (`examples/click_log.py`): 15 numbers and 7 texts an item. Each is
+Makes a click log of 100,000 rows (`data.synthetic.clicks`): 15 numbers and 7 texts an item. Each is
 compared with the same lists of 22 floats; times are of one core, from passes in turn.
 
 * Parquet: the file read to lists (`data.read`).
@@ -11,7 +11,6 @@ compared with the same lists of 22 floats; times are of one core, from passes in
 """
 
 import pathlib
-import runpy
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -25,12 +24,11 @@ from benchmarks.speed import rows
 from benchmarks.speed.interleaved import use_one_core
 from benchmarks.speed.rows import Peer
 from tfrank_sel import data, features, models
-from tfrank_sel.data import packed
+from tfrank_sel.data import packed, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
 
 ROWS, BATCH = 100_000, 64
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "click_log.py"
 TYPES = {
     "price": features.Number(),
     "rating": features.Number(missing=3.0),
@@ -61,7 +59,7 @@ def batches(
 
 def cases(folder: pathlib.Path) -> dict[str, tuple[rows.Call, rows.Call]]:
     """What is done with columns of all types, and with floats."""
-    table = runpy.run_path(str(EXAMPLE))["clicks"](ROWS, 0)
+    table = synthetic.clicks(ROWS)
     parquet.write_table(table, folder / "types.parquet")
     kept = table.select(["session", "clicked"])
     numbers = np.random.default_rng(0).normal(size=[WIDTH, table.num_rows]).astype(np.float32)

@@ -1,8 +1,6 @@
 """Runs by a configuration: what is refused before they start, and that it makes them again."""
 
 import json
-import pathlib
-import runpy
 import subprocess
 import sys
 
@@ -16,7 +14,7 @@ from typer.testing import CliRunner
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_main import small_set
 from tfrank_sel import data
-from tfrank_sel.data import requests, typed, writing
+from tfrank_sel.data import requests, synthetic, typed, writing
 from tfrank_sel.features import Category, Number, of_config
 from tfrank_sel.pipelines import artefacts, classes, planning
 from tfrank_sel.pipelines.__main__ import app
@@ -25,7 +23,6 @@ from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import columns, inputs
 from tfrank_sel.pipelines.ingestion import stored
 
-CLICK_LOG = pathlib.Path(__file__).parents[2] / "examples" / "click_log.py"
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"
 MODULE = """
 from tfrank_sel import losses, models
@@ -36,6 +33,27 @@ def make_model(preparation, settings, scale):
 
 def make_loss(k):
     return losses.SmoothTopKLoss(k, name="mine")
+"""
+OF_ALL_TYPES = """\
+[data]
+data = ["{folder}/clicks.parquet"]
+query = "session"
+label = "clicked"
+doc_id = "item"
+weight = "weight"
+slice_by = ["device"]
+
+[features]
+price = "number"
+rating = {{ type = "number", missing = 3.0 }}
+in_stock = "bool"
+brand = "category"
+device = {{ type = "category", of = "query", encoding = "one_hot" }}
+tags = {{ type = "set", max_values = 4 }}
+seller = {{ type = "hash", buckets = 500 }}
+embedding = {{ type = "vector", size = 8 }}
+published_at = {{ type = "timestamp", since = "shown_at" }}
+shown_at = {{ type = "timestamp", of = "query", parts = true }}
 """
 
 
@@ -169,10 +187,9 @@ def weights(folder):
 
 @pytest.mark.long
 def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_path):
-    log = runpy.run_path(str(CLICK_LOG))
-    table = log["clicks"](4_000, 0)
+    table = synthetic.clicks(4_000)
     pyarrow.parquet.write_table(table, tmp_path / "clicks.parquet")
-    (tmp_path / "run.toml").write_text(log["CONFIGURATION"].format(folder=tmp_path))
+    (tmp_path / "run.toml").write_text(OF_ALL_TYPES.format(folder=tmp_path))
     sets = ["training.epochs=2", "training.loss.class=RGCrossLoss", "evaluation.baseline=false"]
     sets += ["beam.shard_bytes=100000"]
     options = [word for x in sets for word in ("--set", x)]
@@ -193,7 +210,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     assert len(shards) > 1
     lists = stored.lists(shards, data.FeatureSpec(15, num_texts=7, weight="weight"))
     found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}
-    assert {x[0] for x in found} == set(log["DEVICES"])
+    assert {x[0] for x in found} == {"desktop", "phone", "tablet", "tv"}
     assert all(set(weights) == {0.5 if device == "tv" else 1.0} for device, *weights in found)
     report = (output / "report.html").read_text()
     assert "device tablet" in report

@@ -1,13 +1,17 @@
-"""A synthetic ranking problem, reproducible by its seed."""
+"""Synthetic ranking problems, reproducible by their seeds."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import ItemList
 
 # Shares of the grades 0 to 4, about those of a web search set.
 _GRADE_SHARES = (0.52, 0.26, 0.14, 0.06, 0.02)
+# Of the click log.
+_BRANDS, _TAGS, _DEVICES = 200, 30, ("desktop", "phone", "tablet", "tv")
 
 
 def lists(
@@ -75,3 +79,87 @@ def _quantiles(random: np.random.Generator, weights: np.ndarray, noise: float) -
     sample = random.standard_normal((20_000, len(weights)))
     utility = _utility(sample, weights) + noise * random.standard_normal(len(sample))
     return np.quantile(utility, np.cumsum(_GRADE_SHARES)[:-1])
+
+
+def clicks(num_rows: int, *, seed: int = 0) -> Any:
+    """Makes a click log with columns of all types and missing values, as an Arrow table.
+
+    Each row is an item that was shown in a `session`. A click has a probability that increases with
+    the column `utility`, of which no model should know: a low `price`, a high `rating`, an item
+    `in_stock`, a liked `brand`, `tags` that the `device` likes, the `embedding` and a recent
+    `published_at` add to it. An item without a price is hardly ever clicked. The `seller` has no
+    effect. Rows of the device "tv" have the `weight` 0.5.
+
+    Args:
+        num_rows: Approximate number of rows: sessions have 5 to 29 items, and are whole.
+        seed: Seed of the log. What is liked is the same for all seeds.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+
+    Example:
+        >>> log = clicks(100, seed=0)
+        >>> log.num_rows, log["price"].null_count > 0
+        (92, True)
+    """
+    pa = arrow()
+    random = np.random.default_rng(seed)
+    sizes = random.integers(5, 30, num_rows // 17 + 1)
+    sizes = sizes[: np.searchsorted(np.cumsum(sizes), num_rows) + 1]
+    session = np.repeat(np.arange(len(sizes)), sizes)
+    count = len(session)
+
+    truth = np.random.default_rng(0)  # the same for all logs
+    liked = truth.normal(size=_BRANDS)
+    fits = truth.normal(size=(len(_DEVICES), _TAGS))
+    taste = truth.normal(size=8) / 3.0
+
+    brand = np.minimum(random.zipf(1.3, count), _BRANDS) - 1
+    device = random.choice(len(_DEVICES), len(sizes), p=(0.4, 0.45, 0.1, 0.05))[session]
+    tags = random.integers(0, _TAGS, (count, 3))
+    num_tags = random.integers(0, 4, count)
+    is_tag = np.arange(3) < num_tags[:, None]
+    tag_effect = np.sum(fits[device[:, None], tags] * is_tag, axis=1) / np.maximum(num_tags, 1)
+    price = random.lognormal(3.0, 1.0, count)
+    has_price = random.random(count) > 0.15
+    rating = np.round(random.uniform(1.0, 5.0, count), 1)
+    has_rating = random.random(count) > 0.3
+    in_stock = random.random(count) > 0.2
+    embedding = random.normal(size=(count, 8)).astype(np.float32)
+    shown_at = 1_750_000_000 + np.cumsum(random.integers(1, 20, len(sizes)))[session]
+    age_days = random.exponential(60.0, count)
+    published_at = shown_at - (age_days * 86_400).astype(int)
+
+    utility = (
+        np.where(has_price, -0.8 * (np.log(price) - 3.0), -3.0)
+        + np.where(has_rating, 0.4 * (rating - 3.0), 0.0)
+        + 1.0 * in_stock
+        + 0.8 * liked[brand]
+        + 0.8 * tag_effect
+        + embedding @ taste
+        - 0.3 * np.log1p(age_days)
+    )
+    clicked = random.random(count) < 1.0 / (1.0 + np.exp(1.5 - utility))
+    names = np.array([f"tag-{i}" for i in range(_TAGS)], object)
+    values = names[tags[is_tag]]
+    offsets = np.concatenate([[0], np.cumsum(num_tags)]).astype(np.int32)
+    seconds = pa.timestamp("s", "UTC")
+    return pa.table(
+        {
+            "session": np.char.add("s", session.astype(str)),
+            "item": np.char.add("i", random.integers(0, count // 2 + 1, count).astype(str)),
+            "clicked": clicked,
+            "weight": np.where(device == 3, 0.5, 1.0).astype(np.float32),
+            "price": pa.array(np.round(price, 2), mask=~has_price),
+            "rating": pa.array(rating, mask=~has_rating),
+            "in_stock": in_stock,
+            "brand": pa.array(np.char.add("brand-", brand.astype(str))).dictionary_encode(),
+            "device": np.array(_DEVICES)[device],
+            "tags": pa.ListArray.from_arrays(offsets, pa.array(values, pa.string())),
+            "seller": random.integers(0, 5_000, count),
+            "embedding": pa.FixedSizeListArray.from_arrays(embedding.ravel(), 8),
+            "published_at": pa.array(published_at, pa.int64()).cast(seconds),
+            "shown_at": pa.array(shown_at, pa.int64()).cast(seconds),
+            "utility": utility.astype(np.float32),
+        }
+    )
