@@ -32,5 +32,6 @@ def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
         links=tfrank_sel.links,
         losses=tfrank_sel.losses,
         metrics=tfrank_sel.metrics,
+        objectives=tfrank_sel.objectives,
         presets=tfrank_sel.presets,
     )

@@ -339,7 +339,7 @@ def test_types_are_proposed_for_records(folder):
 def test_tables_are_read_without_tensorflow(files, tmp_path):
     sets.write_jsonl(tmp_path / "a.jsonl", pyarrow.table(COLUMNS).to_pylist())
     code = f"""
-import sys, time
+import sys
 from tfrank_sel import data
 from tfrank_sel.data import formats, frames
 columns = formats.Columns()
@@ -353,7 +353,6 @@ for path in {[*map(str, files), str(tmp_path / "a.jsonl")]}:
     except data.InputError as error:
         assert "expected a column 'clicks'" in str(error)
 assert "tensorflow" not in sys.modules
-assert time.process_time() < 2.0
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
