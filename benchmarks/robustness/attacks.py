@@ -128,12 +128,12 @@ def brackets_in_gzip(_: int, rest_port: int) -> None:
 
 def deep(_: int, rest_port: int) -> None:
     """Brackets that are few enough to be counted and too deep to be a tensor."""
-    _post(rest_port, b'{"instances": ' + b"[" * 100_000)
+    _post(rest_port, b'{"instances": ' + b"[" * 60_000)
 
 
 def empty_objects(_: int, rest_port: int) -> None:
     """As many objects as the defaults allow, each of which takes ten times its text."""
-    _post(rest_port, b'{"instances": [' + b'{"":0},' * 250_000 + b"0]}")
+    _post(rest_port, b'{"instances": [' + b'{"":0},' * 60_000 + b"0]}")
 
 
 def irregular_numbers(_: int, rest_port: int) -> None:

@@ -59,7 +59,7 @@ class Limits(Checked):
     decoded_bytes: int = 2**26
     items: int = 2**16
     axes: int = 32
-    lists: int = 2**18
+    lists: int = 2**16
     requests: int = 1024
     waiting_bytes: int = 2**27
     receiving: int = 64

@@ -32,6 +32,8 @@ _FIELDS: dict[int, tuple[str, type]] = {
 
 # Field numbers of the types whose packed fields have the layout of memory, so that they are copied.
 _PACKED = {types_pb2.DT_FLOAT: 5, types_pb2.DT_DOUBLE: 6}
+_WIDE = {"int_val": np.int32}  # type of a field, where it is narrowed to that of the tensor
+_PART = 2**14  # values that are read at a time: other threads run in between
 _STRING_BYTES = 32  # bytes of a string object in memory, beside its content
 _OTHER_BYTES = 16  # maximum bytes of a number of any other type
 _AXIS_BYTES = 32  # maximum bytes of an axis in a message
@@ -130,14 +132,29 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
         if len(proto.tensor_content) != size * np.dtype(dtype).itemsize:
             raise _unreadable(name)
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
-    values = getattr(proto, field)
-    if len(values) > size:
+    if len(getattr(proto, field)) > size:
         raise _unreadable(name)
-    array: np.ndarray = np.array(values, dtype)
-    if len(values) < size:
-        last = array[-1:] if len(values) else np.array([b"" if dtype is np.object_ else 0], dtype)
-        array = np.concatenate([array, np.repeat(last, size - len(values))])
+    array = _values(proto, field, dtype)
+    if len(array) < size:
+        last = array[-1:] if len(array) else np.array([b"" if dtype is np.object_ else 0], dtype)
+        array = np.concatenate([array, np.repeat(last, size - len(array))])
     return array.reshape(shape)
+
+
+def _values(proto: tensor_pb2.TensorProto, field: str, dtype: type) -> np.ndarray:
+    """Returns the values of a typed field, which are copied if they are packed as in memory."""
+    values = getattr(proto, field)
+    if values and proto.dtype in _PACKED:
+        size = len(values) * np.dtype(dtype).itemsize
+        message, head = proto.SerializeToString(), _head(_PACKED[proto.dtype], size)
+        start = len(message) - size
+        if message[start - len(head) : start] == head:  # nothing comes after the field
+            return np.frombuffer(message, dtype, offset=start)
+    array = np.empty(len(values), dtype)
+    for start in range(0, len(values), _PART):
+        part = np.array(values[start : start + _PART], _WIDE.get(field, dtype))
+        array[start : start + _PART] = part
+    return array
 
 
 def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
@@ -156,18 +173,19 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
     if dtype in _PACKED:
-        proto.MergeFromString(_packed(_PACKED[dtype], array.tobytes()))
+        octets = array.tobytes()
+        proto.MergeFromString(_head(_PACKED[dtype], len(octets)) + octets)
     else:
         getattr(proto, _FIELDS[dtype][0]).extend(array.ravel().tolist())
 
 
-def _packed(field: int, octets: bytes) -> bytes:
-    """Returns a packed field of a message: its number, the length as varint, the values."""
-    head, length = bytearray([field << 3 | 2]), len(octets)
+def _head(field: int, length: int) -> bytes:
+    """Returns what precedes the values of a packed field: its number, and the length as varint."""
+    head = bytearray([field << 3 | 2])
     while length > 127:
         head.append(length & 127 | 128)
         length >>= 7
-    return bytes([*head, length]) + octets
+    return bytes([*head, length])
 
 
 def _unreadable(name: str) -> ServingError:

@@ -100,10 +100,10 @@ class _Block:
             raise _IrregularError
         if not isinstance(instances[0], simdjson.Object):
             return self.columns(instances, types)
-        if not all(isinstance(row, simdjson.Object) for row in instances):
-            raise _IrregularError
         self.lists += 1
-        rows = [self.columns(row, types) for row in instances]
+        rows = [self.columns(row, types) for row in instances if isinstance(row, simdjson.Object)]
+        if len(rows) < len(instances):
+            raise _IrregularError
         try:
             return {name: np.stack([row[name] for row in rows]) for name in types}
         except ValueError as error:  # their shapes differ
