@@ -71,12 +71,18 @@ def deployment(half, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def deployed(deployment):
-    """Address of a server with the deployment's models and the labels that its flags allow."""
+def deployed_server(deployment):
+    """A server with the deployment's models and the labels that its flags allow."""
     allow = "--allow_version_labels_for_unavailable_models=true" in entrypoint(deployment)
     models = [
         dataclasses.replace(model, base_path=deployment / model.base_path.relative_to("/"))
         for model in model_config.read(deployment / "models.config")
     ]
     with Endpoint(models, allow_labels_for_unavailable=allow) as endpoint:
-        yield f"127.0.0.1:{endpoint.rest_port}"
+        yield endpoint
+
+
+@pytest.fixture(scope="session")
+def deployed(deployed_server):
+    """Its address for REST."""
+    return f"127.0.0.1:{deployed_server.rest_port}"

@@ -35,7 +35,7 @@ def test_kustomize_names_every_manifest_and_every_configuration(deployment):
 
     ours = [path for path in found["resources"] if path.startswith("kubernetes/")]
     assert sorted(ours) == sorted(kubernetes(deployment))
-    assert gateway == {"name": "ranker-gateway", "files": ["envoy.yaml"]}
+    assert gateway == {"name": "ranker-gateway", "files": ["envoy.yaml", "bounds.lua"]}
     mounted = read(deployment, "gateway/deployment.yaml")["spec"]["template"]["spec"]["volumes"]
     assert mounted[0]["configMap"]["name"] == gateway["name"]
     assert set(configs["files"]) == {path.name for path in deployment.glob("*.config")}
