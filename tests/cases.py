@@ -145,6 +145,7 @@ LINKS = [
              R.composite_sigmoid(R.scaled(R.EXP, 0.5, 0.0), 0.5, -1.0)),
     LinkCase(links.Cosh(), R.COSH),
     LinkCase(links.AbsPower(exponent=2.0, constant=1.5), R.abs_power(2.0, 1.5)),
+    LinkCase(links.Laplace(scale=0.5, shift=1.5), R.scaled(R.LAPLACE, 0.5, 1.5)),
 ]
 
 LOSSES = [
@@ -240,6 +241,10 @@ LOSSES = [
     loss(losses.ApproxDCGLoss, RI.approx_dcg, grades, 1.0, temperature=1.0),
     loss(losses.ApproxMRRLoss, RI.approx_mrr, grades, 0.5, temperature=0.5),
     loss(losses.ApproxAPLoss, RI.approx_ap, grades, 0.5, temperature=0.5),
+    loss(functools.partial(losses.ApproxNDCGLoss, link=links.Laplace()), RI.approx_ndcg, grades,
+         0.5, temperature=0.5, h=R.LAPLACE.h),
+    loss(functools.partial(losses.ApproxAPLoss, link=links.Laplace()), RI.approx_ap, grades, 0.5,
+         temperature=0.5, h=R.LAPLACE.h),
     loss(losses.ApproxPrecisionLoss, RI.approx_precision, grades, 2, 0.5, k=2, temperature=0.5),
     loss(losses.ApproxRecallLoss, RI.approx_recall, grades, 2, 0.5, k=2, temperature=0.5),
     loss(losses.NeuralSortCrossEntropyLoss, RI.neural_sort_cross_entropy, grades, temperature=1.0),

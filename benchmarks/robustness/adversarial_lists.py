@@ -19,6 +19,7 @@ ON_THE_LINE: tuple[links.Link, ...] = (
     links.Identity(scale=2.0, shift=-1.0),
     links.Constant(),
     links.Sigmoid(),
+    links.Laplace(),
     links.Tanh(scale=0.5, shift=1.0),
     links.Exp(),
     links.Exp(scale=0.5),

@@ -88,6 +88,10 @@ def power(n: Number) -> Formula:
     )
 
 
+def laplace(x: Number) -> Number:
+    return mp.exp(x) / 2 if x < 0 else 1 - mp.exp(-x) / 2
+
+
 def odd_expm1(x: Number) -> Number:
     return mp.sign(x) * mp.expm1(abs(x))
 
@@ -100,6 +104,7 @@ PHI: dict[type[links.Link], Formula] = {
     links.Identity: Formula(lambda x: x, lambda x: x * x / 2, lambda y: y),
     links.Constant: Formula(lambda x: mp.mpf(1), lambda x: x),
     links.Sigmoid: Formula(sigmoid, softplus, log_odds),
+    links.Laplace: Formula(laplace, lambda x: max(x, mp.mpf(0)) + mp.exp(-abs(x)) / 2),
     links.Tanh: Formula(mp.tanh, log_cosh, mp.atanh),
     links.Exp: Formula(mp.exp, mp.exp, mp.log),
     links.AntiExp: Formula(lambda x: -mp.exp(-x), lambda x: mp.exp(-x), lambda y: -mp.log(-y)),

@@ -49,6 +49,7 @@ RUNS = (
     Run("losses", "losses --rounds 20"),
     Run("losses", "peer_losses --rounds 10"),
     Run("losses", f"peer_losses --rounds 10 --only {PEER_LOSSES}", TFR),
+    Run("losses", "soft_ranks --rounds 10"),
     Run("metrics", "metrics --rounds 10"),
     Run("metrics", "metrics --rounds 10", TFR),
     Run("data", "data --only writers texts steps --rounds 3"),

@@ -29,6 +29,11 @@ CONSTANT = Formula(lambda x: 1.0, lambda x: x, lambda x: 0.0)
 SIGMOID = Formula(
     lambda x: 1 / (1 + exp(-x)), lambda x: log(1 + exp(x)), lambda x: exp(-x) / (1 + exp(-x)) ** 2
 )
+LAPLACE = Formula(
+    lambda x: exp(x) / 2 if x < 0 else 1 - exp(-x) / 2,
+    lambda x: max(x, 0.0) + exp(-abs(x)) / 2,
+    lambda x: exp(-abs(x)) / 2,
+)
 TANH = Formula(math.tanh, lambda x: log(cosh(x)), lambda x: 1 / cosh(x) ** 2)
 EXP = Formula(exp, exp, exp)
 ANTI_EXP = Formula(lambda x: -exp(-x), lambda x: exp(-x), lambda x: exp(-x))

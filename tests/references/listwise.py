@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 
 Floats = Sequence[float]
+Smooth = Callable[[float], float]
 
 
 def weight_of_list(labels: Floats, weights: Floats) -> float:
@@ -97,22 +98,30 @@ def list_mle(
     return weight_of_list(labels, weights) * loss
 
 
-def soft_ranks(scores: Floats, temperature: float) -> list[float]:
-    """Each rank is 1/2 and the sum of the sigmoids of all differences, the item's own included."""
+def sigmoid(x: float) -> float:
+    return 0.5 + 0.5 * math.tanh(x / 2)
+
+
+def soft_ranks(scores: Floats, temperature: float, h: Smooth = sigmoid) -> list[float]:
+    """Each rank is 1/2 and the sum of `h` of all differences, the item's own included."""
     x = [s / temperature for s in scores]
-    return [0.5 + sum(0.5 + 0.5 * math.tanh((t - s) / 2) for t in x) for s in x]
+    return [0.5 + sum(h(t - s) for t in x) for s in x]
 
 
-def approx_dcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
-    ranks = soft_ranks(scores, temperature)
+def approx_dcg(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
+) -> float:
+    ranks = soft_ranks(scores, temperature, h)
     dcg = sum((2**y - 1) / math.log2(1 + r) for y, r in zip(labels, ranks, strict=True))
     return -weight_of_list(labels, weights) * dcg
 
 
-def approx_ndcg(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+def approx_ndcg(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
+) -> float:
     best = sorted(labels, reverse=True)
     ideal = sum((2**y - 1) / math.log2(1 + r) for r, y in enumerate(best, start=1))
-    return approx_dcg(labels, scores, weights, temperature) / ideal if ideal else 0.0
+    return approx_dcg(labels, scores, weights, temperature, h) / ideal if ideal else 0.0
 
 
 def approx_mrr(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
@@ -123,12 +132,14 @@ def approx_mrr(labels: Floats, scores: Floats, weights: Floats, temperature: flo
     return -weight_of_list(labels, weights) * mrr
 
 
-def approx_ap(labels: Floats, scores: Floats, weights: Floats, temperature: float) -> float:
+def approx_ap(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
+) -> float:
     relevant = [i for i, y in enumerate(labels) if y > 0]
     if not relevant:
         return 0.0
-    ranks = soft_ranks(scores, temperature)
-    among_relevant = soft_ranks([scores[i] for i in relevant], temperature)
+    ranks = soft_ranks(scores, temperature, h)
+    among_relevant = soft_ranks([scores[i] for i in relevant], temperature, h)
     ap = sum(r / ranks[i] for r, i in zip(among_relevant, relevant, strict=True)) / len(relevant)
     return -weight_of_list(labels, weights) * ap
 
@@ -220,10 +231,6 @@ def coupled_rank_distil(
 
 def cross_entropy(p: float, s: float) -> float:
     return max(s, 0.0) + math.log1p(math.exp(-abs(s))) - p * s
-
-
-def sigmoid(s: float) -> float:
-    return math.exp(-cross_entropy(1.0, s))
 
 
 def click_em(

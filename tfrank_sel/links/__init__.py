@@ -35,6 +35,7 @@ from tfrank_sel.links.convexity import (
 from tfrank_sel.links.elementary import (
     Constant as Constant,
     Identity as Identity,
+    Laplace as Laplace,
     Sigmoid as Sigmoid,
     Tanh as Tanh,
 )

@@ -94,6 +94,40 @@ class Sigmoid(ElementaryLink):
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Laplace(ElementaryLink):
+    """`h(s) = exp(x) / 2` below `x = scale * (s - shift) = 0`, and `1 - exp(-x) / 2` above.
+
+    It is the distribution function of Laplace: like the sigmoid, but with a peak of sensitivity at
+    `shift`. Soft ranks that compare scores by it take `O(n log n)` instead of `O(n**2)`.
+    """
+
+    @property
+    def phi_image(self) -> Interval:
+        return (0.0, 1.0)
+
+    def phi(self, x: tf.Tensor) -> tf.Tensor:
+        tail = self.phi_slope(x)
+        return tf.where(x < 0.0, tail, 1.0 - tail)
+
+    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(x) + self.phi_slope(x)
+
+    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+        return 0.5 * tf.exp(-tf.abs(x))
+
+    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+        lower, upper = tf.minimum(y, 0.5), tf.minimum(1.0 - y, 0.5)
+        return tf.math.log(2.0 * lower) - tf.math.log(2.0 * upper)
+
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.laplace_divergence(z, x, d)
+
+    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+        return bregman.laplace_difference(z, x, d)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tanh(ElementaryLink):
     """`h(s) = tanh(scale * (s - shift))`: most sensitive at `shift`, like the sigmoid, but odd."""
 

@@ -98,6 +98,31 @@ def cosh_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.abs(d) < 1.0, near, cosh(z) - cosh(x))
 
 
+def laplace_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+    """Computes the divergence of the distribution function of Laplace.
+
+    It is even, so `x` is mirrored below 0, where the function is `exp(x) / 2`. The divergence of a
+    `z` above 0 is that from `x` to 0, that from 0 to `z`, and the rise to 0 times `z`.
+    """
+    z, x, d = _below(z, x, d)
+    areas = expm1_remainder(-z) + exp_divergence(tf.zeros_like(x), x, -x)
+    across = 0.5 * (areas - tf.math.expm1(x) * z)
+    return tf.where(z > 0.0, across, 0.5 * exp_divergence(z, x, d))
+
+
+def laplace_difference(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+    """Computes the difference of the distribution function of Laplace."""
+    low_z, low_x, low_d = _below(z, x, d)
+    across = -0.5 * (tf.math.expm1(-tf.nn.relu(low_z)) + tf.math.expm1(low_x))
+    rise = tf.where(low_z > 0.0, across, 0.5 * exp_difference(low_z, low_x, low_d))
+    return tf.where(x > 0.0, -rise, rise)
+
+
+def _below(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Mirrors `z`, `x` and `d = z - x` so that `x` is at most 0."""
+    return tf.where(x > 0.0, -z, z), -tf.abs(x), tf.where(x > 0.0, -d, d)
+
+
 def sigmoid_divergence(z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
     """Computes the divergence of the sigmoid, whose potential is softplus."""
     z, d, p, q, exp_z, p_times_d = _mirrored(z, x, d)

@@ -32,11 +32,16 @@ def sort_by(
 
 def ranks(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes the rank of each item in its list, in the dtype of `scores`."""
-    places, shape = order(scores, mask), tf.shape(scores)
+    in_order = tf.broadcast_to(positions(scores), tf.shape(scores))
+    return unsorted(in_order, order(scores, mask))
+
+
+def unsorted(x: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
+    """Returns the items of a sorted tensor to their `places`, which `order` has found."""
+    shape = tf.shape(x)
     lists = tf.broadcast_to(tf.range(shape[0])[:, tf.newaxis], shape)
-    in_order = tf.broadcast_to(positions(scores), shape)
     # a second sort, of the places, would take as long as the first
-    return tf.scatter_nd(tf.stack([lists, places], axis=-1), in_order, shape)
+    return tf.scatter_nd(tf.stack([lists, places], axis=-1), x, shape)
 
 
 def positions(x: tf.Tensor) -> tf.Tensor:

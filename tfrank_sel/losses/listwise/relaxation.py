@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tfrank_sel.links.base import Link
-from tfrank_sel.ops import masking
+from tfrank_sel.links.elementary import Laplace
+from tfrank_sel.ops import masking, soft_ranks
 
 
 def ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
@@ -15,11 +16,14 @@ def ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
     Args:
         x: Scores over the temperature, `[batch_size, list_size]`.
         among: True for the items `j` to count.
-        link: Link that compares two scores, with `link(-d) = 1 - link(d)`.
+        link: Link that compares two scores, with `link(-d) = 1 - link(d)`. `Laplace` takes
+            `O(n log n)` time and memory, any other `O(n**2)`.
 
     Returns:
         The soft ranks, of the shape of `x`; at least 1 for the counted items.
     """
+    if isinstance(link, Laplace) and link.shift == 0.0:
+        return soft_ranks.laplace_ranks(link.scale * x, among)
 
     @tf.custom_gradient
     def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:

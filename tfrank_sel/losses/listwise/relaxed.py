@@ -34,6 +34,7 @@ class RelaxedMetricLoss(ListwiseLoss):
         temperature: Divides the scores; positive. As it goes to 0 the ranks become those of the
             order by scores, and their gradient vanishes.
         link: Smooth comparison of two scores: it rises from 0 to 1, with `link(-d) = 1 - link(d)`.
+            `links.Laplace()` takes `O(n log n)` time and memory, any other `O(n**2)`.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
 
     Raises:

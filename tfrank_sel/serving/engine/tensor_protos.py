@@ -150,9 +150,9 @@ def _values(proto: tensor_pb2.TensorProto, field: str, dtype: type) -> np.ndarra
         start = len(message) - size
         if message[start - len(head) : start] == head:  # nothing comes after the field
             return np.frombuffer(message, dtype, offset=start)
-    array = np.empty(len(values), dtype)
+    array: np.ndarray = np.empty(len(values), dtype)
     for start in range(0, len(values), _PART):
-        part = np.array(values[start : start + _PART], _WIDE.get(field, dtype))
+        part: np.ndarray = np.array(values[start : start + _PART], _WIDE.get(field, dtype))
         array[start : start + _PART] = part
     return array
 
