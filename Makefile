@@ -1,7 +1,8 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
 # its peers; `make test-long` runs the long trials, `make test-tfr` the tests of the second stack,
-# `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch. Each sets up all it needs. PYTHON
-# names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and for TFX.
+# `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch. Each
+# sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
+# the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
