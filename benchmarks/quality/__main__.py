@@ -140,6 +140,7 @@ ROWS: dict[str, Row] = {
     "SelectiveSoftmaxLoss(Exp)": ours(losses.SelectiveSoftmaxLoss, links.Exp(scale=0.5)),
     "MatchingLoss(Exp)": ours(losses.MatchingLoss, links.Exp(scale=1.0)),
     "SmoothTopKLoss(3)": ours(losses.SmoothTopKLoss, 3),
+    "TopKCrossEntropyLoss([1, 5])": ours(losses.TopKCrossEntropyLoss, [1, 5]),
     "LambdaLoss": ours(losses.LambdaLoss),
     "ApproxNDCGLoss": ours(losses.ApproxNDCGLoss),
     "ListMLELoss": ours(losses.ListMLELoss),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import models
+from tfrank_sel import export, models
+from tfrank_sel.data import FeatureSpec
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -105,3 +106,12 @@ def test_other_trees_are_refused(params: dict[str, Any], message: str) -> None:
 def test_other_features_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\[batch_size, list_size, 3\]. Received.*2\)"):
         models.BoostedTrees.from_lightgbm(trained(trees=1))(FEATURES[..., :2])
+
+
+def test_a_saved_model_holds_the_trees(tmp_path: pathlib.Path) -> None:
+    booster = trained()
+    model = models.BoostedTrees.from_lightgbm(booster)
+    export.export(model, FeatureSpec(num_features=3), tmp_path / "model")
+    predict = tf.saved_model.load(tmp_path / "model").signatures["predict"]
+    found = predict(features=tf.constant(FEATURES), mask=tf.constant([[True]]))["scores"]
+    np.testing.assert_allclose(found, of_lightgbm(booster, FEATURES), rtol=1e-5, atol=1e-6)
