@@ -67,7 +67,7 @@ $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
 exit $$status
 endef
 
-# PyTorch from PyPI downloads 3 GB; UV_TORCH_BACKEND=cpu takes 0.2 GB from PyTorch's own index
+# PyTorch from PyPI downloads 3 GB; with UV_TORCH_BACKEND=cpu, a smaller build from its own index
 test-torch: .venv-torch/installed
 	.venv-torch/bin/python -m pytest tests/objectives/test_criteria.py
 

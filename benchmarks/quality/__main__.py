@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
     "LightGBM, our SelectiveSoftmaxLoss(Sigmoid)": trees_of(losses.SelectiveSoftmaxLoss(GRADES)),
     "LightGBM, our MatchingLoss(Exp)": trees_of(losses.MatchingLoss(links.Exp(scale=1.0))),
     "LightGBM regression": trees_of("regression"),
-    "LightGBM regression, items weighted by exp(label)": trees_of("regression", steepness=1.0),
+    "LightGBM regression, weights exp(label)": trees_of("regression", steepness=1.0),
     "keras-rs ListMLELoss": keras_rs_network("ListMLELoss"),
     "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss"),
     "tensorflow-ranking SoftmaxLoss": ranking_network("SoftmaxLoss"),
