@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from tfrank_sel.losses import ListwiseLoss
 
+# from scores, and whether their gradient is needed, to the value and the gradient
+Evaluate = Callable[[NDArray[Any], bool], tuple[float, NDArray[Any] | None]]
+
 
 def torch(loss: ListwiseLoss) -> Callable[..., Any]:
     """Makes a loss of PyTorch; needs the extra `[torch]`.
@@ -50,13 +53,7 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
             "`loss` must have a reduction to a scalar, such as 'sum'. "
             f"Received: reduction={loss.reduction!r}"
         )
-    try:
-        from tfrank_sel.objectives.autograd import Evaluated
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "`objectives.torch` needs PyTorch: pip install 'tfrank_sel[torch]'"
-        ) from error
-
+    node = _node()
     value_and_gradient = tf.function(
         functools.partial(evaluated, loss), autograph=False, reduce_retracing=True
     )
@@ -80,9 +77,37 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
             value, gradient = value_and_gradient(has_gradient, *tensors)
             return float(value), None if gradient is None else gradient.numpy()
 
-        return Evaluated.apply(scores, evaluate, loss.dtype)
+        return node.apply(scores, evaluate, loss.dtype)
 
     return criterion
+
+
+@functools.cache
+def _node() -> Any:
+    """Makes the class of a node of PyTorch's graph, whose gradient is known with its value."""
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "`objectives.torch` needs PyTorch: pip install 'tfrank_sel[torch]'"
+        ) from error
+
+    class Evaluated(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, scores: Any, evaluate: Evaluate, dtype: str) -> Any:
+            given = np.asarray(scores.detach().to(getattr(torch, dtype)))
+            value, gradient = evaluate(given, context.needs_input_grad[0])
+            if gradient is not None:
+                context.save_for_backward(torch.from_numpy(gradient).to(scores))
+            return scores.new_tensor(value)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(context: Any, slope: Any) -> Any:
+            (gradient,) = context.saved_tensors
+            return slope * gradient, None, None
+
+    return Evaluated
 
 
 def evaluated(
