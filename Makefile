@@ -1,7 +1,8 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
 # its peers; `make test-long` runs the long trials, `make test-tfr` the tests of the second stack,
-# `make demo-tfx` and `make test-tfx` are for the TFX pipeline. Each sets up all it needs. PYTHON
-# names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for the second and for TFX.
+# `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch. Each
+# sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
+# the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
@@ -19,8 +20,8 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tests/migration tfrank_sel/migration tfrank_sel/presets \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-wheel \
-	benchmark lint docs serving clean
+.PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-torch \
+	test-wheel benchmark lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -65,6 +66,10 @@ $$run --junit-xml=build/$(2)-rest.xml $(3) || status=1; \
 $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
 exit $$status
 endef
+
+# PyTorch from PyPI downloads 3 GB; with UV_TORCH_BACKEND=cpu, a smaller build from its own index
+test-torch: .venv-torch/installed
+	.venv-torch/bin/python -m pytest tests/objectives/test_criteria.py
 
 test-tfx: .venv-tfx/installed
 	mkdir -p build
@@ -138,9 +143,17 @@ lint: .venv/installed
 		--editable '.[tfr,migrate,test]' 'pyarrow<24'
 	touch $@
 
+.venv-torch/installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/pip install --quiet uv
+	.venv-torch/bin/uv pip install --quiet --python .venv-torch/bin/python --editable '.[torch,test]'
+	# needed on GPUs alone; its LLVM and TensorFlow's abort a process that loads it last
+	-.venv-torch/bin/uv pip uninstall --quiet --python .venv-torch/bin/python triton
+	touch $@
+
 .venv-tfx/installed: setup.cfg pyproject.toml pipelines/tfx/environment.sh
 	pipelines/tfx/environment.sh .venv-tfx $(PYTHON) --editable '.[tfx,serving,test]'
 	touch $@
 
 clean:
-	rm -rf .venv .venv-tfr .venv-tfx build runs
+	rm -rf .venv .venv-tfr .venv-tfx .venv-torch build runs

@@ -12,7 +12,7 @@ import tensorflow as tf
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tfrank_sel import bounds, links, losses, metrics, objectives, plots
+from tfrank_sel import bounds, links, losses, metrics, models, objectives, plots
 from tfrank_sel.data import batching, synthetic
 from tfrank_sel.plots.panels import legend_below
 
@@ -44,6 +44,11 @@ OBJECTIVES = {
     "RGCrossLoss": losses.RGCrossLoss(),
     "LambdaLoss": losses.LambdaLoss(),
     "ListMLELoss": losses.ListMLELoss(),
+}
+TOP_5 = {
+    "SoftmaxLoss": losses.SoftmaxLoss(),
+    "SmoothTopKLoss(5)": losses.SmoothTopKLoss(5),
+    "TopKCrossEntropyLoss([1, 5])": losses.TopKCrossEntropyLoss([1, 5]),
 }
 EXPANSIONS = {
     "SoftmaxLoss": losses.SoftmaxLoss(),
@@ -107,6 +112,29 @@ def ranking_losses() -> Figure:
         axes.plot(ranks, pulls / pulls.max(), marker=".", label=name)
     axes.set_xticks([1, 5, 10, 15, 20])
     axes.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def top_5() -> Figure:
+    """The losses of the top 5 of twenty, as the right class rises, and the soft membership."""
+    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    axes = figure.subplots(1, 2)
+    others, s = np.linspace(-3.0, 3.0, 19), np.linspace(-6.0, 6.0, 241)
+    scores = np.column_stack([s, np.tile(others, [len(s), 1])])
+    labels = np.eye(20)[np.zeros(len(s), int)]
+    for name, loss in TOP_5.items():
+        values = plots.axes.of_lists(
+            lambda z, *rest, f=loss: f.per_list(tf.constant(labels), z, *rest), scores
+        )
+        axes[0].plot(s, values, label=name)
+    for temperature in (1.0, 0.3, 0.05):
+        found = models.SoftTopK(5, temperature)(scores)[:, 0]
+        axes[1].plot(s, found, label=f"SoftTopK(5, {temperature:g})")
+    for place, text in zip(axes, ("loss", "membership in the top 5"), strict=True):
+        place.plot(others, np.zeros(19), "k|")
+        place.axvline((others[-5] + others[-6]) / 2.0, color="black", lw=0.5, ls=":")
+        place.set(xlabel="score of the right class", ylabel=text)
+        place.legend(frameon=False, fontsize=8)
     return figure
 
 
@@ -185,6 +213,7 @@ PICTURES = {
     "softmax": softmax,
     "ranking_losses": ranking_losses,
     "objectives": derivatives,
+    "top_5": top_5,
     "factorisation": factorisation,
     "metrics": worths,
     "padding": padding,

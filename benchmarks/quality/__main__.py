@@ -99,10 +99,12 @@ def ours(
     return functools.partial(networks.train, summed, within=within, seeds=seeds)
 
 
-def trees_of(loss: losses.ListwiseLoss) -> Row:
-    """Trains LightGBM with one of our losses."""
-    objective = objectives.lightgbm(loss)
-    return functools.partial(trees.train, functools.partial(trees.lightgbm, objective=objective))
+def trees_of(objective: losses.ListwiseLoss | str, steepness: float = 0.0) -> Row:
+    """Trains LightGBM with one of our losses, or one of its own, and weights by the label."""
+    if not isinstance(objective, str):
+        objective = objectives.lightgbm(objective)
+    fit = functools.partial(trees.lightgbm, objective=objective, steepness=steepness)
+    return functools.partial(trees.train, fit)
 
 
 def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
@@ -124,6 +126,9 @@ ROWS: dict[str, Row] = {
     "LightGBM, our RGCrossLoss": trees_of(losses.RGCrossLoss()),
     "LightGBM, our SoftmaxLoss": trees_of(losses.SoftmaxLoss()),
     "LightGBM, our SelectiveSoftmaxLoss(Sigmoid)": trees_of(losses.SelectiveSoftmaxLoss(GRADES)),
+    "LightGBM, our MatchingLoss(Exp)": trees_of(losses.MatchingLoss(links.Exp(scale=1.0))),
+    "LightGBM regression": trees_of("regression"),
+    "LightGBM regression, weights exp(label)": trees_of("regression", steepness=1.0),
     "keras-rs ListMLELoss": keras_rs_network("ListMLELoss"),
     "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss"),
     "tensorflow-ranking SoftmaxLoss": ranking_network("SoftmaxLoss"),
@@ -135,6 +140,7 @@ ROWS: dict[str, Row] = {
     "SelectiveSoftmaxLoss(Exp)": ours(losses.SelectiveSoftmaxLoss, links.Exp(scale=0.5)),
     "MatchingLoss(Exp)": ours(losses.MatchingLoss, links.Exp(scale=1.0)),
     "SmoothTopKLoss(3)": ours(losses.SmoothTopKLoss, 3),
+    "TopKCrossEntropyLoss([1, 5])": ours(losses.TopKCrossEntropyLoss, [1, 5]),
     "LambdaLoss": ours(losses.LambdaLoss),
     "ApproxNDCGLoss": ours(losses.ApproxNDCGLoss),
     "ListMLELoss": ours(losses.ListMLELoss),
@@ -161,6 +167,7 @@ LIBRARIES = {
 }
 ENSEMBLES = {
     "Ensemble of seeds, LightGBM": [BASE],
+    "Ensemble of seeds, LightGBM and ListScorer": [BASE, "ListScorer, RGCrossLoss"],
     "Ensemble of seeds, RGCrossLoss": ["ListScorer, RGCrossLoss"],
     "Ensemble of ten seeds, RGCrossLoss": ["ListScorer, RGCrossLoss, ten seeds"],
     "Ensemble of seeds, three losses": [f"ListScorer, {x.__name__}" for x in TOGETHER],

@@ -70,6 +70,6 @@ def _group(name: str) -> str:
     libraries, trees, items, lists = COLORS
     if name.startswith("LightGBM, our "):
         return trees
-    if any(library in name for library in LIBRARIES):
+    if any(library in name for library in LIBRARIES) and "ListScorer" not in name:
         return libraries
     return lists if name.startswith(OF_LISTS) else items

@@ -29,11 +29,13 @@ def lightgbm(
     rate: float,
     leaves: int,
     objective: str | Callable[..., object] = "lambdarank",
+    steepness: float = 0.0,
 ) -> Staged:
-    """LightGBM's lambdarank, or another objective."""
+    """LightGBM's lambdarank, or another objective; items have weights `exp(steepness * label)`."""
     import lightgbm
 
     features, labels, sizes = train
+    weights = np.exp(steepness * labels) if steepness else None
     settings = {
         "objective": objective,
         "learning_rate": rate,
@@ -46,7 +48,8 @@ def lightgbm(
         "num_threads": 1,
         "verbose": -1,
     }
-    model = lightgbm.train(settings, lightgbm.Dataset(features, labels, group=sizes), TREES)
+    data = lightgbm.Dataset(features, labels, weight=weights, group=sizes)
+    model = lightgbm.train(settings, data, TREES)
     return lambda x: [
         model.predict(x, start_iteration=first, num_iteration=last - first)
         for first, last in STAGES

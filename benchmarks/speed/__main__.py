@@ -59,6 +59,7 @@ RUNS = (
     Run("trees", "objectives --rounds 3"),
     Run("als", "rg speed --threads 1 --rounds 5"),
     Run("topk", "topk --grid 1000,5 1000,50 100000,5"),
+    Run("topk", "soft_topk --rounds 10"),
     Run("serving", "serving --rounds 3"),
 )
 AREAS = tuple(dict.fromkeys(run.area for run in RUNS))

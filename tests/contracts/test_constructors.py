@@ -78,6 +78,7 @@ EXAMPLES: dict[type, Arguments] = {
     lambdas.CallbackLambdaWeight: {"function": lambda first, second: first.labels},
     lambdas.PrecisionLambdaWeight: {"k": 2},
     metrics.Evaluator: {"metrics": [metrics.MRR()]},
+    models.BoostedTrees: {"num_trees": 1, "num_nodes": 3, "depth": 1, "num_features": 2},
     models.CosineClassifier: {"classes": 3},
     models.Dropout: {"rate": 0.5},
     models.SoftTopK: {"k": 2.0},

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.metrics import comparison, fusion, trec
+from tfrank_sel.metrics import comparison, fusion, fusion_weights, trec
 from tfrank_sel.metrics.compared import ALL, Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
@@ -156,19 +156,46 @@ def fuse(
     runs: Runs,
     method: Annotated[Method, typer.Option(help="Method.")] = Method.RRF,
     k: Annotated[float, typer.Option(min=0.0, help="Constant of rrf.")] = 60.0,
+    weights: Annotated[
+        list[float] | None,
+        typer.Option("-w", "--weight", min=0.0, help="Weight for combsum; one for each run."),
+    ] = None,
+    qrels: Annotated[
+        pathlib.Path | None,
+        typer.Option(help="Judgements of validation queries, to fit the weights for combsum."),
+    ] = None,
+    measure: Annotated[
+        str, typer.Option("-m", "--measure", help="Measure to fit the weights for.")
+    ] = "ndcg_cut.10",
 ) -> None:
-    """Fuse TREC runs into one run, which is printed."""
+    """Fuse TREC runs into one run, which is printed; fitted weights go to the standard error."""
     try:
+        if (weights or qrels) and (method is Method.RRF or (weights and qrels)):
+            raise ValueError("`--weight` and `--qrels` are for combsum, and one excludes the other")
+        if qrels:
+            weights = _fitted(runs, qrels, measure)
         if method is Method.RRF:
             fused = fusion.reciprocal_rank_fusion(runs, k)
         else:
-            fused = fusion.comb_sum(runs)
+            fused = fusion.comb_sum(runs, weights or None)
     except ValueError as error:
         raise _refused(error) from error
     for query, scores in fused.items():
         best = sorted(scores, key=lambda x: (-scores[x], x))
         for rank, document in enumerate(best, start=1):
             print(f"{query} Q0 {document} {rank} {scores[document]:.9g} {method}")
+
+
+def _fitted(runs: list[pathlib.Path], qrels: pathlib.Path, measure: str) -> list[float]:
+    """Fits weights of runs, and prints them."""
+    metrics = trec.measures([measure])
+    if len(metrics) > 1:
+        raise ValueError(f"`--measure` must name one measure. Received: {measure}")
+    fit = fusion_weights.fit_fusion(runs, qrels, metrics[0])
+    options = " ".join(f"-w {weight:g}" for weight in fit.weights)
+    values = f"{fit.value:.4f}, held out {fit.held_out:.4f}, equal weights {fit.equal:.4f}"
+    print(f"{options}: {metrics[0].name} {values}", file=sys.stderr)
+    return fit.weights
 
 
 def _names(runs: list[pathlib.Path]) -> list[str]:

@@ -1,5 +1,6 @@
 """Fusion of runs into one run."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,15 +36,21 @@ def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, di
     )
 
 
-def comb_sum(runs: Sequence[Any]) -> dict[str, dict[str, float]]:
+def comb_sum(
+    runs: Sequence[Any], weights: Sequence[float] | None = None
+) -> dict[str, dict[str, float]]:
     """Fuses runs by the sum of their scores, after scaling to 0 to 1 in each query and run.
 
     Args:
         runs: The runs, in the forms of `metrics.compare`. If all scores of a query in a run are
             equal, they become 1. A document that a run does not retrieve has 0 there.
+        weights: Weight of each run, such as those of `metrics.fit_fusion`; 1 if `None`.
 
     Returns:
         The fused score of each document, by query and document.
+
+    Raises:
+        ValueError: If there is not one finite weight of at least 0 for each run.
 
     Example:
         >>> metrics.comb_sum([{"q": {"a": 3, "b": 1, "c": 2}}, {"q": {"b": 5}}])
@@ -53,9 +60,15 @@ def comb_sum(runs: Sequence[Any]) -> dict[str, dict[str, float]]:
         [Fox and Shaw, Combination of multiple searches, 1994](
         https://trec.nist.gov/pubs/trec2/papers/txt/23.txt).
     """
+    given = [1.0] * len(runs) if weights is None else list(weights)
+    if len(given) != len(runs) or not all(0.0 <= x < math.inf for x in given):
+        raise ValueError(
+            "`weights` must have one finite number of at least 0 per run. "
+            f"Received: weights={given}, for {len(runs)} runs"
+        )
     return _summed(
-        (query, document, (score - low) / span if span else 1.0)
-        for run in runs
+        (query, document, weight * ((score - low) / span if span else 1.0))
+        for run, weight in zip(runs, given, strict=True)
         for query, scores in sources.run(run).items()
         for low, span in [(min(scores.values()), max(scores.values()) - min(scores.values()))]
         for document, score in scores.items()

@@ -151,18 +151,23 @@ def list_values(
         queries: Queries of `qrels`.
     """
     found = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
-    # bpref uses judged documents only; the other measures treat the rest as irrelevant
+    # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
-        chosen = [metric for metric in metrics if (metric.name == "bpref") == judged_only]
+        chosen = [metric for metric in metrics if takes_judged_only(metric) == judged_only]
         evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
         for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
             some = slice(begin, begin + QUERIES_AT_ONCE)
-            labels, scores = _padded(
-                [_list(qrels[query], run.get(query, {}), judged_only) for query in queries[some]]
+            labels, scores = padded(
+                [items_of(qrels[query], run.get(query, {}), judged_only) for query in queries[some]]
             )
             for name, (values, weights) in evaluator(labels, scores).items():
                 found[name][:, some] = values, weights
     return found
+
+
+def takes_judged_only(metric: ListwiseMetric) -> bool:
+    """Whether a metric ignores documents without judgements."""
+    return metric.name == "bpref"
 
 
 def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
@@ -226,7 +231,7 @@ def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]
         raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
 
 
-def _list(
+def items_of(
     judged: Mapping[str, float], retrieved: Mapping[str, float], judged_only: bool
 ) -> list[tuple[float, float]]:
     """The label and score of each document of a query, by ascending identifier.
@@ -243,7 +248,7 @@ def _list(
     ]
 
 
-def _padded(lists: list[list[tuple[float, float]]]) -> tuple[Array, Array]:
+def padded(lists: list[list[tuple[float, float]]]) -> tuple[Array, Array]:
     """Labels and scores as dense arrays; padding has label NaN."""
     width = max(len(x) for x in lists)
     filled = np.full([len(lists), width, 2], math.nan)

@@ -5,6 +5,7 @@ extra `als`.
 """
 
 from tfrank_sel import surface
+from tfrank_sel.models.boosted_trees import BoostedTrees
 from tfrank_sel.models.cosine_classifier import CosineClassifier
 from tfrank_sel.models.dropout import Dropout
 from tfrank_sel.models.ensemble import Ensemble
@@ -21,6 +22,7 @@ from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.models.within_list import WithinList
 
 __all__ = [
+    "BoostedTrees",
     "CosineClassifier",
     "Dropout",
     "Ensemble",

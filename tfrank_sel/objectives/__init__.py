@@ -1,4 +1,4 @@
-"""Losses as objectives of boosted trees, and metrics as their evaluation."""
+"""Losses as objectives of boosted trees and of PyTorch, and metrics as evaluation of trees."""
 
 from tfrank_sel import surface
 from tfrank_sel.objectives.boosters import (
@@ -7,6 +7,7 @@ from tfrank_sel.objectives.boosters import (
     xgboost as xgboost,
     xgboost_metric as xgboost_metric,
 )
+from tfrank_sel.objectives.criteria import torch as torch
 from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
 from tfrank_sel.objectives.newton import train_catboost as train_catboost
 

@@ -1,0 +1,117 @@
+"""Trees of LightGBM as a model of TensorFlow, alone and in an ensemble."""
+
+import pathlib
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfrank_sel import export, models
+from tfrank_sel.data import FeatureSpec
+
+lightgbm = pytest.importorskip("lightgbm")
+
+RANDOM = np.random.default_rng(0)
+FEATURES = RANDOM.normal(size=(40, 10, 3)).astype(np.float32)
+FEATURES[..., 1] = np.round(FEATURES[..., 1])  # equal to thresholds or nearly so
+LABELS = np.clip(np.round(FEATURES[..., 0] + FEATURES[..., 1] ** 2), 0, 3)
+QUIET = {"objective": "lambdarank", "verbose": -1, "num_threads": 1, "min_data_in_leaf": 3}
+
+
+def trained(features: Any = FEATURES, trees: int = 20, **params: Any) -> Any:
+    flat = np.asarray(features, np.float64).reshape(-1, features.shape[-1])
+    data = lightgbm.Dataset(flat, LABELS.ravel(), group=[10] * 40, **params.pop("data", {}))
+    return lightgbm.train({**QUIET, **params}, data, trees)
+
+
+def of_lightgbm(booster: Any, features: Any) -> Any:
+    flat = features.reshape(-1, features.shape[-1]).astype(np.float64)
+    return booster.predict(flat, raw_score=True).reshape(features.shape[:-1])
+
+
+def with_holes(features: Any) -> Any:
+    return np.where(RANDOM.random(features.shape) < 0.3, np.nan, features).astype(np.float32)
+
+
+@pytest.mark.parametrize("missing_in_training", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_scores_are_those_of_lightgbm(missing_in_training: bool, missing: bool) -> None:
+    booster = trained(with_holes(FEATURES) if missing_in_training else FEATURES)
+    features = RANDOM.normal(size=(5, 7, 3)).astype(np.float32)
+    features[..., 1] = np.round(features[..., 1])
+    features = with_holes(features) if missing else features
+    found = models.BoostedTrees.from_lightgbm(booster)(features)
+    np.testing.assert_allclose(found, of_lightgbm(booster, features), rtol=1e-5, atol=1e-6)
+
+
+def test_a_float32_at_a_threshold_takes_the_same_branch() -> None:
+    booster = trained(trees=3)
+    thresholds = booster.trees_to_dataframe()["threshold"].dropna().to_numpy()
+    near = np.float32(thresholds)
+    up, down = np.nextafter(near, np.float32(9)), np.nextafter(near, np.float32(-9))
+    features = np.stack([np.concatenate([near, up, down])] * 3, axis=-1)[np.newaxis]
+    found = models.BoostedTrees.from_lightgbm(booster)(features)
+    np.testing.assert_allclose(found, of_lightgbm(booster, features), rtol=1e-5, atol=1e-6)
+
+
+def test_a_tree_without_a_split_is_a_constant() -> None:
+    booster = trained(min_data_in_leaf=400, trees=2)
+    model = models.BoostedTrees.from_lightgbm(booster)
+    np.testing.assert_allclose(model(FEATURES), of_lightgbm(booster, FEATURES), atol=1e-6)
+
+
+def test_an_ensemble_of_trees_and_a_network_is_saved_and_exported(tmp_path: pathlib.Path) -> None:
+    booster = trained()
+    trees = models.BoostedTrees.from_lightgbm(booster)
+    network = models.ListScorer([0.0] * 3, [1.0] * 3, hidden_units=[4], dropout=0.0)
+    ensemble = models.Ensemble([trees, network])
+    inputs = {"features": FEATURES, "mask": np.ones(FEATURES.shape[:2], bool)}
+    found = ensemble(inputs).numpy()
+
+    def standard(x: Any) -> Any:
+        return (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
+
+    expected = standard(of_lightgbm(booster, FEATURES)) + standard(network(inputs).numpy())
+    np.testing.assert_allclose(found, expected / 2, atol=1e-4)
+    compiled = tf.function(ensemble, jit_compile=True, autograph=False)
+    np.testing.assert_allclose(compiled(inputs), found, atol=1e-5)
+
+    ensemble.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs), found, atol=1e-6)
+    weights = [x.numpy() for x in trees.weights]
+    ensemble.compile("sgd", "mse")
+    ensemble.fit(inputs, LABELS, verbose=0)
+    for before, after in zip(weights, trees.weights, strict=True):
+        np.testing.assert_array_equal(before, after.numpy())
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"data": {"categorical_feature": [1]}, "min_data_per_group": 1}, "decision_type='=='"),
+        ({"zero_as_missing": True}, "missing_type='Zero'"),
+        ({"linear_tree": True, "objective": "regression"}, "linear leaves"),
+        ({"objective": "multiclass", "num_class": 4}, "num_tree_per_iteration=4"),
+    ],
+)
+def test_other_trees_are_refused(params: dict[str, Any], message: str) -> None:
+    features = np.abs(FEATURES) if "data" in params else FEATURES
+    with pytest.raises(ValueError, match=message):
+        models.BoostedTrees.from_lightgbm(trained(features, **params))
+
+
+def test_other_features_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\[batch_size, list_size, 3\]. Received.*2\)"):
+        models.BoostedTrees.from_lightgbm(trained(trees=1))(FEATURES[..., :2])
+
+
+def test_a_saved_model_holds_the_trees(tmp_path: pathlib.Path) -> None:
+    booster = trained()
+    model = models.BoostedTrees.from_lightgbm(booster)
+    export.export(model, FeatureSpec(num_features=3), tmp_path / "model")
+    predict = tf.saved_model.load(tmp_path / "model").signatures["predict"]
+    found = predict(features=tf.constant(FEATURES), mask=tf.constant([[True]]))["scores"]
+    np.testing.assert_allclose(found, of_lightgbm(booster, FEATURES), rtol=1e-5, atol=1e-6)

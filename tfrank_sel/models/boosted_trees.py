@@ -1,0 +1,173 @@
+"""Boosted trees as a model of TensorFlow."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.models.preparation import features_shape
+from tfrank_sel.serialization import Configurable, register
+
+_ZERO = 1e-35  # up to this LightGBM takes a feature for 0
+_KIND = {"trainable": False, "initializer": "zeros"}
+
+
+class _Node(NamedTuple):
+    """A node of a tree. A leaf is its own child."""
+
+    feature: int
+    threshold: float
+    missing_left: bool
+    left: int
+    right: int
+    value: float
+
+
+@register
+class BoostedTrees(Configurable, keras.Model):
+    """Sum of decision trees, such as those of LightGBM.
+
+    `from_lightgbm` makes it. The trees are then part of a SavedModel, alone or in an `Ensemble`
+    with networks, which is served without LightGBM. They are not trained further.
+
+    Args:
+        num_trees: Number of trees.
+        num_nodes: Number of nodes of all trees, leaves included.
+        depth: Maximum number of decisions from a root to a leaf.
+        num_features: Number of features.
+        name: Name of the model.
+        **kwargs: As in `keras.Model`.
+
+    Inputs: features of shape `[batch_size, list_size, num_features]`. NaN is missing, where the
+    training data had missing values; elsewhere it counts as 0, as in LightGBM.
+
+    Outputs: scores of shape `[batch_size, list_size]`, float32. They are those of LightGBM, up to
+    rounding of the sum.
+
+    Raises:
+        ValueError: If a size is out of range.
+    """
+
+    def __init__(
+        self,
+        num_trees: int,
+        num_nodes: int,
+        depth: int,
+        num_features: int,
+        name: str = "boosted_trees",
+        **kwargs: Any,
+    ) -> None:
+        if not 0 < num_trees <= num_nodes or depth < 0 or num_features < 1:
+            raise ValueError(
+                "Expected num_nodes >= num_trees > 0, depth >= 0 and num_features > 0. Received: "
+                f"{num_trees=}, {num_nodes=}, {depth=}, {num_features=}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.num_trees = num_trees
+        self.num_nodes = num_nodes
+        self.depth = depth
+        self.num_features = num_features
+
+    @classmethod
+    def from_lightgbm(cls, booster: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of LightGBM.
+
+        Args:
+            booster: A `lightgbm.Booster` with one score per item. All its trees are read.
+            name: Name of the model.
+
+        Raises:
+            ValueError: If a tree has categorical features, zeros that count as missing, or linear
+                leaves, or if there is more than one score per item.
+        """
+        dump = booster.dump_model(num_iteration=-1)
+        if dump["num_tree_per_iteration"] != 1:
+            raise ValueError(
+                "Expected one score per item. "
+                f"Received: num_tree_per_iteration={dump['num_tree_per_iteration']}"
+            )
+        nodes: list[_Node] = []
+        roots, depths = [], []
+        for tree in dump["tree_info"]:
+            roots.append(len(nodes))
+            depths.append(_read(tree["tree_structure"], nodes))
+        model = cls(len(roots), len(nodes), max(depths), dump["max_feature_idx"] + 1, name)
+        model.build((None, None, model.num_features))
+        columns = dict(zip(_Node._fields, map(np.array, zip(*nodes, strict=True)), strict=True))
+        model.set_weights([np.array(roots), *columns.values()])
+        return model
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the trees."""
+
+        def made(name: str, size: int, dtype: str) -> Any:
+            return self.add_weight(shape=(size,), name=name, dtype=dtype, **_KIND)
+
+        self.roots = made("roots", self.num_trees, "int32")
+        self.feature = made("feature", self.num_nodes, "int32")
+        self.threshold = made("threshold", self.num_nodes, "float32")
+        self.missing_left = made("missing_left", self.num_nodes, "int32")
+        self.left = made("left", self.num_nodes, "int32")
+        self.right = made("right", self.num_nodes, "int32")
+        self.value = made("value", self.num_nodes, "float32")
+        self.built = True
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of the items."""
+        features = tf.cast(inputs, tf.float32)
+        if features.shape[-1] != self.num_features:
+            raise ValueError(
+                f"Expected features [batch_size, list_size, {self.num_features}]. "
+                f"Received: shape {tuple(features.shape)}"
+            )
+        items = tf.reshape(features, [-1, self.num_features])
+        items = tf.where(tf.abs(items) <= _ZERO, 0.0, items)
+        nodes = tf.tile(tf.convert_to_tensor(self.roots)[tf.newaxis], [tf.shape(items)[0], 1])
+        for _ in range(self.depth):
+            x = tf.gather(items, tf.gather(self.feature, nodes), batch_dims=1)
+            below = x <= tf.gather(self.threshold, nodes)
+            to_left = tf.where(tf.math.is_nan(x), tf.gather(self.missing_left, nodes) > 0, below)
+            nodes = tf.where(to_left, tf.gather(self.left, nodes), tf.gather(self.right, nodes))
+        scores = tf.reduce_sum(tf.gather(self.value, nodes), axis=1)
+        return tf.reshape(scores, tf.shape(features)[:-1])
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Returns the shape of the scores: the shape of the features without the last axis."""
+        return tuple(features_shape(input_shape)[:-1])
+
+
+def _read(root: Mapping[str, Any], nodes: list[_Node]) -> int:
+    """Appends the nodes of a tree, and returns its depth."""
+    number = len(nodes)
+    if "split_feature" not in root:
+        if "leaf_coeff" in root:
+            raise ValueError("Expected constant leaves. Received: a tree with linear leaves")
+        nodes.append(_Node(0, 0.0, False, number, number, root["leaf_value"]))
+        return 0
+    if root["decision_type"] != "<=" or root["missing_type"] == "Zero":
+        raise ValueError(
+            "Expected numerical features in which zeros are not missing. Received: "
+            f"decision_type={root['decision_type']!r}, missing_type={root['missing_type']!r}"
+        )
+    threshold = _rounded_down(root["threshold"])
+    # without missing values in training, LightGBM replaces NaN by 0
+    missing_left = root["default_left"] if root["missing_type"] == "NaN" else threshold >= 0.0
+    nodes.append(_Node(root["split_feature"], threshold, missing_left, number, number, 0.0))
+    left = len(nodes)
+    left_depth = _read(root["left_child"], nodes)
+    right = len(nodes)
+    right_depth = _read(root["right_child"], nodes)
+    nodes[number] = nodes[number]._replace(left=left, right=right)
+    return 1 + max(left_depth, right_depth)
+
+
+def _rounded_down(threshold: float) -> float:
+    """The largest float32 up to a threshold: float32 features compare with both in the same way."""
+    with np.errstate(over="ignore"):
+        found = np.float32(threshold)
+    if float(found) > threshold:
+        found = np.nextafter(found, np.float32(-math.inf))
+    return float(found)
