@@ -249,6 +249,11 @@ LOSSES = [
     loss(losses.ApproxRecallLoss, RI.approx_recall, grades, 2, 0.5, k=2, temperature=0.5),
     loss(losses.NeuralSortCrossEntropyLoss, RI.neural_sort_cross_entropy, grades, temperature=1.0),
     loss(losses.NeuralSortNDCGLoss, RI.neural_sort_ndcg, grades, 2.0, temperature=2.0),
+    loss(losses.SpearmanLoss, RI.spearman, real_scores, temperature=1.0),
+    loss(losses.SpearmanLoss, RI.spearman, grades, 0.5, links.Laplace(), temperature=0.5,
+         h=R.LAPLACE.h),
+    loss(losses.ADRMSELoss, RI.adr_mse, real_scores, temperature=1.0),
+    loss(losses.ADRMSELoss, RI.adr_mse, grades, 0.5, temperature=0.5),
 ]
 
 # whose gradients hold a part constant, which the reference takes as `held`

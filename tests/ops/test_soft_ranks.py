@@ -91,3 +91,11 @@ def test_a_score_that_is_not_finite_spoils_its_list_only_if_it_counts(value: flo
     assert np.isnan(found[0]).all()
     np.testing.assert_array_equal(np.isnan(found[1]), [False, True, False])
     assert np.isfinite(found[2]).all()
+
+
+def test_a_graph_takes_float64() -> None:
+    x, among = tf.constant(RNG.normal(size=[2, 5])), tf.ones([2, 5], tf.bool)
+    found, slope = with_gradient(tf.function(laplace_ranks), x, among, 1.0)
+    expected, expected_slope = with_gradient(laplace_ranks, x, among, 1.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(slope, expected_slope, atol=1e-14)

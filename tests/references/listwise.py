@@ -108,6 +108,27 @@ def soft_ranks(scores: Floats, temperature: float, h: Smooth = sigmoid) -> list[
     return [0.5 + sum(h(t - s) for t in x) for s in x]
 
 
+def mean_ranks(labels: Floats) -> list[float]:
+    return [0.5 + sum((z > y) + (z == y) / 2 for z in labels) for y in labels]
+
+
+def spearman(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
+) -> float:
+    n = len(labels)
+    if n < 2:
+        return 0.0
+    both = zip(weights, soft_ranks(scores, temperature, h), mean_ranks(labels), strict=True)
+    return 6 / (n * (n**2 - 1)) * sum(w * (r - a) ** 2 for w, r, a in both)
+
+
+def adr_mse(
+    labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
+) -> float:
+    both = zip(weights, soft_ranks(scores, temperature, h), mean_ranks(labels), strict=True)
+    return sum(w / math.log2(1 + a) * (r - a) ** 2 for w, r, a in both) / len(labels)
+
+
 def approx_dcg(
     labels: Floats, scores: Floats, weights: Floats, temperature: float, h: Smooth = sigmoid
 ) -> float:

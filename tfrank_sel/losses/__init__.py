@@ -18,6 +18,10 @@ from tfrank_sel.losses.clicks.mixture import (
     MixtureEMLoss as MixtureEMLoss,
 )
 from tfrank_sel.losses.distillation.coupled import CoupledRankDistilLoss as CoupledRankDistilLoss
+from tfrank_sel.losses.distillation.rank_errors import (
+    ADRMSELoss as ADRMSELoss,
+    SpearmanLoss as SpearmanLoss,
+)
 from tfrank_sel.losses.listwise.contrastive import (
     InBatchInfoNCELoss as InBatchInfoNCELoss,
     InfoNCELoss as InfoNCELoss,

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfrank_sel.ops import ranking
+
 
 class Groups(NamedTuple):
     """The group of each item.
@@ -33,6 +35,17 @@ def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
         tf.reverse(tf.where(starts, -place, 0), [1]), tf.where(ends, place + 1, size)
     )
     return Groups(-tf.reverse(first, [1]), behind)
+
+
+def mean_ranks(labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes ranks by descending labels, in any order and of any sign; ties have their mean.
+
+    It is 0 on padding.
+    """
+    places = ranking.order(labels, mask)
+    among = groups(at(labels, places), at(mask, places))
+    ranks = tf.cast(among.first + among.behind + 1, labels.dtype) / 2.0
+    return tf.where(mask, ranking.unsorted(ranks, places), 0.0)
 
 
 def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, ...]:

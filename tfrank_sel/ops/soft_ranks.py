@@ -15,6 +15,8 @@ Reference:
     https://arxiv.org/abs/2503.06242).
 """
 
+import math
+
 import tensorflow as tf
 
 from tfrank_sel.ops import ranking
@@ -35,7 +37,7 @@ def laplace_ranks(x: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-        is_finite = tf.math.is_finite(x)
+        is_finite, lost = tf.math.is_finite(x), tf.constant(math.nan, x.dtype)
         is_lost = ~is_finite | tf.reduce_any(among & ~is_finite, axis=1, keepdims=True)
         finite = tf.where(is_finite, x, 0.0)
         places = ranking.order(finite, tf.ones_like(among))
@@ -52,9 +54,9 @@ def laplace_ranks(x: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
             moved = tf.gather(upstream, places, batch_dims=1)
             moved_above, moved_below = _sums(scores, moved)
             slope = counts * (moved_above + moved_below) - moved * (above + below)
-            return tf.where(is_lost, float("nan"), ranking.unsorted(0.5 * slope, places))
+            return tf.where(is_lost, lost, ranking.unsorted(0.5 * slope, places))
 
-        return tf.where(is_lost, float("nan"), found), gradient
+        return tf.where(is_lost, lost, found), gradient
 
     return f(x)
 

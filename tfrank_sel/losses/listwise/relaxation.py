@@ -7,6 +7,12 @@ from tfrank_sel.links.elementary import Laplace
 from tfrank_sel.ops import masking, soft_ranks
 
 
+def check_link(link: Link) -> None:
+    """Raises a `ValueError` unless the values of `link` are between 0 and 1."""
+    if not 0.0 <= link.image[0] <= link.image[1] <= 1.0:
+        raise ValueError(f"`link` must have its values in [0, 1]. Received: link={link}")
+
+
 def ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
     """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
 

@@ -43,8 +43,7 @@ class RelaxedMetricLoss(ListwiseLoss):
 
     def __init__(self, temperature: float, link: Link, name: str | None, **kwargs: Any) -> None:
         check_temperature(temperature)
-        if not 0.0 <= link.image[0] <= link.image[1] <= 1.0:
-            raise ValueError(f"`link` must have its values in [0, 1]. Received: link={link}")
+        relaxation.check_link(link)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.link = link
