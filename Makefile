@@ -15,13 +15,15 @@ DATA =
 TESTS = -m not(long)
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
+# what has a target of its own
+ELSEWHERE = --ignore=tests/contracts --ignore=tests/engines --ignore=tests/kubernetes
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tests/migration tfrank_sel/migration tfrank_sel/presets \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-engines test-long test-matrix test-tfr test-tfx test-torch \
-	test-wheel benchmark lint docs serving clean
+.PHONY: coverage demo demo-tfx test test-engines test-kubernetes test-long test-matrix test-tfr \
+	test-tfx test-torch test-wheel benchmark lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -46,11 +48,11 @@ endef
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,--ignore=tests/contracts --ignore=tests/engines,$(TESTS))
+	$(call run_tests,.venv,default,$(ELSEWHERE),$(TESTS))
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
-	$(call run_tests,.venv,long,--ignore=tests/contracts --ignore=tests/engines,-m long)
+	$(call run_tests,.venv,long,$(ELSEWHERE),-m long)
 
 test-tfr: .venv-tfr/installed
 	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
@@ -88,6 +90,28 @@ build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml
 		mvn --batch-mode --quiet --file tests/engines/$$engine.xml dependency:copy-dependencies \
 			-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/build/engines/$$engine || exit 1; \
 	done
+	touch $@
+
+# a deployment on an API server of Kubernetes; needs Go, which builds it in some ten minutes
+test-kubernetes: .venv/installed build/kubernetes/installed
+	.venv/bin/python -m pytest --junit-xml=build/kubernetes.xml tests/kubernetes
+	.venv/bin/python tests/closing_line.py build/kubernetes.xml
+
+PROMETHEUS_OPERATOR = github.com/prometheus-operator/prometheus-operator@v0.85.0
+KSERVE = github.com/kserve/kserve@v0.15.2
+
+build/kubernetes/installed: tests/kubernetes/go.mod
+	rm -rf build/kubernetes
+	mkdir -p build/kubernetes
+	cp tests/kubernetes/go.mod build/kubernetes
+	cd build/kubernetes && export GOFLAGS="-mod=mod -p=1 -ldflags=-s" && \
+		go build -o etcd go.etcd.io/etcd/server/v3 && \
+		go build -o . k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kubectl && \
+		go mod download $(PROMETHEUS_OPERATOR) $(KSERVE)
+	modules=$$(go env GOMODCACHE); install --mode=644 --target-directory=build/kubernetes \
+		$$modules/$(PROMETHEUS_OPERATOR)/example/prometheus-operator-crd/*_prometheusrules.yaml \
+		$$modules/$(PROMETHEUS_OPERATOR)/example/prometheus-operator-crd/*_servicemonitors.yaml \
+		$$modules/$(KSERVE)/config/crd/full/*_inferenceservices.yaml
 	touch $@
 
 # TensorFlow from 2.16 on, and the Pythons, each in an environment of its own; takes hours

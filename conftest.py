@@ -21,6 +21,9 @@ else:
 # nor is Java where other tests run: `make test-engines`
 if not (pathlib.Path(__file__).parent / "build/engines/installed").exists():
     collect_ignore.append("tests/engines")
+# nor is an API server of Kubernetes: `make test-kubernetes`
+if not (pathlib.Path(__file__).parent / "build/kubernetes/installed").exists():
+    collect_ignore.append("tests/kubernetes")
 
 
 @pytest.fixture(autouse=True)

@@ -184,8 +184,8 @@ def test_versions_count_up_and_a_canary_has_its_label(copied):
     again = judged(copied, "2", ["serving.canary=false"])  # the same version, for all
     assert again["saved_model"] == f"{served}/ranker/2"
     entry = configuration(served)
-    assert dict(entry.version_labels) == {"stable": 2}
-    assert list(entry.model_version_policy.specific.versions) == [2]
+    assert dict(entry.version_labels) == {"stable": 2, "previous": 1}
+    assert list(entry.model_version_policy.specific.versions) == [1, 2]
     assert sorted(path.name for path in (served / "ranker").iterdir()) == ["1", "2"]
 
 

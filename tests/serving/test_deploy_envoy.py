@@ -184,6 +184,21 @@ def test_the_metrics_of_envoy_are_open_and_its_administration_is_not(gateway):
     assert (status("/stats/prometheus"), status("/config_dump")) == (200, 404)
 
 
+def test_requests_for_a_label_are_counted_apart(gateway):
+    for label in ("stable", "stable", "canary"):
+        gateway.rest("POST", f"/v1/models/ranker/labels/{label}:predict", BODY)
+    connection = http.client.HTTPConnection("localhost", gateway.metrics_port)
+    connection.request("GET", "/stats/prometheus")
+    text = connection.getresponse().read().decode()
+
+    # the names and labels of the dashboard's panels
+    found = "envoy_vhost_vcluster_upstream_rq"
+    for label, code, count in (("stable", 2, 2), ("canary", 4, 1)):
+        of = f'envoy_virtual_cluster="{label}",envoy_virtual_host="ranker"'
+        assert f'{found}_xx{{envoy_response_code_class="{code}",{of}}} {count}\n' in text
+        assert f'{found}_time_bucket{{{of},le="+Inf"}}' in text
+
+
 def packed(number, content):
     return predict_request(1, values=bytes([number << 3 | 2]) + length(content) + content)
 

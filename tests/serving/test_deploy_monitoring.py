@@ -15,6 +15,7 @@ METRICS = {
     ":tensorflow:serving:request_count",
     ":tensorflow:serving:request_latency",
     ":tensorflow:serving:runtime_latency",
+    ":tensorflow:serving:model_warmup_latency",
     ":tensorflow:cc:saved_model:load_attempt_count",
 }
 
@@ -30,7 +31,9 @@ def test_alerts_and_panels_ask_for_metrics_of_tensorflow_serving(deployment):
         itertools.chain(*(re.findall(r"(?<!\w):[a-z:_]+", e) for e in expressions(deployment)))
     )
 
-    assert {re.sub("_(bucket|count)$", "", n) if "latency" in n else n for n in named} == METRICS
+    assert {
+        re.sub("_(bucket|count|sum)$", "", n) if "latency" in n else n for n in named
+    } == METRICS
 
 
 def test_every_scrape_asks_for_the_path_that_is_served(deployment):
@@ -97,26 +100,83 @@ def test_an_alert_fires_alone(deployment, tmp_path, alerts, series, minutes):
     others = f'count(ALERTS{{alertname!~"{alerts}", alertstate="firing"}}) or vector(0)'
     fires = f'count(ALERTS{{alertname=~"{alerts}", alertstate="firing"}}) or vector(0)'
     wanted = 0 if alerts == "none" else alerts.count("|") + 1
+    expected = {fires: {"{}": wanted}, others: {"{}": 0}}
+
+    code, said = asked(deployment, tmp_path, seen, expected, minutes)
+
+    assert code == 0, said
+
+
+def asked(deployment, tmp_path, series, expected, minutes):
+    """Asks Prometheus for expressions, whose samples are expected by labels."""
+    tests = [
+        {
+            "expr": expression,
+            "eval_time": f"{minutes}m",
+            "exp_samples": [{"labels": x, "value": y} for x, y in samples.items()],
+        }
+        for expression, samples in expected.items()
+    ]
+    given = [{"series": key, "values": values} for key, values in series.items()]
     cases = {
         "rule_files": [str(deployment / "alerts.yml")],
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": [{"series": k, "values": v} for k, v in seen.items()],
-                "promql_expr_test": [
-                    {
-                        "expr": expression,
-                        "eval_time": f"{minutes}m",
-                        "exp_samples": [{"labels": "{}", "value": count}],
-                    }
-                    for expression, count in ((fires, wanted), (others, 0))
-                ],
-            }
-        ],
+        "tests": [{"interval": "1m", "input_series": given, "promql_expr_test": tests}],
     }
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(cases))
+    return run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
 
-    code, said = run(tool("promtool"), "test", "rules", tmp_path / "tests.yml")
+
+def at_edge(label, name, **labels):
+    given = {"envoy_virtual_host": "ranker", "envoy_virtual_cluster": label, **labels}
+    said = ", ".join(f'{key}="{value}"' for key, value in given.items())
+    return f"envoy_vhost_vcluster_upstream_{name}{{{said}}}"
+
+
+def warm_up(version, name):
+    path = f'{{model_path="/models/ranker/{version}", status="OK"}}'
+    return f":tensorflow:serving:model_warmup_latency_{name}{path}"
+
+
+# a quarter of the canary's requests fails; versions 4 and, of another model, 5 do not load
+CANARY = {
+    at_edge("stable", "rq_xx", envoy_response_code_class=2): "0+600x60",
+    at_edge("stable", "rq_xx", envoy_response_code_class=5): "0+0x60",
+    at_edge("canary", "rq_xx", envoy_response_code_class=2): "0+45x60",
+    at_edge("canary", "rq_xx", envoy_response_code_class=5): "0+15x60",
+    at_edge("stable", "rq_time_bucket", le=10): "0+99x60",
+    at_edge("stable", "rq_time_bucket", le="+Inf"): "0+100x60",
+    at_edge("canary", "rq_time_bucket", le=100): "0+99x60",
+    at_edge("canary", "rq_time_bucket", le="+Inf"): "0+100x60",
+    loads(3, "success"): "1x60",
+    loads(4, "fail"): "2x60",
+    loads(5, "fail").replace("ranker", "another"): "2x60",
+    warm_up(3, "sum"): "9000x60",
+    warm_up(3, "count"): "3x60",
+}
+BY_LABEL = '{{envoy_virtual_cluster="{}"}}'.format
+BY_VERSION = '{{model_path="/models/ranker/{}"{}}}'.format
+
+
+@pytest.mark.parametrize(
+    ("title", "wanted"),
+    [
+        ("Requests a second at the edge, by label", {"stable": 10, "canary": 1}),
+        ("Requests that fail at the edge, by label", {"stable": 0, "canary": 0.25}),
+        ("99 % latency at the edge, by label", {"stable": 10, "canary": 100}),
+        (
+            "Attempts to load, by version",
+            {BY_VERSION(3, ', status="success"'): 1, BY_VERSION(4, ', status="fail"'): 2},
+        ),
+        ("Warm-up, by version", {BY_VERSION(3, ""): 3000}),
+    ],
+)
+def test_a_panel_tells_the_canary_from_the_stable_version(deployment, tmp_path, title, wanted):
+    panels = json.loads((deployment / "grafana" / "dashboard.json").read_text())["panels"]
+    [[target]] = [panel["targets"] for panel in panels if panel["title"] == title]
+    expression = target["expr"].replace("$__rate_interval", "5m")
+    samples = {BY_LABEL(key) if key[0] != "{" else key: y for key, y in wanted.items()}
+
+    code, said = asked(deployment, tmp_path, CANARY, {expression: samples}, 30)
 
     assert code == 0, said
 

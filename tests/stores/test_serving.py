@@ -17,8 +17,7 @@ from tests.stores.conftest import forget, free_port
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import release
-from tfrank_sel.pipelines.configuration.release import Serving
+from tfrank_sel.export import release
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
@@ -210,19 +209,22 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
 def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
     root = f"{bucket}/served"
     base, told = f"{root}/ranker", f"{root}/models.config"
-    assert release.served(base, told) is None
+    assert release.served(root, "ranker") is None
     with pytest.raises(InputError, match="a canary requires another version"):
-        release.publish(half / "2", root, Serving(canary=True))
-    assert release.publish(half / "2", root, Serving()) == f"{base}/1"
+        release.publish(half / "2", root, "ranker", canary=True)
+    assert release.publish(half / "2", root, "ranker") == f"{base}/1"
     assert model_config.read(told) == [ModelConfig("ranker", base)]
-    second = release.publish(half / "3", root, Serving(canary=True))
-    assert second == f"{base}/2"
+    assert release.publish(half / "3", root, "ranker", canary=True) == f"{base}/2"
     labels = {"stable": 1, "canary": 2}
     assert model_config.read(told) == [ModelConfig("ranker", base, Specific([1, 2]), labels)]
-    assert release.served(base, told) == f"{base}/1"
-    assert release.publish(half / "3", root, Serving(), published=second) == second
-    assert release.served(base, told) == second
+    assert release.served(root, "ranker") == f"{base}/1"
+    assert release.promote(root, "ranker") == 2
+    assert release.served(root, "ranker") == f"{base}/2"
     with pytest.raises(InputError, match="must be new in"):
-        release.publish(half / "3", root, Serving(version=2))
+        release.publish(half / "3", root, "ranker", 2, canary=True)
     with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
-        release.publish(half / "3", root, Serving())
+        release.promote(root, "ranker")
+    assert release.roll_back(root, "ranker") == 1
+    release.publish(half / "3", root, "ranker", canary=True)
+    assert release.remove_old(root, "ranker", keep=1) == [2]
+    assert model_config.read(told)[0].labels == {"stable": 1, "canary": 3}

@@ -7,7 +7,7 @@ uploaded last and removed first.
 import contextlib
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tfrank_sel.claim import claimed
@@ -135,7 +135,7 @@ def roll_back(base: str | os.PathLike[str]) -> int:
     return before
 
 
-def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
+def remove_old(base: str | os.PathLike[str], keep: int, spare: Collection[int] = ()) -> list[int]:
     """Removes all versions except the latest ones.
 
     On disk, each version is renamed first, so that no server loads a partly removed version; in a
@@ -144,6 +144,7 @@ def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
     Args:
         base: Base path of the model on the server, a folder or a URL.
         keep: Number of latest versions to keep; positive.
+        spare: Versions that are kept as well.
 
     Returns:
         The removed versions, oldest first.
@@ -157,7 +158,7 @@ def remove_old(base: str | os.PathLike[str], keep: int) -> list[int]:
         raise ValueError(f"`keep` must be positive. Received: {keep}")
     with _alone(base):
         found = versions(base)
-        old = sorted(found)[:-keep]
+        old = [version for version in sorted(found)[:-keep] if version not in spare]
         for version in old:
             folder = str(found[version])
             if stores.is_remote(base):

@@ -11,6 +11,7 @@ from typing import Any
 from tfrank_sel.claim import held
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.texts import write_text as write_text
 
 CONFIGURATION = "config.toml"
 MANIFEST = "manifest.json"
@@ -114,22 +115,6 @@ def _put(folder: Path, place: Path) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Writes a value as JSON, to a path or URL."""
     write_text(path, json.dumps(value, indent=2) + "\n")
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Writes a text file atomically to a path or URL; creates its folder if needed."""
-    if stores.is_remote(path):
-        with stores.opened(path, "wb") as file:
-            file.write(text.encode())
-        return
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text)
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def link(folder: str | Path, place: str | Path) -> None:

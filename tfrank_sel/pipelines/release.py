@@ -1,10 +1,8 @@
-"""Release: comparison of a model with the served one, and publication."""
+"""Release: comparison of a model with the served one, and its outcome."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,17 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format
-from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel import data, export
-from tfrank_sel.data import leases, stores
 from tfrank_sel.pipelines import folders
-from tfrank_sel.pipelines.configuration.release import Serving
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 
-STABLE, CANARY = "stable", "canary"
-CONFIGURATION = "models.config"
 TOP = 10
 _TRIED = 200  # number of lists for timing
 
@@ -72,89 +63,6 @@ class Pushed:
         yield self.saved_model or "not published"
 
 
-def served(base: str, configuration: str) -> str | None:
-    """Returns the version that a server uses by default.
-
-    Args:
-        base: Folder or URL of the versions of a model.
-        configuration: The `models.config` that the server reads; it need not exist.
-
-    Returns:
-        The folder or URL of the version labelled `stable`, if there is one, else of the latest;
-        None if there is no version.
-
-    Raises:
-        tfrank_sel.data.InputError: If a store cannot be reached or denies access, or
-            `configuration` is malformed.
-    """
-    entry = _entry(_read(configuration), Path(base).name)
-    found = export.versions(base)
-    if entry is not None and STABLE in entry.version_labels:
-        version = entry.version_labels[STABLE]
-    else:
-        version = max(found, default=-1)
-    return str(found[version]) if version in found else None
-
-
-def publish(saved_model: Path, root: str, serving: Serving, published: str | None = None) -> str:
-    """Publishes a version of a model, and updates `models.config` for the server.
-
-    Without labels, a server uses the latest version. The first canary creates labels: `stable` for
-    the version that was served, and `canary` for the new one. From then on, a version that is
-    published without `canary` gets the label `stable`.
-
-    Args:
-        saved_model: Folder of the SavedModel.
-        root: Folder or URL of all served models. In a store, only one process at a time can
-            publish.
-        serving: Name of the model, its version, and whether it is a canary.
-        published: Its version, if it was published before: then only its label changes.
-
-    Returns:
-        The folder of the version, or its URL.
-
-    Raises:
-        tfrank_sel.data.InputError: If the version exists, or a canary is requested but no version
-            is served; if a store cannot be reached or denies access, or another process is
-            publishing there.
-    """
-    base, path = stores.join(root, serving.model_name), stores.join(root, CONFIGURATION)
-    try:
-        with leases.held(root) if stores.is_remote(root) else contextlib.nullcontext():
-            before = served(base, path)
-            if serving.canary and before in (None, published):
-                reason = "a canary requires another version that is served"
-                raise data.InputError(base, f"{reason}. Received: {before}")
-            place = published or str(export.publish(saved_model, base, serving.version))
-            _tell(path, base, serving, int(Path(place).name), before)
-    except FileExistsError as error:
-        raise data.InputError(base, f"{error}") from error
-    return place
-
-
-def _tell(path: str, base: str, serving: Serving, version: int, before: str | None) -> None:
-    """Adds a version to `models.config`."""
-    configuration = _read(path)
-    entry = _entry(configuration, serving.model_name)
-    if entry is None:
-        entry = configuration.model_config_list.config.add(name=serving.model_name)
-    entry.base_path = base if stores.is_remote(base) else os.path.abspath(base)
-    entry.model_platform = "tensorflow"
-    labels = dict(entry.version_labels)
-    entry.ClearField("version_labels")
-    entry.ClearField("model_version_policy")
-    if serving.canary:
-        assert before is not None
-        entry.version_labels.update({STABLE: int(Path(before).name), CANARY: version})
-    elif labels:
-        entry.version_labels[STABLE] = version
-    versions = sorted(set(entry.version_labels.values()))
-    entry.model_version_policy.specific.versions.extend(versions)
-    if not versions:
-        entry.ClearField("model_version_policy")
-    folders.write_text(path, text_format.MessageToString(configuration))
-
-
 def beside(
     ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
 ) -> dict[str, Any]:
@@ -191,20 +99,3 @@ def beside(
         }
     }
     return {**found, "top_10_agreement": float(np.mean(agreements))} if champion else found
-
-
-def _read(path: str) -> model_server_config_pb2.ModelServerConfig:
-    found = model_server_config_pb2.ModelServerConfig()
-    if stores.is_file(path):
-        try:
-            text_format.Parse(stores.read_text(path), found)
-        except text_format.ParseError as error:
-            raise data.InputError(
-                path, f"expected a ModelServerConfig. Received: {error}"
-            ) from error
-    return found
-
-
-def _entry(configuration: model_server_config_pb2.ModelServerConfig, name: str) -> Any:
-    entries = configuration.model_config_list.config
-    return next((entry for entry in entries if entry.name == name), None)

@@ -9,7 +9,7 @@ from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.distribution import Workers
-from tfrank_sel.export import extras
+from tfrank_sel.export import extras, release as releases
 from tfrank_sel.pipelines import (
     folders,
     planning,
@@ -258,7 +258,15 @@ def push(run: Run, folder: Path) -> None:
         folders.write_json(folder / "blessing.json", figures)
         place = None
         if blessed.blessed:
-            place = release.publish(saved_model, run.serving, configuration.serving, published)
+            serving = configuration.serving
+            place = releases.publish(
+                saved_model,
+                run.serving,
+                serving.model_name,
+                serving.version,
+                canary=serving.canary,
+                published=None if published is None else int(Path(published).name),
+            )
         digest = run.digest("export")
         pushed = Pushed(blessed.blessed, blessed.reasons, place, champion, digest, beside)
         pushed.write(folder)
@@ -280,8 +288,7 @@ def _champion(run: Run) -> str | None:
     chosen = run.configuration.blessing.champion
     if chosen is not None:
         return chosen or None
-    base = stores.join(run.serving, run.configuration.serving.model_name)
-    return release.served(base, stores.join(run.serving, release.CONFIGURATION))
+    return releases.served(run.serving, run.configuration.serving.model_name)
 
 
 TAKE: dict[str, Callable[[Run, Path], None]] = {

@@ -1,6 +1,5 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
-import contextlib
 import gc
 import json
 import logging
@@ -9,8 +8,8 @@ import pathlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import rich.console
 import rich.progress
@@ -18,6 +17,8 @@ import rich.table
 import typer
 
 from tfrank_sel.data import stores
+from tfrank_sel.serving import releases
+from tfrank_sel.serving.console import fail, quiet
 
 # of the server that receives the requests
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
@@ -26,6 +27,7 @@ ModelName = Annotated[str, typer.Option(help="Name of the model on the server.")
 app = typer.Typer(
     help="Serve a ranker on this machine, and send requests to it.", no_args_is_help=True
 )
+app.add_typer(releases.app)
 
 
 @app.command()
@@ -91,11 +93,11 @@ def serve(
     version run first.
     """
     if (model_base_path is None) == (model_config_file is None):
-        _fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
+        fail("Expected one of --model-base-path and --model-config-file. Received: both or none")
     is_there = stores.is_remote(model_base_path or "") or os.path.isdir(model_base_path or "")
     if model_base_path and not is_there:
-        _fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
-    with _quiet():
+        fail(f"{model_base_path} must be a folder of versions. Received: no such folder")
+    with quiet():
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
         from tfrank_sel.serving import tls
@@ -143,10 +145,10 @@ def serve(
             allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
         )
         gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
-        with _quiet():
+        with quiet():
             endpoint.start()
     except ServingError as error:
-        _fail(str(error))
+        fail(str(error))
     names = ", ".join(model.name for model in models)
     address = f"http://{host}:{endpoint.rest_port}/v1/models/"
     rest = ", ".join(address + model.name for model in models)
@@ -168,8 +170,8 @@ def check(
 ) -> None:
     """Check a deployment folder, and report each fault with its file, field and rule."""
     if not folder.is_dir():
-        _fail(f"{folder} must be a deployment folder. Received: no such folder")
-    with _quiet():
+        fail(f"{folder} must be a deployment folder. Received: no such folder")
+    with quiet():
         from tfrank_sel.serving.deployment.check import check as faults_of
 
         faults = list(faults_of(folder, root))
@@ -189,14 +191,14 @@ def deployment(
     ],
 ) -> None:
     """Write a production folder of a model: image, proxy, monitoring, Kubernetes, KServe."""
-    with _quiet():
+    with quiet():
         from tfrank_sel.serving.deployment.folder import write
         from tfrank_sel.serving.deployment.model_config import located
     try:
-        with _quiet():
+        with quiet():
             write(output, model_name, located(saved_model_base))
     except (OSError, ValueError) as error:
-        _fail(str(error))
+        fail(str(error))
     print(f"{output} holds the deployment of {model_name}")
 
 
@@ -224,10 +226,10 @@ def rank(
 ) -> None:
     """Rank the items of one query, and print them with their scores."""
     if (file is None) == (items is None):
-        _fail("Expected one of --file and --items. Received: both or none")
+        fail("Expected one of --file and --items. Received: both or none")
     if file and not file.is_file():
-        _fail(f"{file} must be a file with one query. Received: no such file")
-    with _quiet():
+        fail(f"{file} must be a file with one query. Received: no such file")
+    with quiet():
         from tfrank_sel.data import formats, requests
         from tfrank_sel.serving.client import Ranker
         from tfrank_sel.serving.status import ServingError
@@ -243,7 +245,7 @@ def rank(
                 named = requests.read(file) if file else _json("--items", items or "")
                 ranked = ranker.rank(named, query=of_query)
     except (ImportError, OSError, ValueError, ServingError) as error:
-        _fail(str(error))
+        fail(str(error))
     table = rich.table.Table("rank", "document", "score", title=title)
     for item in ranked:
         table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
@@ -262,8 +264,8 @@ def load_test(
 ) -> None:
     """Rank the queries of a file repeatedly, and print throughput, latencies and errors."""
     if not file.is_file():
-        _fail(f"{file} must be a file of queries. Received: no such file")
-    with _quiet():
+        fail(f"{file} must be a file of queries. Received: no such file")
+    with quiet():
         from tfrank_sel.data import letor
         from tfrank_sel.data.lists import InputError
         from tfrank_sel.serving import load
@@ -273,7 +275,7 @@ def load_test(
         with Ranker(address, model_name) as ranker:
             lists = list(letor.read(file, ranker.num_features()))
     except (InputError, ServingError) as error:
-        _fail(str(error))
+        fail(str(error))
     console = rich.console.Console(stderr=True)
     with rich.progress.Progress(transient=True, console=console) as progress:
         task = progress.add_task("Asking", total=seconds)
@@ -315,26 +317,6 @@ def _json(option: str, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(f"{option} must be JSON: {error}. Received: {text}") from error
-
-
-def _fail(message: str) -> NoReturn:
-    print(" ".join(message.split()), file=sys.stderr)
-    raise typer.Exit(2)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Hides the messages that TensorFlow prints at start and that no setting turns off."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,110 @@
+"""A release by the command line, followed by a server that polls the folder."""
+
+import itertools
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.serving.half_plus import Client
+from tests.serving.test_reload import soon
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.check import check
+from tfrank_sel.serving.endpoint import Endpoint
+
+
+@pytest.fixture
+def release(tmp_path):
+    """Runs a command on a folder of models, and returns what it prints."""
+
+    def run(*command, status=0):
+        options = ["--folder", tmp_path, "--model-name", "half"]
+        done = CliRunner().invoke(app, [*map(str, (*command, *options))])
+        assert done.exit_code == status, done.output
+        return done.stdout or done.stderr
+
+    return run
+
+
+def answer(client, label):
+    """What the version of a label says of 2; None if there is no such label."""
+    request = client.request(x=np.array([2.0], np.float32))
+    request.model_spec.version_label = label
+    try:
+        [y] = client.stub.Predict(request, timeout=20.0).outputs["y"].float_val
+    except grpc.RpcError as error:
+        return None if error.code() == grpc.StatusCode.INVALID_ARGUMENT else str(error)
+    return y
+
+
+def test_a_server_follows_a_release_from_its_publication_to_its_end(half, tmp_path, release):
+    told = tmp_path / "models.config"
+    assert "is served" in release("publish", half / "1")
+    server = Endpoint(
+        model_config.read(told),
+        poll_seconds=0.05,
+        config_file=told,
+        config_poll_seconds=0.05,
+        allow_labels_for_unavailable=True,
+    )
+    with server:
+        client, asked = Client(server.grpc_port), threading.Event()
+        seen = []
+
+        def ask():
+            while not asked.is_set():
+                seen.append(answer(client, "stable"))
+                time.sleep(0.001)
+
+        def served():
+            return {x: y for x in ("stable", "canary", "previous") if (y := answer(client, x))}
+
+        assert "version 1 is stable" in release("promote")
+        assert soon(lambda: served() == {"stable": 3.0})
+        thread = threading.Thread(target=ask)
+        thread.start()
+        try:
+            for command, wanted in (
+                (("publish", half / "2", "--canary"), {"stable": 3.0, "canary": 4.0}),
+                (("roll-back",), {"stable": 3.0}),
+                (("publish", half / "2", "--canary"), {"stable": 3.0, "canary": 4.0}),
+                (("promote",), {"stable": 4.0, "previous": 3.0}),
+                (("roll-back",), {"stable": 3.0}),
+                (("publish", half / "2", "--canary"), {"stable": 3.0, "canary": 4.0}),
+                (("promote",), {"stable": 4.0, "previous": 3.0}),
+            ):
+                release(*command)
+                assert list(check(tmp_path)) == []
+                assert soon(lambda wanted=wanted: served() == wanted), (command, served())
+            # one and four have labels, two and three were rolled back
+            assert release("remove-old", "--keep", 1) == "removed: 2, 3\n"
+            assert served() == {"stable": 4.0, "previous": 3.0}
+        finally:
+            asked.set()
+            thread.join()
+    # no request failed, and the answers changed when the labels did
+    assert [y for y, _ in itertools.groupby(seen)] == [3.0, 4.0, 3.0, 4.0]
+
+
+def test_what_cannot_be_released_is_told_in_one_line(half, tmp_path, release):
+    assert "a canary requires another version" in release(
+        "publish", half / "1", "--canary", status=2
+    )
+    assert "`saved_model` must contain saved_model.pb" in release("publish", tmp_path, status=2)
+    assert "expected a canary to promote. Received: labels {}" in release("promote", status=2)
+    release("publish", half / "1", "--version", 7)
+    assert "must be new in" in release("publish", half / "1", "--version", 7, status=2)
+    assert "must have two versions to roll back" in release("roll-back", status=2)
+    release("promote")
+    assert "expected a canary to promote" in release("promote", status=2)
+    assert "expected a canary or a previous version" in release("roll-back", status=2)
+    assert "must be a canary first" in release("publish", half / "2", status=2)
+    release("publish", half / "2", "--canary")
+    assert "must be promoted or rolled back" in release("publish", half / "2", "--canary", status=2)
+    assert release("remove-old", "--keep", 1) == "removed: none\n"
+    (tmp_path / "models.config").write_text("nonsense")
+    assert "expected a ModelServerConfig" in release("promote", status=2)
