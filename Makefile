@@ -140,7 +140,7 @@ docs: .venv/installed
 serving: .venv/installed
 	rm -rf serving
 	.venv/bin/python -c "from pathlib import Path; from tfrank_sel.serving.deployment import folder; \
-	folder.render(Path('serving'), 'ranker', 1)"
+	folder.render(Path('serving'), 'ranker')"
 
 lint: .venv/installed
 	.venv/bin/ruff check .

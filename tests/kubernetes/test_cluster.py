@@ -18,10 +18,14 @@ def server(tmp_path_factory):
         yield found
 
 
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory):
+@pytest.fixture(
+    scope="module",
+    params=[{"version": 1}, {"root": "/srv/models"}, {"root": "gs://models"}],
+    ids=["image", "disk", "store"],
+)
+def deployment(request, tmp_path_factory):
     written = tmp_path_factory.mktemp("deployment")
-    folder.render(written, "ranker", 1)
+    folder.render(written, "ranker", **request.param)
     return written
 
 

@@ -65,7 +65,7 @@ def client(endpoint):
 @pytest.fixture(scope="session")
 def deployment(half, tmp_path_factory):
     output = tmp_path_factory.mktemp("deployments") / "ranker"
-    done = deploy(output, half)
+    done = deploy(output, half, "ranker", "--copy-models")
     assert done.exit_code == 0, done.stderr
     return output
 

@@ -29,10 +29,10 @@ def run(*command):
     return done.returncode, done.stdout + done.stderr
 
 
-def deploy(output, base, name="ranker"):
+def deploy(output, base, name="ranker", *others):
     options = {"output": output, "model-name": name, "saved-model-base": base}
     return CliRunner().invoke(
-        app, ["deployment", *(f"--{key}={value}" for key, value in options.items())]
+        app, ["deployment", *(f"--{key}={value}" for key, value in options.items()), *others]
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.serving.deployments import deploy, entrypoint, read, run, tool
+from tfrank_sel.export import release
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import folder, model_config
 from tfrank_sel.serving.deployment.check import check
@@ -29,6 +30,55 @@ def test_the_folder_holds_every_version_and_serves_the_latest_as_stable(deployme
     assert (model.policy.versions, model.labels) == ((2,), {"stable": 2})
     graph = "1/saved_model.pb"
     assert (copied / graph).read_bytes() == (half / graph).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def published(half, tmp_path_factory):
+    """A folder of models that servers poll."""
+    root = tmp_path_factory.mktemp("published")
+    release.publish(half / "1", str(root), "ranker")
+    return root
+
+
+def test_servers_poll_what_is_published_unless_the_image_holds_it(published, tmp_path):
+    written = tmp_path / "written"
+    done = deploy(written, published / "ranker")
+
+    assert done.exit_code == 0, done.stderr
+    assert {x.name for x in written.iterdir()} & {"models", "models.config"} == set()
+    assert f"--model_config_file={published}/models.config" in entrypoint(written)
+    mounts = {"name": "models", "mountPath": str(published), "readOnly": True}
+    assert read(written, "compose.yaml")["services"]["server"]["volumes"] == [
+        f"{published}:{published}:ro"
+    ]
+    claims = {"claimName": "ranker-models", "readOnly": True}
+    pod = read(written, "kubernetes/deployment.yaml")["spec"]["template"]["spec"]
+    for spec in (pod, read(written, "kserve/inference_service.yaml")["spec"]["predictor"]):
+        assert mounts in spec["containers"][0]["volumeMounts"]
+        assert {"name": "models", "persistentVolumeClaim": claims} in spec["volumes"]
+    assert run(tool("hadolint"), written / "Dockerfile") == (0, "")
+
+
+def test_a_folder_that_is_not_published_cannot_be_polled(published, half, tmp_path):
+    told = deploy(tmp_path / "x", half, "half").stderr
+    assert "publish a version, or copy the models into the image" in told
+    assert (
+        "must name the model another"
+        in deploy(tmp_path / "x", published / "ranker", "another").stderr
+    )
+    (tmp_path / "a b").mkdir()
+    release.publish(half / "1", str(tmp_path / "a b"), "ranker")
+    assert "must be a plain path" in deploy(tmp_path / "x", tmp_path / "a b" / "ranker").stderr
+
+
+def test_a_deployment_of_a_store_reads_it_and_mounts_nothing(tmp_path):
+    folder.render(tmp_path, "ranker", root="gs://models")
+
+    server = read(tmp_path, "compose.yaml")["services"]["server"]
+    assert ("volumes" in server, set(server["networks"])) == (False, {"internal", "edge"})
+    assert "--model_config_file=gs://models/models.config" in entrypoint(tmp_path)
+    [ways] = read(tmp_path, "kubernetes/network_policy.yaml")["spec"]["egress"]
+    assert {port["port"] for port in ways["ports"]} == {53, 80, 443}
 
 
 def test_no_placeholder_is_left(deployment):
@@ -68,7 +118,7 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
     shutil.copytree(half / "1", tmp_path / "base" / "1")
     (tmp_path / "base" / "1" / "saved_model.pb").write_bytes(b"no graph")
 
-    done = deploy(tmp_path / "x", tmp_path / "base")
+    done = deploy(tmp_path / "x", tmp_path / "base", "ranker", "--copy-models")
 
     assert done.exit_code == 2
     assert "models/ranker/1/saved_model.pb: must be a SavedModel" in done.stderr
@@ -77,7 +127,7 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
 
 def test_the_canary_of_the_operations_guide_would_serve(deployment, tmp_path):
     guide = (ROOT / "docs" / "operations.md").read_text()
-    [block] = re.findall(r"```\n +(model_version_policy.*?)```", guide, re.S)
+    [block] = re.findall(r"```\n(model_version_policy.*?)```", guide, re.S)
     block = block.replace("3", "1").replace("4", "2")
     config = (deployment / "models.config").read_text()
     wanted = re.sub(r"model_version_policy.*?value: 2 }", block, config, flags=re.S)
@@ -130,7 +180,7 @@ def test_the_health_check_of_compose_follows_the_state_of_the_model(
 
 
 def test_the_deployment_in_the_repository_is_what_is_written(tmp_path):
-    folder.render(tmp_path, "ranker", 1)  # `make serving` writes it
+    folder.render(tmp_path, "ranker")  # `make serving` writes it
 
     written, kept = (
         {path.relative_to(top): path.read_text() for path in top.rglob("*") if path.is_file()}

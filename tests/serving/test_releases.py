@@ -1,6 +1,9 @@
 """A release by the command line, followed by a server that polls the folder."""
 
 import itertools
+import pathlib
+import re
+import shlex
 import threading
 import time
 
@@ -88,6 +91,22 @@ def test_a_server_follows_a_release_from_its_publication_to_its_end(half, tmp_pa
             thread.join()
     # no request failed, and the answers changed when the labels did
     assert [y for y, _ in itertools.groupby(seen)] == [3.0, 4.0, 3.0, 4.0]
+
+
+def test_the_commands_of_the_operations_guide_run(half, tmp_path, release):
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    [block] = re.findall(r"```sh\n# once:(.*?)```", guide, re.S)
+    commands = re.findall(r"^tfrank-sel-serving ((?:publish|promote|roll|rem).*)", block, re.M)
+
+    for command in commands:
+        words = shlex.split(command, comments=True)
+        where = words.index("--folder")
+        words[where : where + 2] = []
+        release(*(half / "1" if word.startswith("runs/") else word for word in words))
+
+    labels = [command.split()[0] for command in commands]
+    assert labels == ["publish", "promote", "publish", "promote", "roll-back", "remove-old"]
+    assert model_config.read(tmp_path / "models.config")[0].labels == {"stable": 1}
 
 
 def test_what_cannot_be_released_is_told_in_one_line(half, tmp_path, release):

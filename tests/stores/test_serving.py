@@ -195,7 +195,7 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
     for bias in ("2", "3"):
         export.publish(half / bias, base)
     options = ["--output", tmp_path / "out", "--model-name", "half", "--saved-model-base"]
-    told = CliRunner().invoke(app, ["deployment", *map(str, options), base])
+    told = CliRunner().invoke(app, ["deployment", "--copy-models", *map(str, options), base])
     assert told.exit_code == 0, told.output
     for version in ("1", "2"):
         copied = tmp_path / "out" / "models" / "half" / version

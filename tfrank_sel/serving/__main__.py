@@ -189,6 +189,9 @@ def deployment(
     saved_model_base: Annotated[
         str, typer.Option(help="Folder or URL of the model, with a subfolder for each version.")
     ],
+    copy_models: Annotated[
+        bool, typer.Option(help="Copy all versions into the image, instead of polling the folder.")
+    ] = False,
 ) -> None:
     """Write a production folder of a model: image, proxy, monitoring, Kubernetes, KServe."""
     with quiet():
@@ -196,7 +199,7 @@ def deployment(
         from tfrank_sel.serving.deployment.model_config import located
     try:
         with quiet():
-            write(output, model_name, located(saved_model_base))
+            write(output, model_name, located(saved_model_base), copy_models=copy_models)
     except (OSError, ValueError) as error:
         fail(str(error))
     print(f"{output} holds the deployment of {model_name}")

@@ -1,6 +1,7 @@
 """Deployment folder of a model: image, proxy, monitoring, Kubernetes and KServe."""
 
 import importlib.resources
+import os
 import pathlib
 import re
 import shutil
@@ -9,12 +10,19 @@ import tempfile
 import textwrap
 
 from tfrank_sel.data import stores
+from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
+from tfrank_sel.serving.status import ServingError
 
 _TEMPLATES = importlib.resources.files(__package__) / "templates"
 # Valid names and labels in Kubernetes, with room for the suffixes of pods.
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,46}[a-z0-9])?")
+
+_ROOT = re.compile(r"/[\w./-]+")  # what needs no quotes in the files
+_SERVER = "2.19.1"  # tag of an image without a model
+# A line that is only for images with models, or for servers that poll a disk or a store.
+_ONLY = re.compile(r"^(.*?) +# @@only (\w+)\n", re.M)
 
 # Words that YAML reads as Booleans or null.
 _YAML_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
@@ -26,17 +34,25 @@ class _Template(string.Template):
     delimiter = "@@"
 
 
-def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path | str) -> None:
+def write(
+    output: pathlib.Path,
+    model_name: str,
+    saved_model_base: pathlib.Path | str,
+    *,
+    copy_models: bool = False,
+) -> None:
     """Writes the deployment folder of a model atomically.
 
-    The folder holds a copy of all versions of the model; the latest is served, under the label
-    `stable`.
+    By default servers poll `models.config`, beside `saved_model_base`, and load what is published
+    there. With `copy_models` the image holds all versions instead; the latest is served, under the
+    label `stable`.
 
     Args:
         output: The folder, which must be new.
         model_name: Name of the model in requests, of the image and of the Kubernetes objects.
         saved_model_base: Folder of the versions, whose names are integers. A `str` is the URL of
             such a folder in a store.
+        copy_models: Whether to copy the versions into the image.
 
     Raises:
         FileExistsError: If `output` exists.
@@ -55,32 +71,67 @@ def write(output: pathlib.Path, model_name: str, saved_model_base: pathlib.Path 
     found = versions.find(saved_model_base)
     if not found:
         raise ValueError(f"`saved_model_base` must hold a version. Received: {saved_model_base}")
+    root = None if copy_models else _polled(model_name, saved_model_base)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".deployment-", dir=output.parent) as aside:
         folder = pathlib.Path(aside, output.name)
-        render(folder, model_name, max(found))
-        for version, path in found.items():
-            shutil.copytree(stores.near_folder(path), folder / "models" / model_name / str(version))
-        for fault in check(folder, root=folder):
-            place = fault.file.relative_to(folder)
-            raise ValueError(f"{place}: {fault.field} {fault.rule}")
+        if root is not None:
+            render(folder, model_name, root=root)
+        else:
+            render(folder, model_name, max(found))
+            models = folder / "models" / model_name
+            for version, path in found.items():
+                shutil.copytree(stores.near_folder(path), models / str(version))
+            for fault in check(folder, root=folder):
+                place = fault.file.relative_to(folder)
+                raise ValueError(f"{place}: {fault.field} {fault.rule}")
         folder.rename(output)
 
 
-def render(folder: pathlib.Path, model_name: str, version: int) -> None:
+def _polled(model_name: str, base: pathlib.Path | str) -> str:
+    """Returns the folder or URL whose `models.config` servers poll, once it names the model."""
+    base = base if isinstance(base, str) else base.resolve()
+    root = os.path.dirname(base)
+    path = stores.join(root, "models.config")
+    try:
+        models = model_config.read(path)
+    except ServingError as error:
+        raise ValueError(
+            f"{error}; publish a version, or copy the models into the image"
+        ) from error
+    if not any(model.name == model_name and model.base_path == base for model in models):
+        raise ValueError(f"{path} must name the model {model_name} in {base}. Received: {models}")
+    if not stores.is_remote(root):
+        if not _ROOT.fullmatch(root):
+            raise ValueError(f"The folder of models must be a plain path. Received: {root}")
+        for fault in check(pathlib.Path(root)):
+            raise ValueError(str(fault))
+    return root
+
+
+def render(
+    folder: pathlib.Path, model_name: str, version: int | None = None, root: str = "/srv/models"
+) -> None:
     """Writes the files of a deployment folder, without the model.
 
     Args:
         folder: The folder; it is created if it does not exist.
         model_name: As in `write`.
-        version: The version to serve.
+        version: The version to serve, which the image holds. None if servers poll `root`.
+        root: Folder or URL whose `models.config` servers poll.
     """
-    values = {"model_name": model_name, "version": str(version)}
+    if version is not None:
+        kinds, tag, models = {"image", "closed"}, str(version), "/config/models.config"
+    else:
+        kinds = {"polled", "store"} if stores.is_remote(root) else {"polled", "disk", "closed"}
+        tag, models = _SERVER, stores.join(root, "models.config")
+    values = {"model_name": model_name, "tag": tag, "root": root, "models_config": models}
     with importlib.resources.as_file(_TEMPLATES) as templates:
         alerts = _Template((templates / "alerts.yml").read_text()).substitute(values)
         values["alerts"] = textwrap.indent(alerts, "  ").strip()
         for path in templates.rglob("*"):
-            if path.is_file():
+            if path.is_file() and (version is not None or path.name != "models.config"):
                 target = folder / path.relative_to(templates)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_text(_Template(path.read_text()).substitute(values))
+                text = _ONLY.sub(lambda x: f"{x[1]}\n" if x[2] in kinds else "", path.read_text())
+                target.write_text(_Template(text).substitute(values))
