@@ -106,7 +106,7 @@ def test_garbage_is_refused(endpoint):
 
 def test_so_many_requests_run_at_a_time(endpoint):
     client = Client(endpoint.grpc_port)
-    slow = {"signature": "slow", "x": np.zeros(1, np.float32), "timeout": 1.0}
+    slow = {"signature": "slow", "x": np.zeros(1, np.float32), "timeout": 3.0}
     with futures.ThreadPoolExecutor(3) as threads:
         asked = [threads.submit(client.predict, **slow) for _ in range(3)]
         codes = sorted(x.exception(20).code().name for x in asked)
