@@ -1,13 +1,17 @@
 """Handling of Ctrl-C and SIGTERM, even if the interrupted code swallows the exception.
 
 TensorFlow and Keras catch all exceptions in some places, including `KeyboardInterrupt`, mostly
-while they trace a model.
+while they trace a model. In other places, an exception passes through C++ code that is not made for
+it, which can end the process by a damaged heap.
 """
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from types import FrameType
 
 _told: list[int] = []  # received signals
+_deferring: list[bool] = []  # one per block of `deferred`
 
 
 def listen() -> None:
@@ -23,6 +27,21 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Defers the first signal to the next `check`, or to the end of the block.
+
+    A second signal interrupts at once.
+    """
+    _deferring.append(True)
+    try:
+        yield
+    finally:
+        _deferring.pop()
+    check()
+
+
 def _stop(number: int, frame: FrameType | None) -> None:
     _told.append(number)
-    raise KeyboardInterrupt
+    if len(_told) > 1 or not _deferring:
+        raise KeyboardInterrupt

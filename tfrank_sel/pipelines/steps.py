@@ -12,6 +12,7 @@ from tfrank_sel.distribution import Workers
 from tfrank_sel.export import extras, release as releases
 from tfrank_sel.pipelines import (
     folders,
+    interrupts,
     planning,
     preparation,
     publication,
@@ -134,7 +135,7 @@ def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Traine
     place, logs = folder / "prepared", folder / "logs"
     with PreparedLists(learned, held_out, run.settings, place, workers) as lists:
         for name, candidate in run.candidates.items():
-            with run.progress.step(f"training {name}") as step:
+            with run.progress.step(f"training {name}") as step, interrupts.deferred():
                 try:
                     found = training.train(
                         candidate,
@@ -191,7 +192,7 @@ def export(run: Run, folder: Path) -> None:
     """Exports and tests the model: `saved_model/`, and a query of the test split."""
     ours, spec, types = run.trained["ours"], run.spec, run.types
     saved_model, told = folder / "saved_model", card.facts(run)
-    with run.progress.step("export"):
+    with run.progress.step("export"), interrupts.deferred():
         held_out = run.splits["validation"].shards
         exports.export(
             ours.model,
@@ -206,7 +207,7 @@ def export(run: Run, folder: Path) -> None:
             },
         )
         folders.write_text(saved_model / extras.CARD, card.text(told))
-    with run.progress.step("infra validation") as step:
+    with run.progress.step("infra validation") as step, interrupts.deferred():
         test = run.splits["test"].shards
         gap = publication.infra_validate(
             saved_model, ours.scores, spec, test, lists=TRIED_LISTS, features=types
