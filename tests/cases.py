@@ -203,6 +203,7 @@ LOSSES = [
          lambdas.NDCGLambdaWeight(k=2), temperature=0.5, normalized=True, k=2,
          gain=RP.exponential, discount=RP.log2_inverse),
     loss(losses.SigmoidCrossEntropyLoss, RP.sigmoid_cross_entropy, probabilities),
+    loss(losses.RCRLoss, RP.rcr, probabilities, 0.25, alpha=0.25),
     loss(losses.MeanSquaredLoss, RP.mean_squared, grades, losses.sum_over_terms, is_sum=True),
     pairwise(losses.PairwiseLogisticLoss, RP.logistic),
     pairwise(losses.PairwiseLogisticLoss, RP.logistic, lambdas.LabelDiffLambdaWeight(), 0.5,
@@ -273,6 +274,7 @@ SCORE_VECTORS = [
     *HOLDING_VECTORS,
     loss(losses.OrdinalLoss, RP.ordinal, grades, 3),
     loss(losses.OrdinalLoss, RP.ordinal, fractions, 2, True, use_fraction_label=True),
+    loss(losses.JRCLoss, RP.jrc, probabilities, 0.25, alpha=0.25),
     loss(losses.MultiClassLoss, RP.multi_class, identities, 4, 0.125, losses.sum_over_terms,
          label_smoothing=0.125, is_sum=True),
 ]
@@ -358,6 +360,17 @@ DIVERSITY = [
     metric(metrics.AlphaNDCG, RM.alpha_ndcg, None)._replace(labels=subtopics),
     loss(metrics.AlphaNDCG, RM.alpha_ndcg, subtopics, 2, 0.25, k=2, alpha=0.25),
     metric(metrics.SubtopicRecall, RM.subtopic_recall, 2)._replace(labels=subtopics),
+]
+
+# of the items of all lists together, with a reference of labels, scores, weights of items
+CALIBRATION = [
+    loss(metrics.BrierScore, RM.brier_score, probabilities),
+    loss(metrics.BrierScore, RM.brier_score, probabilities, False, from_logits=False),
+    loss(metrics.PCOC, RM.pcoc, probabilities),
+    loss(metrics.PCOC, RM.pcoc, fractions, False, from_logits=False),
+    loss(metrics.ECE, RM.expected_calibration_error, probabilities),
+    loss(metrics.ECE, RM.expected_calibration_error, fractions, [-0.5, 0.75, 2.0], False,
+         edges=(-0.5, 0.75, 2.0), from_logits=False),
 ]
 # fmt: on
 

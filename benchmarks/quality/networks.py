@@ -31,9 +31,13 @@ def train(
     *,
     within: bool,
     seeds: Sequence[int] = SEEDS,
+    outputs: int = 1,
     jit_compile: bool = True,
 ) -> Scores:
-    """Returns the scores of the test lists of each fold and seed, by the best setting."""
+    """Returns the scores of the test lists of each fold and seed, by the best setting.
+
+    With two outputs, the score is their difference.
+    """
     runs = list(itertools.product(range(len(folds)), seeds, LEARNING_RATES, DROPOUTS))
     data = []
     for fold in folds:
@@ -41,7 +45,8 @@ def train(
         data.append({part: buckets(fold[part], of_fold, within) for part in PARTS})
     inputs = data[0]["train"][0].features.shape[-1]
     settings = [Settings(10 * seed + fold, rate, drop) for fold, seed, rate, drop in runs]
-    networks = Networks((inputs, *HIDDEN, 1), settings, _objective(loss), jit_compile=jit_compile)
+    widths, objective = (inputs, *HIDDEN, outputs), _objective(loss, outputs)
+    networks = Networks(widths, settings, objective, jit_compile=jit_compile)
     random = np.random.default_rng(0)
     stages: dict[str, list[Any]] = {"vali": [], "test": []}
     for epoch in range(EPOCHS):
@@ -59,14 +64,15 @@ def train(
     return chosen(trials)
 
 
-def _objective(loss: Loss) -> Callable[[Any, tf.Tensor], tf.Tensor]:
+def _objective(loss: Loss, count: int) -> Callable[[Any, tf.Tensor], tf.Tensor]:
     """The sum over networks of the mean over the lists of a batch."""
 
     def objective(labels: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
         is_list = tf.cast(tf.reduce_any(labels >= 0.0, axis=-1), tf.float32)
         weights = is_list / tf.maximum(tf.reduce_sum(is_list, axis=1, keepdims=True), 1.0)
         size = labels.shape[-1]
-        flat = tf.reshape(labels, [-1, size]), tf.reshape(outputs, [-1, size])
+        shape = [-1, size] if count == 1 else [-1, size, count]
+        flat = tf.reshape(labels, [-1, size]), tf.reshape(outputs, shape)
         return loss(*flat, tf.reshape(weights, [-1, 1]))
 
     return objective
@@ -102,7 +108,8 @@ def _scored(networks: Networks, parts: Sequence[Sequence[Bucket]]) -> list[list[
         # as many lists for each network: the last ones have no items
         rows = [np.minimum(np.arange(longest), len(bucket.places)) for bucket in of_runs]
         features = np.stack([x.features[of_run] for x, of_run in zip(of_runs, rows, strict=True)])
-        found = networks.predict(features).numpy()[..., 0]
+        found = networks.predict(features).numpy()
+        found = found[..., 0] if found.shape[-1] == 1 else found[..., 1] - found[..., 0]
         for run, bucket in enumerate(of_runs):
             for row, place in enumerate(bucket.places):
                 scores[run][place] = found[run, row, bucket.labels[row] >= 0.0]

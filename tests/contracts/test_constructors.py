@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import (
+    CALIBRATION,
     DIVERSITY,
     HOLDING,
     IN_BATCH,
@@ -39,6 +40,7 @@ MODULES = [callbacks, data, links, losses, metrics, models]
 MODULES += [averaging, lambdas, margin, targets, ties]
 
 FORMULAS = [*LOSSES, *HOLDING, *SCORE_VECTORS, *SAMPLED, *N_WAY, *IN_BATCH, *METRICS, *DIVERSITY]
+FORMULAS += CALIBRATION
 
 # arguments with which each public class is made
 EXAMPLES: dict[type, Arguments] = {
@@ -90,6 +92,13 @@ EXAMPLES: dict[type, Arguments] = {
     models.Prepared: {
         "preparation": models.Preparation([0.0], [1.0]),
         "network": models.Perceptron(),
+    },
+    models.Recalibrated: {
+        "model": models.Scorer([0.0], [1.0]),
+        "slope": 1.0,
+        "intercept": 0.0,
+        "knots": [0.0, 1.0],
+        "values": [0.25, 0.5],
     },
     models.Scorer: {"mean": [0.0], "variance": [1.0]},
     models.TwoTower: {"num_users": 2, "num_items": 2, "num_factors": 2},

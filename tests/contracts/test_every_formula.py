@@ -14,6 +14,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.cases import (
+    CALIBRATION,
     DIVERSITY,
     HOLDING,
     IN_BATCH,
@@ -335,6 +336,6 @@ def test_no_public_formula_is_missing(module: Any) -> None:
         for n, x in vars(module).items()
         if isinstance(x, type) and issubclass(x, Configurable) and not inspect.isabstract(x)
     }
-    tables = FORMULAS + N_WAY + IN_BATCH + DIVERSITY + SCORE_VECTORS + SAMPLED
+    tables = FORMULAS + N_WAY + IN_BATCH + DIVERSITY + SCORE_VECTORS + SAMPLED + CALIBRATION
     assert public == {c.make.func.__name__ for c in tables} & set(dir(module))
     assert public

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import (
+    CALIBRATION,
     DIVERSITY,
     HOLDING,
     IN_BATCH,
@@ -37,7 +38,9 @@ every_loss = pytest.mark.parametrize(
     one_per_class(LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH),
     ids=name_of,
 )
-every_metric = pytest.mark.parametrize("case", one_per_class(METRICS + DIVERSITY), ids=name_of)
+every_metric = pytest.mark.parametrize(
+    "case", one_per_class(METRICS + DIVERSITY + CALIBRATION), ids=name_of
+)
 
 BATCH_SIZE, LIST_SIZE = 4, 5
 

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import (
+    CALIBRATION,
     DIVERSITY,
     HOLDING,
     IN_BATCH,
@@ -40,7 +41,7 @@ def ranker() -> keras.Model:
     "formulas",
     [
         [case.make() for case in LOSS_TABLES],
-        [case.make() for case in (*METRICS, *DIVERSITY)],
+        [case.make() for case in (*METRICS, *DIVERSITY, *CALIBRATION)],
         [metrics.NDCG(k) for k in (None, 1, 5, 10, 15)],
         [metrics.RBP(p) for p in (0.5, 0.05, 0.8, 0.81, 0.800001, 1e-7)],
         [metrics.MRR(relevance_level=level) for level in (None, 1, 1.5, 2)],

@@ -106,6 +106,23 @@ def test_a_changed_run_goes_on_from_the_first_step_that_changed(copied, sets, re
     assert taken(done(invoke("run", copied / "1"))) == []  # whose configuration is kept
 
 
+def test_an_export_is_recalibrated(copied):
+    before = tf.saved_model.load(str(copied / "1" / "export" / "saved_model"))
+    sets = ["serving.recalibration=platt", "evaluation.baseline=false"]
+    stdout = done(invoke("run", copied / "1", sets=sets))
+    assert "export is run again: serving.recalibration is 'platt', was None" in stdout
+    assert taken(stdout) == ["export", "push"]
+    after = tf.saved_model.load(str(copied / "1" / "export" / "saved_model"))
+    items = {"features": tf.random.stateless_normal([64, 4, 3], [0, 1]), "mask": tf.ones([64, 4])}
+    items["mask"] = items["mask"] > 0.0
+    scores, labels = (x.signatures["predict"](**items)["scores"].numpy() for x in (before, after))
+    assert 0.0 < labels.min() < 0.25 < labels.max() < 1.0  # one of four is relevant
+    np.testing.assert_array_equal(np.argsort(labels, axis=1), np.argsort(scores, axis=1))
+    log_odds = np.log(labels / (1.0 - labels))
+    slope, intercept = np.polyfit(scores.ravel(), log_odds.ravel(), 1)
+    np.testing.assert_allclose(slope * scores + intercept, log_odds, rtol=1e-3, atol=1e-3)
+
+
 def test_a_step_is_forced(copied):
     before = (copied / "1" / "evaluate" / "metrics.json").read_text()
     stdout = done(invoke("run", copied / "1", "--from", "evaluate"))

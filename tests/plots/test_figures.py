@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import typer.testing
 
-from tfrank_sel import links, losses, plots
+from tfrank_sel import links, losses, metrics, plots
 from tfrank_sel.plots import experiments
 from tfrank_sel.plots.__main__ import app
 
@@ -128,3 +128,13 @@ def test_fits_and_biases_are_those_of_the_paper() -> None:
     np.testing.assert_allclose(w, [0.991662, 0.036902], atol=5e-7)
     np.testing.assert_allclose(experiments.best_bias(20.0, 18), 0.852778, atol=5e-7)
     np.testing.assert_allclose(experiments.lift_of_bias(0.5, 3.0), 1.710880, atol=5e-7)
+
+
+def test_a_reliability_diagram_shows_each_bin_by_its_weight(axes: matplotlib.axes.Axes) -> None:
+    ece = metrics.ECE([0.5], from_logits=False)
+    ece.update_state([[0.0, 1.0, 1.0]], [[0.125, 0.375, 0.75]])
+    plots.draw_reliability(axes, ece.reliability(), "ours")
+    _, line = axes.lines
+    np.testing.assert_allclose(line.get_xydata(), [[0.25, 0.5], [0.75, 1.0]])
+    [dots] = axes.collections
+    assert dots.get_sizes()[0] == pytest.approx(2.0 * dots.get_sizes()[1])

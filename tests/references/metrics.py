@@ -254,3 +254,32 @@ def subtopic_recall(
     top = ranked(scores)[:k]
     found = sum(max([weights[i] for i in top if labels[i][t] > 0], default=0.0) for t in subtopics)
     return found / len(subtopics) if subtopics else 0.0
+
+
+def predicted(scores: Floats, from_logits: bool) -> list[float]:
+    return [1.0 / (1.0 + math.exp(-s)) if from_logits else s for s in scores]
+
+
+def brier_score(labels: Floats, scores: Floats, weights: Floats, from_logits: bool = True) -> float:
+    p = predicted(scores, from_logits)
+    return sum(w * (x - y) ** 2 for w, x, y in zip(weights, p, labels, strict=True)) / sum(weights)
+
+
+def pcoc(labels: Floats, scores: Floats, weights: Floats, from_logits: bool = True) -> float:
+    p = predicted(scores, from_logits)
+    expected = sum(w * x for w, x in zip(weights, p, strict=True))
+    return expected / sum(w * y for w, y in zip(weights, labels, strict=True))
+
+
+def expected_calibration_error(
+    labels: Floats,
+    scores: Floats,
+    weights: Floats,
+    edges: Floats = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+    from_logits: bool = True,
+) -> float:
+    gaps: dict[int, float] = {}
+    for x, y, w in zip(predicted(scores, from_logits), labels, weights, strict=True):
+        place = sum(x >= edge for edge in edges)
+        gaps[place] = gaps.get(place, 0.0) + w * (x - y)
+    return sum(map(abs, gaps.values())) / sum(weights)

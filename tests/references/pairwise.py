@@ -204,6 +204,28 @@ def sigmoid_cross_entropy(
     return mean([cross_entropy(y, s) for y, s in zip(labels, scores, strict=True)], weights, is_sum)
 
 
+def rcr(labels: Floats, scores: Floats, weights: Floats, alpha: float) -> float:
+    if len(labels) == 0:
+        return 0.0
+    point = sigmoid_cross_entropy(labels, scores, weights)
+    p = [1.0 / (1.0 + math.exp(-s)) for s in scores]
+    logs = [math.log(x / sum(p)) for x in p]
+    total = sum(labels) or 1.0
+    listwise = -sum(w * y / total * x for w, y, x in zip(weights, labels, logs, strict=True))
+    return (1.0 - alpha) * point + alpha * listwise
+
+
+def jrc(labels: Floats, scores: Sequence[Floats], weights: Floats, alpha: float) -> float:
+    def of_list(i: int, c: int) -> float:
+        return math.log(math.exp(scores[i][c]) / sum(math.exp(row[c]) for row in scores))
+
+    terms = []
+    for i, (y, (no, yes)) in enumerate(zip(labels, scores, strict=True)):
+        ranked = -y * of_list(i, 1) - (1.0 - y) * of_list(i, 0)
+        terms.append(alpha * cross_entropy(y, yes - no) + (1.0 - alpha) * ranked)
+    return mean(terms, weights, False) if terms else 0.0
+
+
 def mean_squared(labels: Floats, scores: Floats, weights: Floats, is_sum: bool = False) -> float:
     return mean([(y - s) ** 2 for y, s in zip(labels, scores, strict=True)], weights, is_sum)
 

@@ -67,6 +67,7 @@ from tfrank_sel.losses.pairwise import (
 )
 from tfrank_sel.losses.pairwise.circle import CircleLoss as CircleLoss
 from tfrank_sel.losses.pairwise.yeti import YetiLogisticLoss as YetiLogisticLoss
+from tfrank_sel.losses.pointwise.calibrated import JRCLoss as JRCLoss, RCRLoss as RCRLoss
 from tfrank_sel.losses.pointwise.losses import (
     MeanSquaredLoss as MeanSquaredLoss,
     MultiClassLoss as MultiClassLoss,

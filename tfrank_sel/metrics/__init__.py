@@ -8,6 +8,13 @@ from tfrank_sel.metrics.base import (
     ListwiseMetric as ListwiseMetric,
     RankedMetric as RankedMetric,
 )
+from tfrank_sel.metrics.calibration import (
+    ECE as ECE,
+    PCOC as PCOC,
+    BrierScore as BrierScore,
+    ItemMetric as ItemMetric,
+    Reliability as Reliability,
+)
 from tfrank_sel.metrics.cascade import ERR as ERR, RBP as RBP
 from tfrank_sel.metrics.comparison import compare as compare
 from tfrank_sel.metrics.correlation import (

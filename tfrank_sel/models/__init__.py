@@ -14,6 +14,7 @@ from tfrank_sel.models.log_q import LogQCorrection
 from tfrank_sel.models.perceptron import Perceptron
 from tfrank_sel.models.preparation import Preparation
 from tfrank_sel.models.prepared import Prepared
+from tfrank_sel.models.recalibrated import Recalibrated, recalibrate
 from tfrank_sel.models.scorer import Scorer
 from tfrank_sel.models.soft_top_k import SoftTopK
 from tfrank_sel.models.summary import moments
@@ -31,12 +32,14 @@ __all__ = [
     "Perceptron",
     "Preparation",
     "Prepared",
+    "Recalibrated",
     "Scorer",
     "SoftTopK",
     "TwoTower",
     "WithinList",
     "als",
     "moments",
+    "recalibrate",
     "warm_start",
 ]
 

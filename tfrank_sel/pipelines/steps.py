@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
@@ -192,7 +193,10 @@ def export(run: Run, folder: Path) -> None:
     """Exports and tests the model: `saved_model/`, and a query of the test split."""
     ours, spec, types = run.trained["ours"], run.spec, run.types
     saved_model, told = folder / "saved_model", card.facts(run)
-    with run.progress.step("export"), interrupts.deferred():
+    with run.progress.step("export") as step, interrupts.deferred():
+        if method := run.configuration.serving.recalibration:
+            ours = dataclasses.replace(ours, model=_recalibrated(run, method))
+            step.tell(f"scores are expected labels: {method}")
         held_out = run.splits["validation"].shards
         exports.export(
             ours.model,
@@ -217,6 +221,15 @@ def export(run: Run, folder: Path) -> None:
     one_query = "one_query.txt" if types is None else "one_query.jsonl"
     text = letor.text(first) if types is None else typed.text(first, types)
     folders.write_text(folder / one_query, text)
+
+
+def _recalibrated(run: Run, method: Literal["isotonic", "platt"]) -> models.Recalibrated:
+    """The trained model, with expected labels by the validation split in place of scores."""
+    lists = run.splits["validation"].batches(run.spec)
+    try:
+        return models.recalibrate(run.trained["ours"].model, lists, method)
+    except ValueError as error:
+        raise data.InputError("validation", f"serving.recalibration: {error}") from error
 
 
 def _teaching_list(run: Run) -> data.ItemList:

@@ -6,6 +6,7 @@ try:
     from tfrank_sel.plots.axes import (
         draw_link as draw_link,
         draw_loss as draw_loss,
+        draw_reliability as draw_reliability,
         draw_sensitivity as draw_sensitivity,
     )
     from tfrank_sel.plots.catalogue import FIGURES as FIGURES

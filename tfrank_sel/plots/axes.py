@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.metrics import Reliability
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -110,6 +111,32 @@ def draw_loss(
             lambda z, *rest, s=observed: loss.per_list(tf.constant(s), z, *rest), lists
         )
         axes.plot(z, value, color=color, label=f"label {label:g}")
+
+
+def draw_reliability(axes: Axes, found: Reliability, label: str | None = None) -> None:
+    """Draws a reliability diagram: the mean label by mean prediction, beside the diagonal.
+
+    Args:
+        axes: Where to draw.
+        found: Bins of predictions, as `metrics.ECE.reliability` returns them. The areas of their
+            dots are in proportion to their weights.
+        label: Label of the curve.
+
+    Example:
+        >>> import matplotlib.figure
+        >>> from tfrank_sel import plots
+        >>> ece = metrics.ECE()
+        >>> ece.update_state([[1.0, 0.0, 0.0]], [[2.0, 0.5, -1.0]])
+        >>> axes = matplotlib.figure.Figure().subplots()
+        >>> plots.draw_reliability(axes, ece.reliability(), "network")
+        >>> axes.lines[-1].get_ydata().tolist()
+        [0.0, 0.0, 1.0]
+    """
+    axes.axline((0.0, 0.0), slope=1.0, color="gray", linestyle=":")
+    [line] = axes.plot(found.predictions, found.labels, label=label)
+    areas = 200.0 * found.weights / found.weights.sum()
+    axes.scatter(found.predictions, found.labels, areas, color=line.get_color())
+    axes.set(xlabel="mean prediction", ylabel="mean label")
 
 
 def grid(interval: Interval, domain: Interval = (-np.inf, np.inf), size: int = 481) -> Array:

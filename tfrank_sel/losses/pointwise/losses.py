@@ -57,7 +57,7 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
-        values = _cross_entropy(labels, scores)
+        values = sigmoid_cross_entropy(labels, scores)
         return of_items(self.normalizer, weights * values, mask)
 
 
@@ -175,7 +175,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
         if not self.use_fraction_label:
             beyond = tf.floor(beyond)
         targets = tf.clip_by_value(beyond, 0.0, 1.0)
-        values = _cross_entropy(targets, scores)
+        values = sigmoid_cross_entropy(targets, scores)
         return of_items(self.normalizer, weights * tf.reduce_sum(values, axis=-1), mask)
 
 
@@ -250,7 +250,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         return of_items(self.normalizer, weights * values, mask)
 
 
-def _cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+def sigmoid_cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     """Computes `log(1 + exp(s)) - t * s` without cancellation for `t` of 0 and 1."""
     link = Sigmoid()
 

@@ -72,6 +72,12 @@ class Serving(Section):
         default=False,
         description="Publish with the label `canary`; the champion keeps the label `stable`.",
     )
+    recalibration: Literal["isotonic", "platt"] | None = Field(
+        default=None,
+        examples=["isotonic"],
+        description="Function that turns scores into expected labels, fitted on the validation "
+        'split: "isotonic" or "platt"; the order of items stays the same. None if unset.',
+    )
     description: str | None = Field(
         default=None,
         examples=["Ranks the offers of a search page."],

@@ -1,0 +1,228 @@
+"""Calibration metrics: whether predicted probabilities agree with what is observed.
+
+Unlike those of a ranking, they compare the items of all lists together.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from tfrank_sel.listwise import ListBatch
+from tfrank_sel.serialization import Named, register
+
+TENTHS = tuple(x / 10 for x in range(1, 10))
+
+
+class Reliability(NamedTuple):
+    """Predictions beside labels, for each bin that has an item.
+
+    Attributes:
+        weights: Sum of the weights of the items of each bin.
+        predictions: Their mean prediction.
+        labels: Their mean label.
+    """
+
+    weights: NDArray[np.float64]
+    predictions: NDArray[np.float64]
+    labels: NDArray[np.float64]
+
+
+class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
+    """A measure of the items of all lists together; a subclass has `sums` and `of_sums`.
+
+    Args:
+        shape: The shape of the sums.
+        from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction. If False, they
+            are predictions.
+        name: Name of the metric, as in `ListwiseMetric`.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ListwiseMetric`, where the weight of an item is multiplied by that of its list.
+    Labels are what is predicted: 0, 1, or a probability between.
+
+    Raises:
+        ValueError: If the shapes of the inputs do not match.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], from_logits: bool, name: str | None, dtype: str | None
+    ) -> None:
+        super().__init__(name=name or self.default_name, dtype=dtype)
+        self.from_logits = from_logits
+        self.totals = self.add_weight(
+            name="totals", shape=tuple(shape), initializer="zeros", dtype=self.dtype
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Adds the sums of a batch of lists."""
+        batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=0.0, dtype=self.dtype)
+        predictions = tf.sigmoid(batch.scores) if self.from_logits else batch.scores
+        weights = tf.where(batch.mask, batch.weights * batch.list_weights[:, tf.newaxis], 0.0)
+        items = (tf.reshape(x, [-1]) for x in (batch.labels, predictions, weights))
+        self.totals.assign_add(self.sums(*items))
+
+    def result(self) -> tf.Tensor:
+        """Computes the measure of all items since the last reset; 0 if there are none."""
+        return self.of_sums(tf.convert_to_tensor(self.totals))
+
+    @abc.abstractmethod
+    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Adds up what the measure needs of `[items]`, where padding has weight 0."""
+
+    @abc.abstractmethod
+    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+        """Computes the measure from the sums."""
+
+
+@register
+class BrierScore(ItemMetric):
+    """Mean squared difference between the predicted probabilities and the labels of the items.
+
+    ```
+    value = sum_i w_i * (p_i - y_i)**2 / sum_i w_i
+    ```
+
+    It falls if predictions are better calibrated, and if they differ more between relevant and
+    irrelevant items.
+
+    Args:
+        from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction `p`.
+        name: Name of the metric.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ItemMetric`.
+
+    Example:
+        >>> brier = metrics.BrierScore()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[0.0, 0.0, 9.0]])
+        >>> float(brier(y_true, y_pred))
+        0.25
+
+    Reference:
+        [Brier, Verification of Forecasts Expressed in Terms of Probability, 1950](
+        https://doi.org/10.1175/1520-0493(1950)078%3C0001:VOFEIT%3E2.0.CO;2).
+    """
+
+    def __init__(
+        self, from_logits: bool = True, name: str | None = None, dtype: str | None = None
+    ) -> None:
+        super().__init__([2], from_logits, name, dtype)
+
+    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        errors = weights * tf.square(predictions - labels)
+        return tf.stack([tf.reduce_sum(errors), tf.reduce_sum(weights)])
+
+    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+        return tf.math.divide_no_nan(totals[0], totals[1])
+
+
+@register
+class PCOC(ItemMetric):
+    """Predicted clicks over observed clicks: 1 if predictions are right on average.
+
+    ```
+    value = sum_i w_i * p_i / sum_i w_i * y_i
+    ```
+
+    Above 1, the model predicts too much; below 1, too little. It is 0 if no label is positive.
+
+    Args:
+        from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction `p`. If False,
+            labels and predictions may be any numbers of at least 0.
+        name: Name of the metric.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ItemMetric`.
+
+    Example:
+        >>> pcoc = metrics.PCOC()
+        >>> y_true = tf.constant([[1.0, 0.0, 0.0, 0.0]])
+        >>> float(pcoc(y_true, tf.zeros([1, 4])))  # predicts 4 * 0.5
+        2.0
+
+    Reference:
+        [Graepel et al., Web-Scale Bayesian Click-Through Rate Prediction, 2010](
+        https://icml.cc/Conferences/2010/papers/901.pdf), and others since.
+    """
+
+    def __init__(
+        self, from_logits: bool = True, name: str | None = None, dtype: str | None = None
+    ) -> None:
+        super().__init__([2], from_logits, name, dtype)
+
+    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.stack([tf.reduce_sum(weights * predictions), tf.reduce_sum(weights * labels)])
+
+    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+        return tf.math.divide_no_nan(totals[0], totals[1])
+
+
+@register
+class ECE(ItemMetric):
+    """Expected calibration error: mean gap between prediction and label in bins of predictions.
+
+    ```
+    value = sum_b abs(sum_{i in b} w_i * (p_i - y_i)) / sum_i w_i
+    ```
+
+    Args:
+        edges: Increasing edges between the bins, by default 0.1 to 0.9. If most predictions are
+            small, as of click rates, take bins of equal numbers of items:
+            `quantile_edges(predictions, 10)`.
+        from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction `p`. If False,
+            labels and predictions may be any numbers.
+        name: Name of the metric.
+        dtype: The dtype of the computation.
+
+    Inputs: as in `ItemMetric`.
+
+    Raises:
+        ValueError: If `edges` do not increase.
+
+    Example:
+        >>> ece = metrics.ECE()
+        >>> y_true = tf.constant([[1.0, 0.0, 0.0, 0.0]])
+        >>> float(ece(y_true, tf.zeros([1, 4])))  # predicts 0.5, observes 0.25
+        0.25
+        >>> ece.reliability().labels
+        array([0.25])
+
+    Reference:
+        [Guo et al., On Calibration of Modern Neural Networks, 2017](
+        https://arxiv.org/abs/1706.04599).
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[float] = TENTHS,
+        from_logits: bool = True,
+        name: str | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        if not (np.diff(edges) > 0.0).all():
+            raise ValueError(f"`edges` must increase. Received: edges={list(edges)}")
+        super().__init__([3, len(edges) + 1], from_logits, name, dtype)
+        self.edges = edges
+
+    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        edges = tf.constant(list(self.edges), predictions.dtype)
+        bins = tf.searchsorted(edges, predictions, side="right")
+        parts = tf.stack([weights, weights * predictions, weights * labels], axis=1)
+        return tf.transpose(tf.math.unsorted_segment_sum(parts, bins, len(self.edges) + 1))
+
+    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+        weights, predictions, labels = tf.unstack(totals)
+        gaps = tf.reduce_sum(tf.abs(predictions - labels))
+        return tf.math.divide_no_nan(gaps, tf.reduce_sum(weights))
+
+    def reliability(self) -> Reliability:
+        """Returns the means of the bins since the last reset, for a reliability diagram."""
+        totals = np.asarray(tf.convert_to_tensor(self.totals), np.float64)
+        weights, predictions, labels = totals[:, totals[0] > 0.0]
+        return Reliability(weights, predictions / weights, labels / weights)
