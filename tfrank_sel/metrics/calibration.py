@@ -70,6 +70,10 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
         """Computes the measure of all items since the last reset; 0 if there are none."""
         return self.of_sums(tf.convert_to_tensor(self.totals))
 
+    def reset_state(self) -> None:
+        """Forgets all batches."""
+        self.totals.assign(tf.zeros_like(self.totals))  # Keras 2 resets scalars only
+
     @abc.abstractmethod
     def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Adds up what the measure needs of `[items]`, where padding has weight 0."""
