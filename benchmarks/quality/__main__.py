@@ -34,7 +34,7 @@ import tensorflow as tf
 from benchmarks.quality import networks, plot, trees
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
-from tfrank_sel import links, losses, objectives
+from tfrank_sel import links, losses, models, objectives
 
 Row = Callable[[Sequence[dict[str, Lists]]], Scores]
 
@@ -118,6 +118,14 @@ def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
     return networks.train(weighted, data, within=False)
 
 
+def soft_top_gain(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Minus the share of the gain of each list that is in its differentiable top 5."""
+    mask = labels >= 0.0
+    gains = tf.where(mask, 2.0**labels - 1.0, 0.0)
+    shares = tf.math.divide_no_nan(gains, tf.reduce_sum(gains, axis=1, keepdims=True))
+    return -tf.reduce_sum(weights * shares * models.SoftTopK(5.0)(scores, mask=mask))
+
+
 TOGETHER = (losses.ListMLELoss, losses.LambdaLoss, losses.RGCrossLoss)
 GRADES = links.Sigmoid(scale=1.0, shift=1.0)  # centred on the middle grade
 ROWS: dict[str, Row] = {
@@ -143,6 +151,9 @@ ROWS: dict[str, Row] = {
     "TopKCrossEntropyLoss([1, 5])": ours(losses.TopKCrossEntropyLoss, [1, 5]),
     "LambdaLoss": ours(losses.LambdaLoss),
     "ApproxNDCGLoss": ours(losses.ApproxNDCGLoss),
+    "ApproxNDCGLoss(Laplace)": ours(losses.ApproxNDCGLoss, 0.1, links.Laplace()),
+    "SpearmanLoss": ours(losses.SpearmanLoss),
+    "gain of a soft top 5": functools.partial(networks.train, soft_top_gain, within=False),
     "ListMLELoss": ours(losses.ListMLELoss),
     "RG2Loss": ours(losses.RG2Loss),
     "RGCrossLoss": ours(losses.RGCrossLoss),
