@@ -44,6 +44,19 @@ def plain_selective_softmax(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(rise - tf.reduce_sum(step, axis=-1))
 
 
+def plain_rank_error(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+    """The squared error between ranks of labels and soft ranks, from all pairs of items."""
+    above = y_true[:, tf.newaxis, :] - y_true[:, :, tf.newaxis]
+    gaps = y_pred[:, tf.newaxis, :] - y_pred[:, :, tf.newaxis]
+    errors = tf.reduce_sum(tf.sigmoid(gaps) - 0.5 * (1.0 + tf.sign(above)), axis=-1)
+    return tf.reduce_mean(tf.square(errors))
+
+
+def plain_cross_entropy(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
+    """The pointwise part of calibrated losses alone."""
+    return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(y_true / HIGHEST, y_pred))
+
+
 EXP = {"SelectiveSoftmaxLoss(Exp)": losses.SelectiveSoftmaxLoss(links.Exp(scale=0.5))}
 SOFTMAXES: dict[str, Loss] = {
     "SoftmaxLoss": losses.SoftmaxLoss(),
@@ -57,9 +70,23 @@ MATCHING: dict[str, Loss] = {
     "MatchingLoss(Sinh)": losses.MatchingLoss(links.Sinh(scale=0.5)),
     "MatchingLoss(Sigmoid)": losses.MatchingLoss(links.Sigmoid()),
 }
+RANKS: dict[str, Loss] = {
+    "SpearmanLoss": losses.SpearmanLoss(),
+    "SpearmanLoss(Laplace)": losses.SpearmanLoss(link=links.Laplace()),
+    "ADRMSELoss": losses.ADRMSELoss(),
+    "ADRMSELoss(Laplace)": losses.ADRMSELoss(link=links.Laplace()),
+}
+HIGHEST = 4.0  # label; calibrated losses expect labels up to 1
+RCR, JRC = losses.RCRLoss(), losses.JRCLoss()
+CALIBRATED: dict[str, Loss] = {
+    "RCRLoss": lambda labels, scores: RCR(labels / HIGHEST, scores),
+    "JRCLoss": lambda labels, scores: JRC(labels / HIGHEST, tf.stack([-scores, scores], axis=-1)),
+}
 GROUPS: tuple[tuple[dict[str, Loss], Peer, Loss], ...] = (
     (SOFTMAXES, Peer("fused softmax cross-entropy"), fused_softmax),
     (EXP, Peer("its formula as it stands"), plain_selective_softmax),
+    (RANKS, Peer("squared error of soft ranks from all pairs"), plain_rank_error),
+    (CALIBRATED, Peer("sigmoid cross-entropy"), plain_cross_entropy),
     (MATCHING, Peer("keras.losses.MeanSquaredError"), keras.losses.MeanSquaredError()),
 )
 
