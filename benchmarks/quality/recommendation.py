@@ -1,175 +1,239 @@
-"""Recommendation on a public split, by which papers report: popularity, RG^2, RG^x and WRMF.
+"""Recommendation on public splits by equal rules: RG^2, RG^x, WRMF, implicit, EASE, popularity.
 
-    python -m benchmarks.quality.recommendation --data gowalla --results gowalla-results
+    python -m benchmarks.quality.recommendation --data gowalla --results results
+    python -m benchmarks.quality.recommendation --data ml-1m.npz --results results
 
-`--data` is a folder of LightGCN's files `train.txt` and `test.txt`: lines of a user and its items
-(https://github.com/kuandeng/LightGCN/tree/master/Data). Each factorisation has the same number of
-settings, judged with 128 factors on a tenth of the training interactions; the best by NDCG@20 is
-fitted to all training interactions with the numbers of factors of the table. Recall@20 and NDCG@20
-are means over the users with test items, as LightGCN computes them. Each result is written to the
-folder `--results` and not computed again.
+`--data` is a folder of LightGCN's files `train.txt` and `test.txt`, lines of a user and its items
+(https://github.com/kuandeng/LightGCN/tree/master/Data), or an npz file: with arrays `train_user`,
+`train_item`, `test_user` and `test_item`, or with `user` and `item`, of which a fifth is then drawn
+for the test. Each method has eight settings, judged with 128 factors on a tenth of the training
+interactions. The best by NDCG@20 is fitted to all training interactions. Recall@20 and NDCG@20 are
+means over the users with test items; all items that are not in training are ranked. EASE is left
+out if its matrix of all pairs of items is too large. Each result is written to the folder
+`--results` and not computed again. It needs the extra `als`, and `implicit`.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# implicit asks for one BLAS thread; each of our solvers sets its own number
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 import scipy.sparse as sp
 
 from tfrank_sel.models import als
+from tfrank_sel.models.als import retrieval
 
 K = 20
-JUDGED_FACTORS, JUDGED_SWEEPS = 128, 8
-FACTORS = {64: 12, 256: 8, 1024: 4}  # sweeps for each number of factors
+JUDGED = 128, 8  # factors and sweeps
+FACTORS = {64: 12, 256: 8}  # sweeps by number of factors
+MOST_ITEMS = 10_000  # of EASE
 CHUNK = 4096  # users at a time
+THREADS = len(os.sched_getaffinity(0))
 
-Settings = Mapping[str, float]
-GRID = {
-    "regularization": (0.3, 0.6),
-    "popularity_exponent": (0.0, 0.3),
-    "count_exponent": (0.3, 0.5),
+Settings: TypeAlias = Mapping[str, float]
+Fit: TypeAlias = Callable[[Any, Settings, int, int], np.ndarray]
+
+
+def by_factors(make: Callable[[float], als.Objective], name: str) -> Fit:
+    """One of our factorisations; `name` is the setting of the objective.
+
+    Users weigh by their count of items to the power `-list_exponent`.
+    """
+
+    def fit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+        counts = np.maximum(np.diff(train.indptr), 1.0)
+        weights = counts ** -settings["list_exponent"]
+        weights *= counts.sum() / (counts @ weights)
+        model = als.RGFactorizer(
+            make(settings[name]),
+            factors,
+            regularization=settings["regularization"],
+            sweeps=sweeps,
+            seed=seed,
+        )
+        model.fit(train, list_weights=weights)
+        return model.recommend(np.arange(train.shape[0]), K)[0]
+
+    return fit
+
+
+def by_implicit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    model = AlternatingLeastSquares(factors, iterations=sweeps, random_state=seed, **settings)
+    model.fit(train, show_progress=False)
+    return retrieval.best(model.user_factors, model.item_factors, K, train, THREADS)[0]
+
+
+def by_scores(train: Any, scores: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """The best unseen items, by the scores of rows of the training matrix."""
+    found = []
+    for start in range(0, train.shape[0], CHUNK):
+        rows = train[start : start + CHUNK]
+        unseen = np.where(rows.toarray() > 0.0, -np.inf, scores(rows))
+        found.append(np.argsort(-unseen, axis=1, kind="stable")[:, :K])
+    return np.concatenate(found).astype(np.int32)
+
+
+def by_ease(train: Any, settings: Settings, *_: int) -> np.ndarray:
+    """A ridge regression of each item on all others (Steck, 2019)."""
+    gram = (train.T @ train).toarray().astype(np.float64)
+    inverse = np.linalg.inv(gram + settings["regularization"] * np.eye(len(gram)))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0.0)
+    return by_scores(train, lambda rows: rows @ weights)
+
+
+def by_popularity(train: Any, *_: Any) -> np.ndarray:
+    counts = np.asarray(train.sum(axis=0))
+    return by_scores(train, lambda rows: counts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A method, its grid of settings, and the sweeps of the test by number of factors."""
+
+    fit: Fit
+    grid: Mapping[str, tuple[float, ...]]
+    factors: Mapping[int, int] = dataclasses.field(default_factory=lambda: {0: 0})
+
+    def settings(self) -> Iterator[Settings]:
+        for values in itertools.product(*self.grid.values()):
+            yield dict(zip(self.grid, values, strict=True))
+
+
+OURS = {"regularization": (0.5, 1.0), "list_exponent": (0.0, 0.25)}
+METHODS = {
+    "popularity": Method(by_popularity, {}),
+    "EASE": Method(by_ease, {"regularization": tuple(np.geomspace(50.0, 2000.0, 8).round())}),
+    "implicit ALS": Method(
+        by_implicit,
+        {"regularization": (10.0, 40.0), "alpha": (2.0, 5.0, 15.0, 40.0)},
+        FACTORS,
+    ),
+    "WRMF": Method(
+        by_factors(lambda x: als.WeightedSquare(unobserved=x), "unobserved"),
+        {"unobserved": (0.1, 0.3), **OURS},
+        FACTORS,
+    ),
+    "RG^2": Method(by_factors(als.RG2, "alpha"), {"alpha": (0.02, 0.05), **OURS}, FACTORS),
+    "RG^x": Method(by_factors(als.RGCross, "alpha"), {"alpha": (0.02, 0.05), **OURS}, FACTORS),
 }
-OBJECTIVES: dict[str, Callable[[int], als.Objective]] = {
-    "RG^2": lambda i: als.RG2(alpha=(0.02, 0.05)[i]),
-    "RG^x": lambda i: als.RGCross(alpha=(0.02, 0.05)[i]),
-    "WRMF": lambda i: als.WeightedSquare(unobserved=(0.03, 0.1)[i]),
-}
 
 
-def read(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+def matrix(pairs: Any, shape: tuple[int, ...]) -> Any:
+    return sp.csr_matrix((np.ones(len(pairs[0]), np.float32), tuple(pairs)), shape)
+
+
+def of_lines(path: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
     """The users and items of a file of LightGCN."""
     rows = [np.array(line.split(), np.int64) for line in path.read_text().splitlines()]
     users = np.concatenate([np.full(len(row) - 1, row[0]) for row in rows if len(row) > 1])
     return users, np.concatenate([row[1:] for row in rows if len(row) > 1])
 
 
-def matrix(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> sp.csr_matrix:
-    return sp.csr_matrix((np.ones(len(users), np.float32), (users, items)), shape)
+def divided(pairs: Any, part: float) -> tuple[Any, Any]:
+    """The pairs in two, the second a random part of them."""
+    drawn = np.random.default_rng(0).random(len(pairs[0])) < part
+    first, second = ([column[chosen] for column in pairs] for chosen in (~drawn, drawn))
+    return first, second
 
 
-def measured(first: np.ndarray, users: np.ndarray, held_out: sp.csr_matrix) -> dict[str, float]:
-    """Mean Recall@20 and NDCG@20 of users, by their first twenty items."""
-    counts = np.diff(held_out.indptr)[users]
-    hits = np.take_along_axis(held_out[users].toarray(), first, axis=1)
-    discounts = 1.0 / np.log2(np.arange(K) + 2.0)
-    ideal = np.cumsum(discounts)[np.minimum(counts, K) - 1]
-    found = {"recall": hits.sum(axis=1) / counts, "ndcg": hits @ discounts / ideal}
-    return {name: float(values.sum()) for name, values in found.items()}
-
-
-def quality(
-    recommend: Callable[[np.ndarray], np.ndarray], held_out: sp.csr_matrix
-) -> dict[str, float]:
-    """Means over all users with held-out items."""
-    users = np.flatnonzero(np.diff(held_out.indptr))
-    parts = [users[start : start + CHUNK] for start in range(0, len(users), CHUNK)]
-    found = [measured(recommend(part), part, held_out) for part in parts]
-    return {name: sum(x[name] for x in found) / len(users) for name in found[0]}
-
-
-def popularity(train: sp.csr_matrix) -> Callable[[np.ndarray], np.ndarray]:
-    counts = np.asarray(train.sum(axis=0))
-
-    def recommend(users: np.ndarray) -> np.ndarray:
-        scores = np.where(train[users].toarray() > 0.0, -1.0, counts)
-        return np.argsort(-scores, axis=1, kind="stable")[:, :K]
-
-    return recommend
-
-
-def fitted(
-    objective: als.Objective, train: sp.csr_matrix, factors: int, sweeps: int, settings: Settings
-) -> Callable[[np.ndarray], np.ndarray]:
-    model = als.RGFactorizer(objective, factors, sweeps=sweeps, **settings).fit(train)  # type: ignore[arg-type]
-    return lambda users: model.recommend(users, K)[0]
+def read(path: pathlib.Path) -> tuple[Any, Any]:
+    """The training and the test interactions: users and items."""
+    if path.is_dir():
+        return of_lines(path / "train.txt"), of_lines(path / "test.txt")
+    with np.load(path) as stored:
+        if "user" in stored:
+            return divided((stored["user"], stored["item"]), 0.2)
+        train, test = (
+            (stored[f"{part}_user"], stored[f"{part}_item"]) for part in ("train", "test")
+        )
+        return train, test
 
 
 class Benchmark:
     """The splits, and the results that are stored."""
 
     def __init__(self, data: pathlib.Path, results: pathlib.Path) -> None:
-        train, test = (read(data / f"{part}.txt") for part in ("train", "test"))
-        shape = tuple(int(max(a.max(), b.max())) + 1 for a, b in zip(train, test, strict=True))
-        kept = np.random.default_rng(0).random(len(train[0])) >= 0.1
-        self.train, self.test = matrix(*train, shape), matrix(*test, shape)
-        self.fewer = matrix(train[0][kept], train[1][kept], shape)
-        self.validation = matrix(train[0][~kept], train[1][~kept], shape)
-        self.results = results
+        train, test = read(data)
+        shape = tuple(int(max(map(np.max, pair))) + 1 for pair in zip(train, test, strict=True))
+        fewer, validation = (matrix(pairs, shape) for pairs in divided(train, 0.1))
+        self.parts = {
+            "validation": (fewer, validation),
+            "test": (matrix(train, shape), matrix(test, shape)),
+        }
+        self.results = results / data.stem
+        self.results.mkdir(parents=True, exist_ok=True)
 
-    def stored(self, name: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """A result, computed unless its file is there."""
-        path = self.results / f"{name}.json"
+    def quality(
+        self, name: str, part: str, settings: Settings, size: tuple[int, int], seed: int = 0
+    ) -> dict[str, float]:
+        """Recall, NDCG and seconds of a method, computed unless they are stored."""
+        key = " ".join([name, part, *map(str, (*settings.values(), *size, seed))])
+        path = self.results / f"{key}.json"
         if not path.exists():
+            train, held_out = self.parts[part]
+            began = time.perf_counter()
+            first = METHODS[name].fit(train, settings, *size, seed)
+            seconds = time.perf_counter() - began
+            found = {**retrieval.ranking_quality(first, held_out), "seconds": seconds}
             partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps(compute()))
+            partial.write_text(json.dumps(found))
             partial.rename(path)
-        result: dict[str, Any] = json.loads(path.read_text())
+        result: dict[str, float] = json.loads(path.read_text())
         return result
 
-    def chosen(self, method: str) -> tuple[int, Settings]:
-        """The objective and the settings that are best on validation."""
-        found = []
-        for i, *values in itertools.product(range(2), *GRID.values()):
-            settings = dict(zip(GRID, values, strict=True))
+    def chosen(self, name: str) -> Settings:
+        """The settings that are best on validation."""
+        choices = list(METHODS[name].settings())
+        if len(choices) == 1:
+            return choices[0]
+        return max(choices, key=lambda x: self.quality(name, "validation", x, JUDGED)["ndcg@20"])
 
-            def compute(i: int = i, settings: Settings = settings) -> dict[str, float]:
-                objective = OBJECTIVES[method](i)
-                size = JUDGED_FACTORS, JUDGED_SWEEPS
-                return quality(fitted(objective, self.fewer, *size, settings), self.validation)
-
-            name = " ".join([method, str(OBJECTIVES[method](i)), *map(str, values)])
-            found.append((self.stored(name, compute)["ndcg"], i, settings))
-        _, i, settings = max(found, key=lambda x: x[0])
-        return i, settings
-
-    def rows(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """The method, its settings and its results on the test interactions."""
-        yield (
-            "popularity",
-            "",
-            self.stored("popularity", lambda: quality(popularity(self.train), self.test)),
-        )
-        for method in OBJECTIVES:
-            i, settings = self.chosen(method)
-            told = f"`{OBJECTIVES[method](i)}`, " + ", ".join(f"{x:g}" for x in settings.values())
-            for factors, sweeps in FACTORS.items():
-
-                def compute(
-                    method: str = method, i: int = i, settings: Settings = settings,
-                    factors: int = factors, sweeps: int = sweeps,
-                ) -> dict[str, float]:  # fmt: skip
-                    began = time.perf_counter()
-                    objective = OBJECTIVES[method](i)
-                    recommend = fitted(objective, self.train, factors, sweeps, settings)
-                    seconds = time.perf_counter() - began
-                    return {**quality(recommend, self.test), "seconds": seconds}
-
-                name = " ".join([method, "test", str(factors), told.replace("`", "")])
-                yield f"{method}, K = {factors}", told, self.stored(name, compute)
+    def rows(self, seeds: int) -> Iterator[tuple[str, Settings, dict[str, float]]]:
+        """The method, its settings, and the means of its results on the test over seeds."""
+        num_items = self.parts["test"][0].shape[1]
+        for name, method in METHODS.items():
+            if name == "EASE" and num_items > MOST_ITEMS:
+                continue
+            settings = self.chosen(name)
+            for size in method.factors.items():
+                found = [
+                    self.quality(name, "test", settings, size, seed)
+                    for seed in range(seeds if size[0] else 1)
+                ]
+                means = {key: sum(x[key] for x in found) / len(found) for key in found[0]}
+                yield f"{name}, K = {size[0]}" if size[0] else name, settings, means
 
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of two files")
-    parser.add_argument(
-        "--results", type=pathlib.Path, required=True, help="folder to keep them in"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder or npz file")
+    parser.add_argument(
+        "--results", type=pathlib.Path, required=True, help="folder to keep results in"
+    )
+    parser.add_argument("--seeds", type=int, default=1, help="number of fits of each test row")
     options = parser.parse_args()
-    options.results.mkdir(parents=True, exist_ok=True)
-    print(f"| model | {', '.join(['objective', *GRID])} | Recall@20 | NDCG@20 | s |\n{'|---' * 5}|")
-    for name, told, found in Benchmark(options.data, options.results).rows():
-        seconds = f"{found['seconds']:.0f}" if "seconds" in found else ""
+    print(f"| model | settings | Recall@20 | NDCG@20 | s |\n{'|---' * 5}|")
+    for name, settings, found in Benchmark(options.data, options.results).rows(options.seeds):
+        told = ", ".join(f"{key} {value:g}" for key, value in settings.items())
         print(
-            f"| {name} | {told} | {found['recall']:.4f} | {found['ndcg']:.4f} | {seconds} |",
+            f"| {name} | {told} | {found['recall@20']:.4f} | {found['ndcg@20']:.4f} "
+            f"| {found['seconds']:.0f} |",
             flush=True,
         )
 
