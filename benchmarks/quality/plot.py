@@ -47,7 +47,7 @@ def draw(gaps: Mapping[str, Gap], path: pathlib.Path) -> None:
             axes.plot([], [], "o", color=COLORS[group], label=group)
     axes.axvline(0.0, color="black", lw=0.8)
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="NDCG@10 less that of LightGBM, with its 95 % interval")
+    axes.set(xlabel="NDCG@10 - LightGBM's, with its 95 % interval")
     axes.set(xlim=(LOWEST, None), ylim=(len(names) - 0.4, -0.6))
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
