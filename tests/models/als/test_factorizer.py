@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 import tensorflow as tf
 
-from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, retrieval
+from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval
+from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 
 USERS = np.array([0, 0, 1, 1, 1, 2, 3, 3])
@@ -281,3 +282,27 @@ def test_wrong_arguments_are_refused(wrong):
 def test_wrong_list_weights_are_refused():
     with pytest.raises(ValueError, match="`list_weights` must be 4 non-negative weights"):
         factorizer().fit(TRIPLES, list_weights=[1.0])
+
+
+@pytest.mark.parametrize("objective", [RG2(alpha=0.3), RGCross(alpha=0.2), WeightedSquare(2.0)])
+def test_an_explanation_adds_up_to_the_score_of_an_exact_vector(objective):
+    settings = {"popularity_exponent": 0.5, "count_exponent": 0.7, "dtype": "float64"}
+    model = factorizer(objective=objective, sweeps=3, **settings).fit(TRIPLES)
+    users = model.user_factors_.copy()
+    solver = model._solver(model.seen_, None, SingleProcess())
+    solver.renew_users(users, model.item_factors_)
+    for user, item in ((1, 3), (0, 0), (3, 2)):
+        found = model.explain(user, item)
+        assert found.score == pytest.approx(users[user] @ model.item_factors_[item], rel=1e-9)
+        assert sorted(found.items) == ITEMS[user == USERS].tolist()
+        assert (np.diff(found.contributions) <= 0.0).all()
+
+
+def test_alike_items_explain_a_score():
+    train, _ = clusters()
+    model = factorizer(objective=RG2(alpha=0.2), sweeps=5).fit(train)
+    found = model.explain(0, 3)  # of the user's third
+    alike = found.items % 3 == 0
+    assert found.contributions[alike].mean() > 3.0 * found.contributions[~alike].mean()
+    with pytest.raises(ValueError, match=r"`item` must lie from 0 to 59\. Received: 60"):
+        model.explain(0, 60)

@@ -1,7 +1,6 @@
 """Matrix factorisation by alternating least squares over RG and square losses."""
 
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self, TypeAlias
 
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.models.als import archive, progress, retrieval
+from tfrank_sel.models.als.explanation import Explanation, explained
 from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import RG2, Objective
@@ -19,7 +19,6 @@ from tfrank_sel.serialization import Configurable, register
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
 
-_COLLAPSED = 1e-6  # of the second eigenvalue to the first, or of the mean square length
 _VALIDATION_CUTOFF = 10
 _CHUNK = 1 << 12  # rows at a time
 
@@ -193,7 +192,7 @@ class RGFactorizer(Configurable):
             users, items = kept
         self.user_factors_, self.item_factors_ = users, group.gathered(items)
         if group.rank == 0:
-            _warn_if_collapsed(self.item_factors_)
+            progress.warn_if_collapsed(self.item_factors_)
         return self
 
     def partial_fit(
@@ -276,6 +275,23 @@ class RGFactorizer(Configurable):
         """Returns the users most similar to some users, as `similar_items`."""
         return retrieval.most_similar("users", users, self.user_factors_, k)
 
+    def explain(self, user: int, item: int) -> Explanation:
+        """Divides the score of an item into contributions of the items that the user took.
+
+        The user's vector is the exact one for the current items and a loss of weight 1.
+
+        Raises:
+            ValueError: If an index is out of range.
+        """
+        (user,) = retrieval.indices("user", [user], len(self.user_factors_))
+        (item,) = retrieval.indices("item", [item], len(self.item_factors_))
+        row, counts = (
+            self.seen_[user],
+            np.bincount(self.seen_.indices, minlength=self.seen_.shape[1]),
+        )
+        (ridge,), weights = self._ridges(np.array([row.nnz])), self._base_weights(counts)
+        return explained(item, row, self.objective, self.item_factors_, weights, ridge)
+
     def to_keras(self) -> TwoTower:
         """Returns a Keras model with these embeddings."""
         model = TwoTower(len(self.user_factors_), len(self.item_factors_), self.num_factors)
@@ -338,25 +354,27 @@ class RGFactorizer(Configurable):
                 f"Received: shape {weights.shape}"
             )
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))
-        popularity = np.maximum(counts, 0.5) ** self.popularity_exponent
         own = group.block(num_items)
-        user_ridges, item_ridges = (
-            self.regularization * np.maximum(count, 1.0) ** self.count_exponent
-            for count in (np.diff(matrix.indptr), counts[own])
-        )
         return Solver(
             matrix,
             self.objective,
-            user_ridges,
-            item_ridges,
+            self._ridges(np.diff(matrix.indptr)),
+            self._ridges(counts[own]),
             list_weights=weights,
-            base_weights=(popularity * (num_items / popularity.sum()))[own],
+            base_weights=self._base_weights(counts)[own],
             cg_steps=self.cg_steps,
             num_threads=self._threads,
             dtype=self.dtype,
             group=group,
             device=self.device,
         )
+
+    def _ridges(self, counts: NDArray[Any]) -> NDArray[np.float64]:
+        return self.regularization * np.maximum(counts, 1.0) ** self.count_exponent
+
+    def _base_weights(self, counts: NDArray[Any]) -> NDArray[np.float64]:
+        popularity = np.maximum(counts, 0.5) ** self.popularity_exponent
+        return popularity * (len(counts) / popularity.sum())
 
     def _judged(
         self, solver: Solver, users: Array, items: Array, held_out: Any
@@ -370,17 +388,3 @@ class RGFactorizer(Configurable):
         all_items = solver.group.gathered(items)
         ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, self.seen_, self._threads)
         return values | retrieval.ranking_quality(ids, held_out, solver.group)
-
-
-def _warn_if_collapsed(factors: Array) -> None:
-    """Warns if all vectors are parallel or 0, so that every user gets the same items."""
-    if min(factors.shape) < 2:
-        return
-    squares = np.linalg.eigvalsh(factors.T.astype(np.float64) @ factors)
-    if squares[-2] <= _COLLAPSED * squares[-1] or squares[-1] <= _COLLAPSED * len(factors):
-        warnings.warn(
-            "the vectors of all items are parallel or nearly 0, so every user gets the same items. "
-            "The regularization is too strong for these data: lower `regularization` or "
-            "`count_exponent`",
-            stacklevel=3,
-        )

@@ -1,12 +1,17 @@
-"""Progress of a fit: a progress bar, and TensorBoard logs."""
+"""Progress of a fit: a progress bar, TensorBoard logs, and a warning at the end."""
 
 import contextlib
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numpy as np
 import rich.progress
 import tensorflow as tf
+from numpy.typing import NDArray
+
+_COLLAPSED = 1e-6  # of the second eigenvalue to the first, or of the mean square length
 
 
 class Reporter:
@@ -46,3 +51,17 @@ class Reporter:
         if self._log_dir is not None:
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=sweep)
+
+
+def warn_if_collapsed(factors: NDArray[np.floating]) -> None:
+    """Warns if all vectors are parallel or 0, so that every user gets the same items."""
+    if min(factors.shape) < 2:
+        return
+    squares = np.linalg.eigvalsh(factors.T.astype(np.float64) @ factors)
+    if squares[-2] <= _COLLAPSED * squares[-1] or squares[-1] <= _COLLAPSED * len(factors):
+        warnings.warn(
+            "the vectors of all items are parallel or nearly 0, so every user gets the same items. "
+            "The regularization is too strong for these data: lower `regularization` or "
+            "`count_exponent`",
+            stacklevel=3,
+        )
