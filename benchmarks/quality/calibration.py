@@ -27,15 +27,13 @@ from benchmarks.quality.selection import SEEDS
 from tfrank_sel import losses, metrics, models, plots
 
 Fold = dict[str, Lists]
-Scored = list[tuple[np.ndarray, np.ndarray]]  # scores and labels of the items of each list
-
+Scored = list[tuple[np.ndarray, np.ndarray]]  # predictions and labels of the items of each list
+# loss, method, figures and bins
 Row = tuple[str, str | None, list[float], metrics.Reliability]
 
 LOSSES: dict[str, losses.ListwiseLoss] = {
     "`SoftmaxLoss()`": losses.SoftmaxLoss(reduction="sum"),
-    "`CalibratedSoftmaxLoss(virtual_label=1.0)`": losses.CalibratedSoftmaxLoss(
-        1.0, reduction="sum"
-    ),
+    "`CalibratedSoftmaxLoss(1.0)`": losses.CalibratedSoftmaxLoss(1.0, reduction="sum"),
     "`SigmoidCrossEntropyLoss()`": losses.SigmoidCrossEntropyLoss(reduction="sum"),
     "`RCRLoss(alpha=0.5)`": losses.RCRLoss(0.5, reduction="sum"),
     "`JRCLoss(alpha=0.5)`": losses.JRCLoss(0.5, reduction="sum"),
@@ -93,9 +91,7 @@ def measured(scored: Scored) -> tuple[list[float], metrics.Reliability]:
     return [float(metric(labels, values)) for metric in found], ece.reliability()
 
 
-def rows(
-    data: Sequence[Fold],
-) -> Iterator[tuple[str, str | None, list[float], metrics.Reliability]]:
+def rows(data: Sequence[Fold]) -> Iterator[Row]:
     """The figures of each loss and method, the mean over seeds, and the bins of one seed."""
     for name, loss in [*LOSSES.items(), (SUM, None)]:
         scores = trained(loss, data)
@@ -112,12 +108,9 @@ def main() -> None:
     arguments = parser.parse_args()
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
     panels = dict(zip(DRAWN, figure.subplots(1, 2, sharex=True, sharey=True), strict=True))
-    print(
-        "| loss | recalibration | NDCG@10 | ECE | PCOC | Brier score |\n|---|---|---|---|---|---|"
-    )
-    for name, method, (ndcg, ece, pcoc, brier), bins in rows(
-        [binary(x) for x in folds(arguments.data)]
-    ):
+    print(f"| loss | recalibration | NDCG@10 | ECE | PCOC | Brier score |\n{'|---' * 6}|")
+    data = [binary(fold) for fold in folds(arguments.data)]
+    for name, method, (ndcg, ece, pcoc, brier), bins in rows(data):
         line = f"{ndcg:.4f} | {ece:.4f} | {pcoc:.3f} | {brier:.4f}"
         print(f"| {name} | {method or 'none'} | {line} |", flush=True)
         if name in panels:

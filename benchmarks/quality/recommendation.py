@@ -41,7 +41,8 @@ CHUNK = 256  # users at a time
 THREADS = len(os.sched_getaffinity(0))
 
 Settings: TypeAlias = Mapping[str, float]
-Fit: TypeAlias = Callable[[Any, Settings, int, int], np.ndarray]
+# from training interactions, settings, factors, sweeps and a seed to the best items of each user
+Fit: TypeAlias = Callable[[Any, Settings, int, int, int], np.ndarray]
 
 
 def by_factors(make: Callable[[float], als.Objective], name: str) -> Fit:

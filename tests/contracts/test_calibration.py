@@ -9,19 +9,10 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import CALIBRATION, Array, Case, name_of, one_per_class
+from tests.contracts.test_every_formula import LENGTHS, lists
 from tfrank_sel import losses
 
 every_metric = pytest.mark.parametrize("case", CALIBRATION, ids=name_of)
-
-LENGTHS = (5, 1, 4)
-
-
-def lists(case: Case, seed: int = 0) -> tuple[list[Array], list[Array], list[Array]]:
-    rng = np.random.default_rng(seed)
-    labels = [case.labels(rng, (n,)) for n in LENGTHS]
-    scores = [rng.normal(0.0, 1.5, n).round(3) for n in LENGTHS]
-    weights = [rng.uniform(0.5, 2.0, n).round(3) for n in LENGTHS]
-    return labels, scores, weights
 
 
 def padded(rows: list[Array], fill: float) -> Array:

@@ -309,6 +309,11 @@ def features_and_mask(inputs: Any) -> tuple[tf.Tensor, tf.Tensor]:
     return inputs, tf.ones(tf.shape(inputs)[:2], tf.bool)
 
 
+def inputs_of(model: Any, inputs: Any) -> Any:
+    """Returns what a model takes of the inputs of a list scorer: the features if it has no mask."""
+    return inputs if getattr(model, "takes_mask", False) else features_and_mask(inputs)[0]
+
+
 def features_shape(input_shape: Any) -> Any:
     """Returns the shape of the features, given the shapes of the inputs."""
     return _features(input_shape) if isinstance(input_shape, Mapping) else input_shape

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.models.preparation import features_and_mask, features_shape
+from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
 Array = NDArray[np.float64]
@@ -108,8 +108,8 @@ class Recalibrated(Configurable, keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
         """Returns the expected labels of the items."""
-        scores, mask = _scored(self.model, inputs, training)
-        labels = self.expected(scores)
+        _, mask = features_and_mask(inputs)
+        labels = self.expected(self.model(inputs_of(self.model, inputs), training=training))
         return tf.where(mask, labels, tf.zeros_like(labels))
 
     def expected(self, scores: tf.Tensor) -> tf.Tensor:
@@ -188,18 +188,11 @@ def recalibrate(
     return Recalibrated(model, slope, intercept, knots, values, max_label)
 
 
-def _scored(model: keras.Model, inputs: Any, training: bool | None) -> tuple[tf.Tensor, tf.Tensor]:
-    """The scores of a model, which may take a mask, and the mask."""
-    features, mask = features_and_mask(inputs)
-    seen = inputs if getattr(model, "takes_mask", False) else features
-    return model(seen, training=training), mask
-
-
 def _items(model: keras.Model, lists: Iterable[tuple[Any, ...]]) -> tuple[Array, Array, Array]:
     """The scores, labels and weights of all valid items of positive weight."""
     found = []
     for inputs, labels, *rest in lists:
-        scores, _ = _scored(model, inputs, False)
+        scores = model(inputs_of(model, inputs), training=False)
         weights = rest[0] if rest else None
         batch = ListBatch.of(labels, scores, weights, min_label=0.0, dtype="float32")
         of_items = batch.weights * batch.list_weights[:, tf.newaxis]

@@ -11,9 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel import data, models, training
+from tfrank_sel import models, training
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
+from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
@@ -288,5 +289,4 @@ def _described(
 
 
 def _scores(model: keras.Model, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-    takes_mask = getattr(model, "takes_mask", False)
-    return model(inputs if takes_mask else inputs[data.FeatureSpec.features], training=False)
+    return model(inputs_of(model, inputs), training=False)

@@ -285,10 +285,8 @@ class RGFactorizer(Configurable):
         """
         (user,) = retrieval.indices("user", [user], len(self.user_factors_))
         (item,) = retrieval.indices("item", [item], len(self.item_factors_))
-        row, counts = (
-            self.seen_[user],
-            np.bincount(self.seen_.indices, minlength=self.seen_.shape[1]),
-        )
+        row = self.seen_[user]
+        counts = np.bincount(self.seen_.indices, minlength=self.seen_.shape[1])
         (ridge,), weights = self._ridges(np.array([row.nnz])), self._base_weights(counts)
         return explained(item, row, self.objective, self.item_factors_, weights, ridge)
 
