@@ -116,14 +116,14 @@ class RestApi:
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
         """Returns the whole body, inflated."""
         limit = self._limits.body_bytes
-        event = await receive()
-        parts, size = [event.get("body", b"")], 0
-        if event.get("more_body", False):
-            async with self._admission.receiving():
-                while event.get("more_body", False) and size <= limit:
-                    event = await receive()
-                    parts.append(event.get("body", b""))
-                    size += len(parts[-1])
+        parts: list[bytes] = []
+        size, is_whole = 0, False
+        async with self._admission.receiving():
+            while not is_whole and size <= limit:
+                event = await receive()
+                parts.append(event.get("body", b""))
+                size += len(parts[-1])
+                is_whole = not event.get("more_body", False)
         if event["type"] == "http.disconnect":
             raise ServingError(Code.CANCELLED, "The client closed the connection")
         body = b"".join(parts)
