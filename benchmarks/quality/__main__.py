@@ -28,10 +28,9 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np
 import tensorflow as tf
 
-from benchmarks.quality import networks, plot, trees
+from benchmarks.quality import judging, networks, plot, trees
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import links, losses, models, objectives
@@ -39,17 +38,9 @@ from tfrank_sel import links, losses, models, objectives
 Row = Callable[[Sequence[dict[str, Lists]]], Scores]
 
 BASE = "LightGBM lambdarank"
-RESAMPLES = 10_000
-MEASURES = {
-    "NDCG@1": "ndcg_cut_1",
-    "NDCG@5": "ndcg_cut_5",
-    "NDCG@10": "ndcg_cut_10",
-    "MRR": "recip_rank",
-    "MAP": "map",
-}
 
 
-def keras_rs_network(name: str) -> Row:
+def keras_rs_network(name: str, within: bool = False) -> Row:
     """Trains the network with a loss of keras-rs."""
 
     def train(data: Sequence[dict[str, Lists]]) -> Scores:
@@ -64,19 +55,19 @@ def keras_rs_network(name: str) -> Row:
                 return loss(given, scores, sample_weight=weights)
             return loss(given, scores, sample_weight=tf.broadcast_to(weights, tf.shape(scores)))
 
-        return networks.train(masked, data, within=False)
+        return networks.train(masked, data, within=within)
 
     return train
 
 
-def ranking_network(name: str) -> Row:
+def ranking_network(name: str, within: bool = False) -> Row:
     """Trains the network with a loss of tensorflow-ranking."""
 
     def train(data: Sequence[dict[str, Lists]]) -> Scores:
         import tensorflow_ranking as tfr
 
         loss = getattr(tfr.keras.losses, name)(reduction="sum")
-        return networks.train(loss, data, within=False, jit_compile=False)
+        return networks.train(loss, data, within=within, jit_compile=False)
 
     return train
 
@@ -99,12 +90,14 @@ def ours(
     return functools.partial(networks.train, summed, within=within, seeds=seeds)
 
 
-def trees_of(objective: losses.ListwiseLoss | str, steepness: float = 0.0) -> Row:
+def trees_of(
+    objective: losses.ListwiseLoss | str, steepness: float = 0.0, within: bool = False
+) -> Row:
     """Trains LightGBM with one of our losses, or one of its own, and weights by the label."""
     if not isinstance(objective, str):
         objective = objectives.lightgbm(objective)
     fit = functools.partial(trees.lightgbm, objective=objective, steepness=steepness)
-    return functools.partial(trees.train, fit)
+    return functools.partial(trees.train, fit, within=within)
 
 
 def softmax_by_labels(data: Sequence[dict[str, Lists]]) -> Scores:
@@ -203,84 +196,18 @@ def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence
             continue
         began = time.perf_counter()
         scores = ROWS[name](data)
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            np.savez(file, **_packed(scores))  # type: ignore[arg-type]
-        partial.rename(path)
+        judging.save(path, scores)
         print(f"{name}: {time.perf_counter() - began:.0f} s", flush=True)
         tf.keras.backend.clear_session()
 
 
-def _packed(scores: Scores) -> dict[str, np.ndarray]:
-    """Scores as arrays by name: those of all lists of a fold and seed, and the lengths of these."""
-    packed = {}
-    for (fold, seed), found in scores.items():
-        packed[f"scores {fold} {seed}"] = np.concatenate(found)
-        packed[f"sizes {fold} {seed}"] = np.array([len(x) for x in found])
-    return packed
-
-
-def _unpacked(packed: Mapping[str, np.ndarray]) -> Scores:
-    keys = [name.removeprefix("sizes ") for name in packed if name.startswith("sizes ")]
-    return {
-        (int(key.split()[0]), int(key.split()[1])): np.split(
-            packed[f"scores {key}"], np.cumsum(packed[f"sizes {key}"])[:-1]
-        )
-        for key in keys
-    }
-
-
-def ensemble(parts: Sequence[Scores]) -> Scores:
-    """Adds up the scores of all seeds, standardised in each list, as `models.Ensemble` does."""
-    summed: Scores = {}
-    for scores in parts:
-        for (fold, _), found in scores.items():
-            standard = [(x - x.mean()) / (x.std() or 1.0) for x in found]
-            so_far = summed.get((fold, 0), [np.zeros(1)] * len(found))
-            summed[fold, 0] = [a + b for a, b in zip(so_far, standard, strict=True)]
-    return summed
-
-
-def measured(data: Sequence[dict[str, Lists]], scores: Scores) -> dict[str, np.ndarray]:
-    """Each measure of each query of all folds, the mean over seeds."""
-    import pytrec_eval
-
-    sums: dict[str, dict[str, list[float]]] = {name: {} for name in MEASURES}
-    for (fold, _), found in scores.items():
-        lists = data[fold]["test"]
-        judged = {x.query_id: _named(2.0**x.labels - 1.0, int) for x in lists}
-        run = {x.query_id: _named(s, float) for x, s in zip(lists, found, strict=True)}
-        evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.1,5,10", "recip_rank", "map"})
-        for query, values in evaluator.evaluate(run).items():
-            for name, key in MEASURES.items():
-                sums[name].setdefault(query, []).append(values[key])
-    return {
-        name: np.array([np.mean(queries[query]) for query in sorted(queries)])
-        for name, queries in sums.items()
-    }
-
-
-def _named(values: np.ndarray, kind: type) -> dict[str, Any]:
-    return {f"{i:04}": kind(value) for i, value in enumerate(values)}
-
-
-def interval(differences: np.ndarray) -> tuple[float, float]:
-    """The 95 % interval of the mean, by bootstrap over queries."""
-    random = np.random.default_rng(0)
-    chosen = random.integers(len(differences), size=(RESAMPLES, len(differences)))
-    low, high = np.percentile(differences[chosen].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
 def judge(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> dict[str, Any]:
     """Measures every row that has scores, and the ensembles of those."""
-    scores: Mapping[str, Scores] = {
-        path.stem: _unpacked(np.load(path)) for path in folder.glob("*.npz")
-    }
-    found = {name: measured(data, scores[name]) for name in ROWS if name in scores}
+    scores: Mapping[str, Scores] = {path.stem: judging.load(path) for path in folder.glob("*.npz")}
+    found = {name: judging.means(data, scores[name]) for name in ROWS if name in scores}
     for name, members in ENSEMBLES.items():
         if all(member in scores for member in members):
-            found[name] = measured(data, ensemble([scores[member] for member in members]))
+            found[name] = judging.means(data, judging.ensemble([scores[x] for x in members]))
     return found
 
 
@@ -299,14 +226,14 @@ def main() -> None:
         return
     found = judge(data, options.scores)
     lines = [
-        "| | " + " | ".join(MEASURES) + " | NDCG@10 - LightGBM's (95 %) |",
-        "|---|" + "---|" * (len(MEASURES) + 1),
+        "| | " + " | ".join(judging.MEASURES) + " | NDCG@10 - LightGBM's (95 %) |",
+        "|---|" + "---|" * (len(judging.MEASURES) + 1),
     ]
     gaps = {}
     for name, values in found.items():
         gap = values["NDCG@10"] - found[BASE]["NDCG@10"]
-        gaps[name] = (gap.mean(), *interval(gap))
-        cells = " | ".join(f"{values[measure].mean():.4f}" for measure in MEASURES)
+        gaps[name] = (gap.mean(), *judging.interval(gap))
+        cells = " | ".join(f"{values[measure].mean():.4f}" for measure in judging.MEASURES)
         low_to_high = "" if name == BASE else "{:+.4f} ({:+.4f} to {:+.4f})".format(*gaps[name])
         lines.append(f"| {name} | {cells} | {low_to_high} |")
     print("\n".join(lines))

@@ -24,8 +24,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from benchmarks.quality import networks
-from benchmarks.quality.__main__ import interval
 from benchmarks.quality.data import Lists, folds
+from benchmarks.quality.judging import interval
 from tfrank_sel import links, losses, metrics
 
 Array = NDArray[Any]

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks.quality import default
-from benchmarks.quality.__main__ import ensemble
 from benchmarks.quality.data import PARTS, Lists, read
+from benchmarks.quality.judging import ensemble
 from benchmarks.quality.selection import ndcg
 from tfrank_sel.data import synthetic
 from tfrank_sel.pipelines.candidates import Candidate, Settings

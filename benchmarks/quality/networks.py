@@ -18,7 +18,8 @@ from tfrank_sel import models
 LEARNING_RATES = (1e-3, 3e-3)
 DROPOUTS = (0.1, 0.4)
 HIDDEN = (64, 32)
-BATCH_SIZE = 32
+BATCH_SIZE, SMALL_BATCH = 32, 8  # the latter for sets with less than FEW training lists
+FEW = 256
 EPOCHS = 30
 
 # of labels `[lists, list_size]`, -1 at padding, scores, and weights of lists: a scalar
@@ -48,9 +49,11 @@ def train(
     widths, objective = (inputs, *HIDDEN, outputs), _objective(loss, outputs)
     networks = Networks(widths, settings, objective, jit_compile=jit_compile)
     random = np.random.default_rng(0)
+    is_small = min(len(fold["train"]) for fold in folds) < FEW
+    batch_size = SMALL_BATCH if is_small else BATCH_SIZE
     stages: dict[str, list[Any]] = {"vali": [], "test": []}
     for epoch in range(EPOCHS):
-        for features, labels in _epoch([data[run[0]]["train"] for run in runs], random):
+        for features, labels in _epoch([data[run[0]]["train"] for run in runs], batch_size, random):
             networks.step(features, labels)
         for part, found in stages.items():
             found.append(_scored(networks, [data[run[0]][part] for run in runs]))
@@ -79,13 +82,13 @@ def _objective(loss: Loss, count: int) -> Callable[[Any, tf.Tensor], tf.Tensor]:
 
 
 def _epoch(
-    parts: Sequence[Sequence[Bucket]], random: np.random.Generator
+    parts: Sequence[Sequence[Bucket]], batch_size: int, random: np.random.Generator
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields batches of all networks, each of lists of one bucket, in random order."""
     plan = []
     for of_runs in zip(*parts, strict=True):
-        count = max(math.ceil(len(bucket.places) / BATCH_SIZE) for bucket in of_runs)
-        orders = [_filled(random.permutation(len(x.places)), count) for x in of_runs]
+        count = max(math.ceil(len(bucket.places) / batch_size) for bucket in of_runs)
+        orders = [_filled(random.permutation(len(x.places)), count * batch_size) for x in of_runs]
         plan += [(of_runs, [order[i::count] for order in orders]) for i in range(count)]
     for i in random.permutation(len(plan)):
         yield tuple(map(np.stack, zip(*map(_chosen, *plan[i]), strict=True)))
@@ -95,9 +98,9 @@ def _chosen(bucket: Bucket, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bucket.features[rows], bucket.labels[rows]
 
 
-def _filled(order: np.ndarray, count: int) -> np.ndarray:
+def _filled(order: np.ndarray, size: int) -> np.ndarray:
     """Fills up an order of lists to whole batches with the list that has no items."""
-    return np.concatenate([order, np.full(count * BATCH_SIZE - len(order), len(order))])
+    return np.concatenate([order, np.full(size - len(order), len(order))])
 
 
 def _scored(networks: Networks, parts: Sequence[Sequence[Bucket]]) -> list[list[np.ndarray]]:
@@ -105,6 +108,8 @@ def _scored(networks: Networks, parts: Sequence[Sequence[Bucket]]) -> list[list[
     scores: list[list[Any]] = [[None] * sum(len(x.places) for x in part) for part in parts]
     for of_runs in zip(*parts, strict=True):
         longest = max(len(bucket.labels) for bucket in of_runs)
+        if longest == 1:  # no list
+            continue
         # as many lists for each network: the last ones have no items
         rows = [np.minimum(np.arange(longest), len(bucket.places)) for bucket in of_runs]
         features = np.stack([x.features[of_run] for x, of_run in zip(of_runs, rows, strict=True)])

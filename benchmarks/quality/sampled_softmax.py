@@ -30,7 +30,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from benchmarks.quality.__main__ import interval
+from benchmarks.quality.judging import interval
 from tfrank_sel import links, losses, metrics
 
 Array = NDArray[Any]

@@ -1,23 +1,27 @@
-"""Boosted trees on the same folds, seeds and number of settings as the networks."""
+"""Boosted trees on the same folds, features, seeds and number of settings as the networks."""
 
 import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import tensorflow as tf
 
-from benchmarks.quality.data import Lists
+from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores, Trial, chosen, ndcg
+from tfrank_sel import models
+from tfrank_sel.data import ItemList
 
 LEARNING_RATES = (0.02, 0.05)
 LEAVES = (7, 15)
 TREES = 500
 STAGE = 10  # trees
+DEPTHS = (4, 6)  # of CatBoost, whose trees are symmetric
 
 # features, labels and sizes of lists
 Rows = tuple[np.ndarray, np.ndarray, list[int]]
 # from features to what each stage adds to the scores
 Staged = Callable[[np.ndarray], list[np.ndarray]]
-# from rows, seed, learning rate and leaves
+# from rows, seed, learning rate and leaves, or the depth
 Fit = Callable[[Rows, int, float, int], Staged]
 
 STAGES = [(first, first + STAGE) for first in range(0, TREES, STAGE)]
@@ -81,25 +85,90 @@ def xgboost(train: Rows, seed: int, rate: float, leaves: int) -> Staged:
     ]
 
 
-def train(fit: Fit, folds: Sequence[dict[str, Lists]]) -> Scores:
-    """Returns the scores of the test lists of each fold and seed, by the best setting."""
+def catboost(train: Rows, seed: int, rate: float, depth: int) -> Staged:
+    """CatBoost's YetiRank."""
+    import catboost
+
+    features, labels, sizes = train
+    model = catboost.CatBoost(
+        {
+            "loss_function": "YetiRank",
+            "iterations": TREES,
+            "learning_rate": rate,
+            "depth": depth,
+            "random_seed": seed,
+            "thread_count": 1,
+            "allow_writing_files": False,
+            "logging_level": "Silent",
+        }
+    )
+    queries = np.repeat(np.arange(len(sizes)), sizes)
+    model.fit(catboost.Pool(features, labels, group_id=queries))
+
+    def staged(features: np.ndarray) -> list[np.ndarray]:
+        totals = list(model.staged_predict(features, eval_period=STAGE, thread_count=1))
+        return [totals[0], *np.diff(totals, axis=0)]
+
+    return staged
+
+
+def histogram_boosting(train: Rows, seed: int, rate: float, leaves: int) -> Staged:
+    """scikit-learn's regression of the label."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    features, labels, _ = train
+    model = HistGradientBoostingRegressor(
+        learning_rate=rate,
+        max_iter=TREES,
+        max_leaf_nodes=leaves,
+        min_samples_leaf=30,
+        max_features=0.7,
+        early_stopping=False,
+        random_state=seed,
+    ).fit(features, labels)
+
+    def staged(features: np.ndarray) -> list[np.ndarray]:
+        totals = list(model.staged_predict(features))[STAGE - 1 :: STAGE]
+        return [totals[0], *np.diff(totals, axis=0)]
+
+    return staged
+
+
+def train(
+    fit: Fit,
+    folds: Sequence[dict[str, Lists]],
+    *,
+    within: bool = False,
+    sizes: Sequence[int] = LEAVES,
+) -> Scores:
+    """Returns the scores of the test lists of each fold and seed, by the best setting.
+
+    With `within`, trees have the features of `models.ListScorer`. `sizes` are those of trees.
+    """
     trials = []
-    for (number, fold), seed, rate, leaves in itertools.product(
-        enumerate(folds), SEEDS, LEARNING_RATES, LEAVES
-    ):
-        staged = fit(_rows(fold["train"]), seed, rate, leaves)
-        validation, test = (_scores(staged, fold[part]) for part in ("vali", "test"))
-        trials.append(Trial(number, seed, (rate, leaves), ndcg(fold["vali"], validation), test))
+    for number, fold in enumerate(folds):
+        data = {part: _rows(fold[part], within) for part in PARTS}
+        for seed, rate, size in itertools.product(SEEDS, LEARNING_RATES, sizes):
+            staged = fit(data["train"], seed, rate, size)
+            validation, test = (_scores(staged, data[part]) for part in ("vali", "test"))
+            values = ndcg(fold["vali"], validation)
+            trials.append(Trial(number, seed, (rate, size), values, test))
     return chosen(trials)
 
 
-def _rows(lists: Lists) -> Rows:
-    features = np.concatenate([x.features for x in lists])
-    return features, np.concatenate([x.labels for x in lists]), [len(x.labels) for x in lists]
+def _rows(lists: Lists, within: bool) -> Rows:
+    layer = models.WithinList()
+
+    def features(one: ItemList) -> np.ndarray:
+        is_item = tf.ones([1, len(one.labels)], tf.bool)
+        return layer(one.features[np.newaxis], is_item)[0].numpy() if within else one.features
+
+    found = np.concatenate([features(x) for x in lists])
+    return found, np.concatenate([x.labels for x in lists]), [len(x.labels) for x in lists]
 
 
-def _scores(staged: Staged, lists: Lists) -> list[list[np.ndarray]]:
+def _scores(staged: Staged, rows: Rows) -> list[list[np.ndarray]]:
     """Scores of each list after each stage."""
-    features, _, sizes = _rows(lists)
+    features, _, sizes = rows
     totals = np.cumsum(staged(features), axis=0, dtype=np.float64).astype(np.float32)
     return [np.split(total, np.cumsum(sizes)[:-1]) for total in totals]

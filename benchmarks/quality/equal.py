@@ -1,0 +1,201 @@
+"""Ranking by equal rules: trees, networks and both, on several LETOR sets.
+
+    python -m benchmarks.quality.equal train --data MQ2008 --scores scores
+    python -m benchmarks.quality.equal judge --data MQ2008 MSLR --scores scores
+
+All rows have the same features (those of `models.ListScorer`: each number, and where the item
+stands in its list by it), four settings, three seeds and the same choice by validation lists;
+ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
+command without options, one setting. `--data` is a folder: `Fold1` and so on, `S1.txt` to `S5.txt`,
+or other files, also those of LightGBM with a `.query` file beside, which are pooled and divided
+into five parts. `train` writes what is not in `--scores` yet, with its CPU seconds; run it under
+the second stack for tensorflow-ranking.
+
+`judge` prints a table for each set: NDCG@10 where a list without a relevant item counts 0, 1, or
+not at all; the difference to LightGBM with its 95 % interval by a bootstrap over queries and, in
+each fold, over seeds; and its p-value, corrected for the number of rows (Holm).
+"""
+
+import argparse
+import functools
+import os
+import pathlib
+import time
+from collections.abc import Mapping, Sequence
+
+# one thread for each library, so that CPU seconds are comparable
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+from benchmarks.quality import judging, trees
+from benchmarks.quality.__main__ import (
+    Row,
+    default_of_pipelines,
+    is_installed,
+    keras_rs_network,
+    ours,
+    ranking_network,
+    trees_of,
+)
+from benchmarks.quality.data import Lists, folds
+from tfrank_sel import losses
+
+BASE = "LightGBM lambdarank"
+OF_TREES = functools.partial(functools.partial, trees.train, within=True)
+ROWS: dict[str, Row] = {
+    BASE: OF_TREES(trees.lightgbm),
+    "LightGBM lambdarank, each item alone": functools.partial(trees.train, trees.lightgbm),
+    "LightGBM, our RGCrossLoss": trees_of(losses.RGCrossLoss(), within=True),
+    "LightGBM, our SoftmaxLoss": trees_of(losses.SoftmaxLoss(), within=True),
+    "XGBoost rank:ndcg": OF_TREES(trees.xgboost),
+    "CatBoost YetiRank": OF_TREES(trees.catboost, sizes=trees.DEPTHS),
+    "scikit-learn HistGradientBoosting": OF_TREES(trees.histogram_boosting),
+    "keras-rs PairwiseLogisticLoss": keras_rs_network("PairwiseLogisticLoss", within=True),
+    "tensorflow-ranking SoftmaxLoss": ranking_network("SoftmaxLoss", within=True),
+    "ListScorer, SoftmaxLoss": ours(losses.SoftmaxLoss, within=True),
+    "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
+    "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
+    "tfrank-sel-pipelines run": default_of_pipelines,
+}
+TREES = [BASE, "LightGBM, our RGCrossLoss", "LightGBM, our SoftmaxLoss"]
+NETWORKS = [f"ListScorer, {x}" for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")]
+ENSEMBLES = {
+    "Ensemble of trees, three losses": TREES,
+    "Ensemble of networks, three losses": NETWORKS,
+    "Ensemble of both": [*TREES, *NETWORKS],
+}
+
+# the measure of each seed and query, and the fold of each query
+Values = tuple[np.ndarray, np.ndarray]
+
+
+def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence[str]) -> None:
+    """Writes the scores and CPU seconds of rows that have none yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in rows:
+        path = folder / f"{name}.npz"
+        if path.exists() or not is_installed(name):
+            continue
+        began = time.process_time()
+        scores = ROWS[name](data)
+        seconds = time.process_time() - began
+        judging.save(path, scores, seconds=seconds)
+        print(f"{folder.name}, {name}: {seconds:.0f} CPU s", flush=True)
+
+
+def ndcg(data: Sequence[dict[str, Lists]], scores: judging.Scores) -> Values:
+    """NDCG@10 by seed and query, 0 without a relevant item; folds are one after another."""
+    values: dict[int, list[list[float]]] = {}
+    for (fold, _), found in sorted(scores.items()):
+        lists = data[fold]["test"]
+        measures = judging.measured(lists, found)
+        values.setdefault(fold, []).append([measures[x.query_id]["ndcg_cut_10"] for x in lists])
+    of_folds = [np.array(of_fold) for of_fold in values.values()]
+    places = np.repeat(list(values), [x.shape[1] for x in of_folds])
+    return np.concatenate(of_folds, axis=1), places
+
+
+def resampled(values: Values, queries: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Means of resampled queries, `[resamples]`, each with resampled seeds of its fold."""
+    of_seeds, places = values
+    total = np.zeros(len(queries))
+    for fold in np.unique(places):
+        inside = places == fold
+        drawn = random.multinomial(
+            len(of_seeds), np.full(len(of_seeds), 1.0 / len(of_seeds)), len(queries)
+        ) / len(of_seeds)
+        total += np.einsum(
+            "rs,sq,rq->r", drawn, of_seeds[:, inside], queries[:, inside], optimize=True
+        )
+    return total / queries.sum(axis=1)
+
+
+def compared(values: Mapping[str, Values]) -> dict[str, tuple[float, float, float]]:
+    """The interval of each row's difference to LightGBM, and its p-value, both ways."""
+    random = np.random.default_rng(0)
+    count = len(values[BASE][1])
+    queries = random.multinomial(count, np.full(count, 1.0 / count), judging.RESAMPLES)
+    queries = queries.astype(float)
+    base = resampled(values[BASE], queries, random)
+    found = {}
+    for name, own in values.items():
+        if name == BASE:
+            continue
+        gaps = resampled(own, queries, random) - base
+        low, high = np.percentile(gaps, [2.5, 97.5])
+        beyond = min(np.sum(gaps <= 0.0), np.sum(gaps >= 0.0))
+        found[name] = (low, high, min(1.0, 2.0 * (beyond + 1) / (judging.RESAMPLES + 1)))
+    return found
+
+
+def corrected(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's correction: none of the rows is called different by chance more often than p."""
+    found, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        found[name] = largest
+    return found
+
+
+def table(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> str:
+    """The rows that have scores, and the ensembles of those."""
+    scores = {
+        name: judging.load(folder / f"{name}.npz")
+        for name in ROWS
+        if (folder / f"{name}.npz").exists()
+    }
+    seconds = {name: float(np.load(folder / f"{name}.npz")["seconds"]) for name in scores}
+    for name, members in ENSEMBLES.items():
+        if all(member in scores for member in members):
+            scores[name] = judging.ensemble([scores[member] for member in members])
+            seconds[name] = sum(seconds[member] for member in members)
+    values = {name: ndcg(data, found) for name, found in scores.items()}
+    gaps = compared(values)
+    p_values = corrected({name: p for name, (_, _, p) in gaps.items()})
+    is_empty = np.concatenate([[not x.labels.any() for x in fold["test"]] for fold in data])
+    lines = [
+        "| | NDCG@10 | empty lists 1 | without them | - LightGBM's (95 %) | p | CPU s |",
+        f"|{'---|' * 7}",
+    ]
+    base = values[BASE][0].mean()
+    for name, (of_seeds, _) in values.items():
+        mean, empty = of_seeds.mean(), is_empty.mean()
+        gap = p = ""
+        if name in gaps:
+            low, high, _ = gaps[name]
+            gap = f"{mean - base:+.4f} ({low:+.4f} to {high:+.4f})"
+            p = f"{p_values[name]:.3f}"
+        lines.append(
+            f"| {name} | {mean:.4f} | {mean + empty:.4f} | {mean / (1.0 - empty):.4f} "
+            f"| {gap} | {p} | {seconds[name]:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Trains, or prints a table for each set."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("stage", choices=["train", "judge"])
+    parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True, help="folders")
+    parser.add_argument("--scores", type=pathlib.Path, required=True, help="folder of the scores")
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
+    options = parser.parse_args()
+    for path in options.data:
+        data = folds(path)
+        if options.stage == "train":
+            train(data, options.scores / path.name, options.rows)
+        else:
+            lists = [x for fold in data for x in fold["test"]]
+            items = sum(len(x.labels) for x in lists)
+            print(f"{path.name}: {len(lists)} lists, {items} items\n")
+            print(table(data, options.scores / path.name), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
