@@ -42,6 +42,7 @@ MODULES = (
     "tfrank_sel.links.labels",
     "tfrank_sel.models",
     "tfrank_sel.models.als",
+    "tfrank_sel.models.als.nearest",
     "tfrank_sel.data",
     "tfrank_sel.data.elwc",
     "tfrank_sel.data.parsing",

@@ -85,6 +85,7 @@ def means(data: Sequence[dict[str, Lists]], scores: Scores) -> dict[str, np.ndar
 def interval(differences: np.ndarray) -> tuple[float, float]:
     """The 95 % interval of the mean, by bootstrap over queries."""
     random = np.random.default_rng(0)
-    chosen = random.integers(len(differences), size=(RESAMPLES, len(differences)))
-    low, high = np.percentile(differences[chosen].mean(axis=1), [2.5, 97.5])
+    count = len(differences)
+    drawn = [differences[random.integers(count, size=count)].mean() for _ in range(RESAMPLES)]
+    low, high = np.percentile(drawn, [2.5, 97.5])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""Recommendation on public splits by equal rules: popularity, EASE, RG^2, RG^x, WRMF, implicit.
+"""Recommendation on public splits by equal rules: RG^2, RG^x, WRMF, iALS, EASE, softmax, implicit.
 
     python -m benchmarks.quality.recommendation --data gowalla --results results
     python -m benchmarks.quality.recommendation --data ml-1m.npz --results results
@@ -6,11 +6,13 @@
 `--data` is a folder of LightGCN's files `train.txt` and `test.txt`, lines of a user and its items
 (https://github.com/kuandeng/LightGCN/tree/master/Data), or an npz file: with arrays `train_user`,
 `train_item`, `test_user` and `test_item`, or with `user` and `item`, of which a fifth is then drawn
-for the test. Each method has eight settings, judged with 128 factors on a tenth of the training
+for the test. Each method has twelve settings, judged with 128 factors on a tenth of the training
 interactions. The best by NDCG@20 is fitted to all training interactions. Recall@20 and NDCG@20 are
-means over the users with test items; all items that are not in training are ranked. EASE is left
-out if its matrix of all pairs of items is too large. Each result is written to the folder
-`--results` and not computed again. It needs the extra `als`, and `implicit`.
+means over the users with test items; all items that are not in training are ranked. EASE, whose
+matrix has all pairs of items, and softmax over all items are left out if there are too many items.
+Where EASE has a row, the table shows the difference of NDCG@20 to it with its 95 % interval, by
+paired bootstrap over users. Each result is written to the folder `--results` and not computed
+again. It needs the extra `als`, and `implicit`.
 """
 
 import argparse
@@ -30,14 +32,19 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.quality.judging import interval
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als.group import SingleProcess
+from tfrank_sel.models.als.weights import activity_weights
 
 K = 20
 JUDGED = 128, 8  # factors and sweeps
 FACTORS = {64: 12, 256: 8, 1024: 4}  # sweeps by number of factors
-MOST_ITEMS = 10_000  # of EASE
+EPOCHS = 5  # of stochastic gradients, for each sweep
+MOST_ITEMS = 10_000  # of EASE and softmax
 CHUNK = 256  # users at a time
+BASE = "EASE"
 THREADS = len(os.sched_getaffinity(0))
 
 Settings: TypeAlias = Mapping[str, float]
@@ -45,27 +52,45 @@ Settings: TypeAlias = Mapping[str, float]
 Fit: TypeAlias = Callable[[Any, Settings, int, int, int], np.ndarray]
 
 
-def by_factors(make: Callable[[float], als.Objective], name: str) -> Fit:
-    """One of our factorisations; `name` is the setting of the objective.
-
-    Users weigh by their count of items to the power `-list_exponent`.
-    """
+def by_factors(
+    make: Callable[[float], als.Objective], name: str, count_exponent: float = 0.5
+) -> Fit:
+    """One of our factorisations; `name` is the setting of the objective."""
 
     def fit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
-        counts = np.maximum(np.diff(train.indptr), 1.0)
-        weights = counts ** -settings["list_exponent"]
-        weights *= counts.sum() / (counts @ weights)
         model = als.RGFactorizer(
             make(settings[name]),
             factors,
             regularization=settings["regularization"],
+            count_exponent=count_exponent,
+            activity_exponent=settings.get("activity_exponent", 0.0),
             sweeps=sweeps,
             seed=seed,
-        )
-        model.fit(train, list_weights=weights)
+        ).fit(train)
         return model.recommend(np.arange(train.shape[0]), K)[0]
 
     return fit
+
+
+def by_softmax(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+    from benchmarks.quality.rg import Softmax, softmax_by_adam
+
+    random = np.random.default_rng(seed)
+    start = [random.normal(0.0, 0.1, (n, factors)).astype(np.float32) for n in train.shape]
+    penalties = settings["users"], settings["items"]
+    trained = Softmax(EPOCHS * sweeps, 0.01, penalties, settings["count_exponent"])
+    *_, (_, users, items) = softmax_by_adam(train, trained, start)
+    return retrieval.best(users, items, K, train, THREADS)[0]
+
+
+def by_bpr(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+    from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+    model = BayesianPersonalizedRanking(
+        factors, iterations=EPOCHS * sweeps, random_state=seed, **settings
+    )
+    model.fit(train, show_progress=False)
+    return retrieval.best(model.user_factors, model.item_factors, K, train, THREADS)[0]
 
 
 def by_implicit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
@@ -90,11 +115,17 @@ def by_scores(train: Any, scores: Callable[[Any], np.ndarray]) -> np.ndarray:
 
 def by_ease(train: Any, settings: Settings, *_: int) -> np.ndarray:
     """A ridge regression of each item on all others (Steck, 2019)."""
-    gram = (train.T @ train).toarray().astype(np.float64)
+    exponent = settings.get("activity_exponent", 0.0)
+    users = sp.diags(activity_weights(np.diff(train.indptr), exponent, SingleProcess()))
+    gram = (train.T @ users @ train).toarray().astype(np.float64)
     inverse = np.linalg.inv(gram + settings["regularization"] * np.eye(len(gram)))
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     return by_scores(train, lambda rows: rows @ weights)
+
+
+def squares(unobserved: float) -> als.Objective:
+    return als.WeightedSquare(unobserved=unobserved)
 
 
 def by_popularity(train: Any, *_: Any) -> np.ndarray:
@@ -115,23 +146,42 @@ class Method:
             yield dict(zip(self.grid, values, strict=True))
 
 
-OURS = {"regularization": (0.6, 1.0), "list_exponent": (0.0, 0.25)}
+OURS = {"regularization": (0.6, 1.0), "activity_exponent": (0.0, 0.25)}
+ALPHAS = {"alpha": (0.02, 0.05, 0.1)}
+UNOBSERVED = {"unobserved": (0.1, 0.3, 0.6)}
+STOCHASTIC = {64: 12, 256: 8}
 METHODS = {
-    "popularity": Method(by_popularity, {}),
-    "EASE": Method(by_ease, {"regularization": tuple(np.geomspace(50.0, 2000.0, 8).round())}),
-    "RG^2": Method(by_factors(als.RG2, "alpha"), {"alpha": (0.02, 0.05), **OURS}, FACTORS),
-    "RG^x": Method(by_factors(als.RGCross, "alpha"), {"alpha": (0.02, 0.05), **OURS}, FACTORS),
-    "WRMF": Method(
-        by_factors(lambda x: als.WeightedSquare(unobserved=x), "unobserved"),
-        {"unobserved": (0.1, 0.3), **OURS},
+    BASE: Method(by_ease, {"regularization": tuple(np.geomspace(50.0, 2000.0, 12).round())}),
+    "EASE, users weighted": Method(
+        by_ease,
+        {"regularization": (100.0, 200.0, 400.0, 800.0), "activity_exponent": (0.25, 0.5, 0.75)},
+    ),
+    "RG^2": Method(by_factors(als.RG2, "alpha"), {**ALPHAS, **OURS}, FACTORS),
+    "RG^x": Method(by_factors(als.RGCross, "alpha"), {**ALPHAS, **OURS}, FACTORS),
+    "WRMF": Method(by_factors(squares, "unobserved"), {**UNOBSERVED, **OURS}, FACTORS),
+    "iALS, regularization by count": Method(
+        by_factors(squares, "unobserved", count_exponent=1.0),
+        {"unobserved": (0.3, 0.6, 1.2), "regularization": (0.02, 0.05, 0.1, 0.2)},
         FACTORS,
+    ),
+    "softmax, Adam": Method(
+        by_softmax,
+        {"users": (2.0, 8.0, 16.0), "items": (0.6, 2.5), "count_exponent": (0.0, 0.5)},
+        STOCHASTIC,
     ),
     "implicit ALS": Method(
         by_implicit,
-        {"regularization": (10.0, 40.0), "alpha": (2.0, 5.0, 15.0, 40.0)},
+        {"regularization": (10.0, 40.0, 80.0), "alpha": (2.0, 5.0, 15.0, 40.0)},
         FACTORS,
     ),
+    "implicit BPR": Method(
+        by_bpr,
+        {"learning_rate": (0.003, 0.01, 0.03, 0.1), "regularization": (0.001, 0.01, 0.1)},
+        STOCHASTIC,
+    ),
+    "popularity": Method(by_popularity, {}),
 }
+PAIRS_OF_ITEMS = [BASE, "EASE, users weighted", "softmax, Adam"]
 
 
 def matrix(pairs: Any, shape: tuple[int, ...]) -> Any:
@@ -181,8 +231,11 @@ class Benchmark:
 
     def quality(
         self, name: str, part: str, settings: Settings, size: tuple[int, int], seed: int = 0
-    ) -> dict[str, float]:
-        """Recall, NDCG and seconds of a method, computed unless they are stored."""
+    ) -> dict[str, Any]:
+        """Recall, NDCG and seconds of a method, computed unless they are stored.
+
+        On few items, `users` has the NDCG of each user of the test.
+        """
         key = " ".join([name, part, *map(str, (*settings.values(), *size, seed))])
         path = self.results / f"{key}.json"
         if not path.exists():
@@ -191,10 +244,12 @@ class Benchmark:
             first = METHODS[name].fit(train, settings, *size, seed)
             seconds = time.perf_counter() - began
             found = {**retrieval.ranking_quality(first, held_out), "seconds": seconds}
+            if part == "test" and train.shape[1] <= MOST_ITEMS:
+                found["users"] = retrieval.user_qualities(first, held_out)["ndcg@20"].tolist()
             partial = path.with_suffix(".partial")
             partial.write_text(json.dumps(found))
             partial.rename(path)
-        result: dict[str, float] = json.loads(path.read_text())
+        result: dict[str, Any] = json.loads(path.read_text())
         return result
 
     def chosen(self, name: str) -> Settings:
@@ -204,11 +259,11 @@ class Benchmark:
             return choices[0]
         return max(choices, key=lambda x: self.quality(name, "validation", x, JUDGED)["ndcg@20"])
 
-    def rows(self, seeds: int) -> Iterator[tuple[str, Settings, dict[str, float]]]:
+    def rows(self, seeds: int) -> Iterator[tuple[str, Settings, dict[str, np.ndarray]]]:
         """The method, its settings, and the means of its results on the test over seeds."""
         num_items = self.parts["test"][0].shape[1]
         for name, method in METHODS.items():
-            if name == "EASE" and num_items > MOST_ITEMS:
+            if name in PAIRS_OF_ITEMS and num_items > MOST_ITEMS:
                 continue
             settings = self.chosen(name)
             for size in method.factors.items():
@@ -216,7 +271,7 @@ class Benchmark:
                     self.quality(name, "test", settings, size, seed)
                     for seed in range(seeds if size[0] else 1)
                 ]
-                means = {key: sum(x[key] for x in found) / len(found) for key in found[0]}
+                means = {key: np.mean([x[key] for x in found], axis=0) for key in found[0]}
                 yield f"{name}, K = {size[0]}" if size[0] else name, settings, means
 
 
@@ -231,12 +286,19 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=1, help="number of fits of each test row")
     options = parser.parse_args()
-    print(f"| model | settings | Recall@20 | NDCG@20 | s |\n{'|---' * 5}|")
+    base = None
+    print(f"| model | settings | Recall@20 | NDCG@20 | - EASE's (95 %) | s |\n{'|---' * 6}|")
     for name, settings, found in Benchmark(options.data, options.results).rows(options.seeds):
         told = ", ".join(f"{key} {value:g}" for key, value in settings.items())
+        gap = ""
+        if name == BASE:
+            base = found["users"]
+        elif base is not None and "users" in found:
+            low, high = interval(found["users"] - base)
+            gap = f"{np.mean(found['users'] - base):+.4f} ({low:+.4f} to {high:+.4f})"
         print(
             f"| {name} | {told} | {found['recall@20']:.4f} | {found['ndcg@20']:.4f} "
-            f"| {found['seconds']:.0f} |",
+            f"| {gap} | {found['seconds']:.0f} |",
             flush=True,
         )
 

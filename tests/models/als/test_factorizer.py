@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 import tensorflow as tf
 
-from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval
+from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval, tune
 from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 
@@ -306,3 +306,60 @@ def test_alike_items_explain_a_score():
     assert found.contributions[alike].mean() > 3.0 * found.contributions[~alike].mean()
     with pytest.raises(ValueError, match=r"`item` must lie from 0 to 59\. Received: 60"):
         model.explain(0, 60)
+
+
+def test_weights_by_activity_are_weights_of_lists():
+    train, _ = clusters()
+    counts = np.diff(train.indptr)
+    weights = counts**-0.5
+    given = weights * counts.sum() / (counts @ weights)
+    by_hand = factorizer(sweeps=3).fit(train, list_weights=given)
+    model = factorizer(sweeps=3, activity_exponent=0.5).fit(train)
+    np.testing.assert_allclose(model.item_factors_, by_hand.item_factors_, rtol=1e-5, atol=1e-7)
+    double = factorizer(sweeps=3, activity_exponent=0.5).fit(train, list_weights=np.full(120, 2.0))
+    assert np.any(double.item_factors_ != model.item_factors_)
+
+
+def test_contributions_add_up_to_the_score_of_a_weighted_user():
+    train, _ = clusters()
+    model = factorizer(sweeps=60, activity_exponent=0.5, dtype="float64").fit(train)
+    told = model.explain(4, 1)
+    score = model.user_factors_[4] @ model.item_factors_[1]
+    assert told.score == pytest.approx(score, rel=5e-3)
+
+
+def test_tune_fits_the_best_settings_and_sweeps_to_all_interactions():
+    train, _ = clusters()
+    search = {"regularization": [0.05, 100.0], "objective": [RG2(alpha=0.2), RGCross(alpha=0.2)]}
+    start = factorizer(sweeps=6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of vectors that are nearly 0
+        model, trials = tune(start, train, search, held_out=0.2)
+    assert len(trials) == 4
+    values = [trial["ndcg@10"] for trial in trials]
+    assert values == sorted(values, reverse=True)
+    assert trials[0]["regularization"] == 0.05
+    assert start.arguments()["sweeps"] == 6
+    straight = factorizer(
+        regularization=0.05, objective=trials[0]["objective"], sweeps=trials[0]["sweeps"]
+    ).fit(train)
+    np.testing.assert_array_equal(model.item_factors_, straight.item_factors_)
+    assert model.seen_.nnz == train.nnz
+    again = tune(start, train, {"regularization": [0.05, 0.1]}, trials=1, seed=3)[1]
+    assert again == tune(start, train, {"regularization": [0.05, 0.1]}, trials=1, seed=3)[1]
+
+
+@pytest.mark.parametrize(
+    ("search", "options", "message"),
+    [
+        ({"regularisation": [1.0]}, {}, "`search` must have values of arguments among .*'seed'"),
+        ({"sweeps": [3]}, {}, "`search` must have values"),
+        ({"seed": []}, {}, "`search` must have values"),
+        ({}, {"held_out": 1.0}, r"`held_out` must be in \(0, 1\)"),
+        ({}, {"trials": 0}, "`trials` must be positive"),
+        ({}, {"held_out": 1e-9}, "must leave interactions in both parts. Received: 8 inter"),
+    ],
+)
+def test_searches_without_sense_are_refused(search, options, message):
+    with pytest.raises(ValueError, match=message):
+        tune(factorizer(), TRIPLES, search, **options)

@@ -12,5 +12,14 @@ if _missing:
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
 from tfrank_sel.models.als.group import CollectiveGroup  # noqa: E402
 from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
+from tfrank_sel.models.als.tuning import tune  # noqa: E402
 
-__all__ = ["RG2", "CollectiveGroup", "Objective", "RGCross", "RGFactorizer", "WeightedSquare"]
+__all__ = [
+    "RG2",
+    "CollectiveGroup",
+    "Objective",
+    "RGCross",
+    "RGFactorizer",
+    "WeightedSquare",
+    "tune",
+]

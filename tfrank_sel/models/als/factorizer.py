@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,13 +13,16 @@ from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import RG2, Objective
 from tfrank_sel.models.als.solver import Solver
+from tfrank_sel.models.als.weights import activity_weights, base_weights
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.serialization import Configurable, register
+
+if TYPE_CHECKING:
+    from tfrank_sel.models.als.nearest import ItemIndex
 
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
 
-_VALIDATION_CUTOFF = 10
 _CHUNK = 1 << 12  # rows at a time
 
 
@@ -46,6 +49,8 @@ class RGFactorizer(Configurable):
         count_exponent: `nu`: 0 for a plain ridge, 1 for one in proportion to the positives.
         popularity_exponent: The base weight of an item is proportional to its number of positives
             to this power; 0 for equal weights.
+        activity_exponent: `w_u` is proportional to the user's number of positives to minus this
+            power, with mean 1 over positives; 0 for equal weights.
         sweeps: Maximum number of sweeps of `fit`.
         patience: Number of sweeps without a better validation NDCG after which `fit` stops early
             and restores the best factors; no early stopping if `None`.
@@ -64,6 +69,7 @@ class RGFactorizer(Configurable):
     Attributes:
         user_factors_: `[num_users, num_factors]`.
         item_factors_: `[num_items, num_factors]`.
+        seen_: The interactions of the fit, a SciPy CSR matrix `[num_users, num_items]` of gains.
         history_: Values after each sweep of `fit`: `objective`, `logit_norm` and, with validation,
             `ndcg@10`, `recall@10` and `mrr@10`.
 
@@ -94,6 +100,7 @@ class RGFactorizer(Configurable):
         regularization: float = 0.6,
         count_exponent: float = 0.5,
         popularity_exponent: float = 0.0,
+        activity_exponent: float = 0.0,
         sweeps: int = 15,
         patience: int | None = None,
         cg_steps: int | None = None,
@@ -127,6 +134,7 @@ class RGFactorizer(Configurable):
         self.regularization = regularization
         self.count_exponent = count_exponent
         self.popularity_exponent = popularity_exponent
+        self.activity_exponent = activity_exponent
         self.sweeps = sweeps
         self.patience = patience
         self.cg_steps = cg_steps
@@ -152,7 +160,8 @@ class RGFactorizer(Configurable):
         Args:
             interactions: Positives, as in `as_matrix`.
             validation: Held-out positives of the same users and items.
-            list_weights: Weight of each user's loss; 1 if `None`.
+            list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
+                `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
             verbose: Whether to show progress.
             log_dir: Folder for TensorBoard, if any.
@@ -179,11 +188,11 @@ class RGFactorizer(Configurable):
         with progress.Reporter(self.sweeps, verbose, log_dir) as report:
             for sweep in range(self.sweeps):
                 solver.sweep(users, items)
-                self.history_.append(self._judged(solver, users, items, held_out))
+                self.history_.append(progress.judged(solver, users, items, self.seen_, held_out))
                 report(sweep, self.history_[-1])
                 if self.patience is None or held_out is None:
                     continue
-                ndcgs = [values[f"ndcg@{_VALIDATION_CUTOFF}"] for values in self.history_]
+                ndcgs = [values["ndcg@10"] for values in self.history_]
                 if ndcgs[-1] >= ndcgs[best]:
                     best, kept = sweep, (users.copy(), items.copy())
                 elif sweep - best >= self.patience:
@@ -205,7 +214,8 @@ class RGFactorizer(Configurable):
         Args:
             interactions: Positives, as in `as_matrix`.
             sweeps: Number of sweeps.
-            list_weights: Weight of each user's loss; 1 if `None`.
+            list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
+                `None`.
 
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
@@ -231,6 +241,7 @@ class RGFactorizer(Configurable):
         k: int = 10,
         filter_seen: bool = True,
         items: ArrayLike | None = None,
+        index: "ItemIndex | None" = None,
     ) -> tuple[NDArray[np.int32], Array]:
         """Returns the best items of some users, `[len(users), k]`, and their scores.
 
@@ -243,20 +254,25 @@ class RGFactorizer(Configurable):
             filter_seen: Whether to leave out the items that the user had in the interactions of the
                 fit.
             items: Indices of the items to choose from; all if `None`.
+            index: A `nearest.ItemIndex` of the item factors, which finds most of the best items in
+                less time; all items are compared if `None`.
 
         Raises:
-            ValueError: If `k` is not positive, or an index is out of range.
+            ValueError: If `k` is not positive, an index is out of range, or both `items` and
+                `index` are given.
         """
         users = retrieval.indices("users", users, len(self.user_factors_))
-        rows, factors = np.atleast_1d(users), self.item_factors_
+        rows, factors, threads = np.atleast_1d(users), self.item_factors_, self._threads
         seen = self.seen_[rows] if filter_seen else None
-        if items is None:
-            found = retrieval.best(self.user_factors_[rows], factors, k, seen, self._threads)
+        if index is None:
+            found = retrieval.best_among(items, self.user_factors_[rows], factors, k, seen, threads)
+        elif items is None and index.num_items == len(factors):
+            found = index.best(self.user_factors_[rows], k, seen, threads)
         else:
-            items = np.atleast_1d(retrieval.indices("items", items, len(factors)))
-            seen = None if seen is None else seen[:, items].tocsr()
-            found = retrieval.best(self.user_factors_[rows], factors[items], k, seen, self._threads)
-            found = np.where(found[0] < 0, -1, items[found[0]]).astype(np.int32), found[1]
+            raise ValueError(
+                f"`index` must be of the {len(factors)} items, and excludes `items`. "
+                f"Received: {index.num_items} items in `index`, items={items!r}"
+            )
         return found if users.ndim else (found[0][0], found[1][0])
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Array]:
@@ -278,17 +294,20 @@ class RGFactorizer(Configurable):
     def explain(self, user: int, item: int) -> Explanation:
         """Divides the score of an item into contributions of the items that the user took.
 
-        The user's vector is the exact one for the current items and a loss of weight 1.
+        The user's vector is the exact one for the current items and no `list_weights`.
 
         Raises:
             ValueError: If an index is out of range.
         """
         (user,) = retrieval.indices("user", [user], len(self.user_factors_))
         (item,) = retrieval.indices("item", [item], len(self.item_factors_))
-        row = self.seen_[user]
+        counts, exponent = np.diff(self.seen_.indptr), self.activity_exponent
+        weight = activity_weights(counts, exponent, SingleProcess())[user]
         counts = np.bincount(self.seen_.indices, minlength=self.seen_.shape[1])
-        (ridge,), weights = self._ridges(np.array([row.nnz])), self._base_weights(counts)
-        return explained(item, row, self.objective, self.item_factors_, weights, ridge)
+        weights = base_weights(counts, self.popularity_exponent)
+        row, factors = self.seen_[user], self.item_factors_
+        (ridge,) = self._ridges(np.array([row.nnz]))
+        return explained(item, row, self.objective, factors, weights, ridge / weight)
 
     def to_keras(self) -> TwoTower:
         """Returns a Keras model with these embeddings."""
@@ -351,6 +370,7 @@ class RGFactorizer(Configurable):
                 f"`list_weights` must be {num_users} non-negative weights. "
                 f"Received: shape {weights.shape}"
             )
+        weights = weights * activity_weights(np.diff(matrix.indptr), self.activity_exponent, group)
         counts = group.total(np.bincount(matrix.indices, minlength=num_items))
         own = group.block(num_items)
         return Solver(
@@ -359,7 +379,7 @@ class RGFactorizer(Configurable):
             self._ridges(np.diff(matrix.indptr)),
             self._ridges(counts[own]),
             list_weights=weights,
-            base_weights=self._base_weights(counts)[own],
+            base_weights=base_weights(counts, self.popularity_exponent)[own],
             cg_steps=self.cg_steps,
             num_threads=self._threads,
             dtype=self.dtype,
@@ -369,20 +389,3 @@ class RGFactorizer(Configurable):
 
     def _ridges(self, counts: NDArray[Any]) -> NDArray[np.float64]:
         return self.regularization * np.maximum(counts, 1.0) ** self.count_exponent
-
-    def _base_weights(self, counts: NDArray[Any]) -> NDArray[np.float64]:
-        popularity = np.maximum(counts, 0.5) ** self.popularity_exponent
-        return popularity * (len(counts) / popularity.sum())
-
-    def _judged(
-        self, solver: Solver, users: Array, items: Array, held_out: Any
-    ) -> dict[str, float]:
-        values = {
-            "objective": solver.value(users, items),
-            "logit_norm": solver.logit_norm(users, items),
-        }
-        if held_out is None:
-            return values
-        all_items = solver.group.gathered(items)
-        ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, self.seen_, self._threads)
-        return values | retrieval.ranking_quality(ids, held_out, solver.group)

@@ -1,4 +1,4 @@
-"""Progress of a fit: a progress bar, TensorBoard logs, and a warning at the end."""
+"""Progress of a fit: values of a sweep, a progress bar, TensorBoard logs, and a warning."""
 
 import contextlib
 import os
@@ -11,6 +11,10 @@ import rich.progress
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als.solver import Solver
+
+_VALIDATION_CUTOFF = 10
 _COLLAPSED = 1e-6  # of the second eigenvalue to the first, or of the mean square length
 
 
@@ -51,6 +55,25 @@ class Reporter:
         if self._log_dir is not None:
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=sweep)
+
+
+def judged(
+    solver: Solver,
+    users: NDArray[np.floating],
+    items: NDArray[np.floating],
+    seen: Any,
+    held_out: Any,
+) -> dict[str, float]:
+    """Returns the objective, the norm of logits and, with held-out positives, their ranks."""
+    values = {
+        "objective": solver.value(users, items),
+        "logit_norm": solver.logit_norm(users, items),
+    }
+    if held_out is None:
+        return values
+    all_items = solver.group.gathered(items)
+    ids, _ = retrieval.best(users, all_items, _VALIDATION_CUTOFF, seen, solver.num_threads)
+    return values | retrieval.ranking_quality(ids, held_out, solver.group)
 
 
 def warn_if_collapsed(factors: NDArray[np.floating]) -> None:

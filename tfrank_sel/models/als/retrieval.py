@@ -52,6 +52,27 @@ def best(
     return ids, scores
 
 
+def best_among(
+    items: ArrayLike | None,
+    users: Array,
+    factors: Array,
+    k: int,
+    seen: Any = None,
+    num_threads: int = 1,
+) -> tuple[Ids, Array]:
+    """Returns the best of the given items, as `best`; of all items if `None`.
+
+    Raises:
+        ValueError: If `k` is not positive, or an index is out of range.
+    """
+    if items is None:
+        return best(users, factors, k, seen, num_threads)
+    items = np.atleast_1d(indices("items", items, len(factors)))
+    seen = None if seen is None else seen[:, items].tocsr()
+    ids, scores = best(users, factors[items], k, seen, num_threads)
+    return np.where(ids < 0, -1, items[ids]).astype(np.int32), scores
+
+
 def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """Returns indices from 0 to `count - 1`, of any shape.
 
@@ -106,40 +127,50 @@ def _select(scores: Array, indptr: NDArray[np.int64], seen: Ids, ids: Ids, best:
             ids[row, place] = item
 
 
+def user_qualities(ids: Ids, relevant: Any) -> dict[str, NDArray[np.float64]]:
+    """Computes the NDCG, recall and reciprocal rank of the recommendations of each user.
+
+    A user without a relevant item is left out.
+
+    Args:
+        ids: Items recommended to each user, best first, `[num_users, k]`.
+        relevant: CSR matrix `[num_users, num_items]` of relevant items.
+    """
+    k = ids.shape[1]
+    hits = marked(ids, relevant)
+    counts = np.diff(relevant.indptr)
+    hits, counts = hits[counts > 0], counts[counts > 0]
+    discounts = 1.0 / np.log2(np.arange(2, k + 2))
+    return {
+        f"ndcg@{k}": hits @ discounts / np.cumsum(discounts)[np.minimum(counts, k) - 1],
+        f"recall@{k}": hits.sum(axis=1) / counts,
+        f"mrr@{k}": np.max(hits / np.arange(1, k + 1), axis=1, initial=0.0),
+    }
+
+
 def ranking_quality(
     ids: Ids,
     relevant: Any,
     group: Group = SingleProcess(),  # noqa: B008, it has no state
 ) -> dict[str, float]:
-    """Computes the mean NDCG, recall and reciprocal rank of recommendations at their length.
+    """Computes the means of `user_qualities` over the users of all processes of a group."""
+    qualities = user_qualities(ids, relevant)
+    sums = [quality.sum() for quality in qualities.values()]
+    count = np.count_nonzero(np.diff(relevant.indptr))
+    count, *totals = group.total(np.array([count, *sums]))
+    return {name: float(x / count) for name, x in zip(qualities, totals, strict=True)}
 
-    A user without a relevant item is not counted.
 
-    Args:
-        ids: Items recommended to each user, best first, `[num_users, k]`.
-        relevant: CSR matrix `[num_users, num_items]` of relevant items.
-        group: The processes whose users are evaluated together.
-    """
-    k = ids.shape[1]
-    hits = _hits(ids, relevant.indptr.astype(np.int64), relevant.indices)
-    counts = np.diff(relevant.indptr)
-    hits, counts = hits[counts > 0], counts[counts > 0]
-    discounts = 1.0 / np.log2(np.arange(2, k + 2))
-    qualities = {
-        "ndcg": hits @ discounts / np.cumsum(discounts)[np.minimum(counts, k) - 1],
-        "recall": hits.sum(axis=1) / counts,
-        "mrr": np.max(hits / np.arange(1, k + 1), axis=1, initial=0.0),
-    }
-    sums = np.array([len(counts), *(quality.sum() for quality in qualities.values())])
-    count, *totals = group.total(sums)
-    return {f"{name}@{k}": float(x / count) for name, x in zip(qualities, totals, strict=True)}
+def marked(ids: Ids, matrix: Any) -> NDArray[np.bool_]:
+    """Returns which items, `[rows, k]`, are in the same row of a CSR matrix."""
+    return _marked(ids, matrix.indptr.astype(np.int64), matrix.indices)
 
 
 @njit(nogil=True, cache=True)
-def _hits(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.bool_]:
-    hits = np.zeros(ids.shape, np.bool_)
+def _marked(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.bool_]:
+    is_in = np.zeros(ids.shape, np.bool_)
     for row in range(len(ids)):
         for at in range(indptr[row], indptr[row + 1]):
             for place in range(ids.shape[1]):
-                hits[row, place] |= ids[row, place] == indices[at]
-    return hits
+                is_in[row, place] |= ids[row, place] == indices[at]
+    return is_in

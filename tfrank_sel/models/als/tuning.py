@@ -1,0 +1,90 @@
+"""Choice of the settings of a factorisation by validation."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import rich.progress
+
+from tfrank_sel.models.als.factorizer import RGFactorizer
+from tfrank_sel.models.als.interactions import as_matrix
+
+
+def tune(
+    model: RGFactorizer,
+    interactions: Any,
+    search: Mapping[str, Sequence[Any]],
+    *,
+    trials: int | None = None,
+    held_out: float = 0.1,
+    seed: int = 0,
+    verbose: bool = False,
+) -> tuple[RGFactorizer, list[dict[str, Any]]]:
+    """Tries settings on held-out interactions, and fits the best to all interactions.
+
+    A trial fits a copy of `model` with other settings to the rest of the interactions. Its value is
+    the NDCG@10 after its best sweep. The best trial's settings and number of sweeps are used for
+    the final fit.
+
+    Args:
+        model: The factoriser whose settings are not searched; it is not changed.
+        interactions: Positives, as in `RGFactorizer.fit`.
+        search: Values to try, by argument of `RGFactorizer`. `sweeps` need no values: each number
+            of sweeps up to that of `model` is judged.
+        trials: Number of combinations to try, drawn without replacement; all if `None`.
+        held_out: Share of the interactions to judge by, in (0, 1).
+        seed: Seed of the held-out interactions and of the combinations.
+        verbose: Whether to show progress.
+
+    Returns:
+        The fitted model, and the trials, best first: their settings, `sweeps`, `ndcg@10`,
+        `recall@10` and `mrr@10`.
+
+    Raises:
+        ValueError: If an argument is unknown or out of range, or nothing is held out.
+
+    Example:
+        >>> from tfrank_sel.models.als import RGFactorizer, tune
+        >>> rng = np.random.default_rng(0)
+        >>> taken = rng.integers(0, 30, 400), rng.integers(0, 20, 400)
+        >>> search = {"regularization": [0.01, 0.1], "activity_exponent": [0.0, 0.25]}
+        >>> model, trials = tune(RGFactorizer(num_factors=4), taken, search, trials=3)
+        >>> len(trials), sorted(trials[0])[:2]
+        (3, ['activity_exponent', 'mrr@10'])
+    """
+    known = model.arguments()
+    unknown = sorted(set(search) - set(known))
+    if unknown or "sweeps" in search or not all(len(values) for values in search.values()):
+        raise ValueError(
+            f"`search` must have values of arguments among {sorted(set(known) - {'sweeps'})}. "
+            f"Received: {dict(search)}"
+        )
+    if not 0.0 < held_out < 1.0 or (trials is not None and trials < 1):
+        raise ValueError(
+            "`held_out` must be in (0, 1), and `trials` must be positive. "
+            f"Received: held_out={held_out}, trials={trials}"
+        )
+    random = np.random.default_rng(seed)
+    matrix = as_matrix(interactions)
+    is_held_out = random.random(matrix.nnz) < held_out
+    train, validation = matrix.copy(), matrix.copy()
+    train.data = np.where(is_held_out, 0.0, matrix.data)
+    validation.data = np.where(is_held_out, matrix.data, 0.0)
+    if not is_held_out.any() or is_held_out.all():
+        raise ValueError(
+            f"`held_out` must leave interactions in both parts. Received: {matrix.nnz} "
+            f"interactions, held_out={held_out}"
+        )
+    combinations = list(itertools.product(*search.values()))
+    chosen = random.permutation(len(combinations))[:trials]
+    tried = []
+    for number in rich.progress.track(sorted(chosen), "trials", disable=not verbose):
+        settings = dict(zip(search, combinations[number], strict=True))
+        history = type(model)(**{**known, **settings}).fit(train, validation).history_
+        best = max(range(len(history)), key=lambda sweep: history[sweep]["ndcg@10"])
+        values = {name: history[best][name] for name in ("ndcg@10", "recall@10", "mrr@10")}
+        tried.append({**settings, "sweeps": best + 1, **values})
+    tried.sort(key=lambda trial: -trial["ndcg@10"])
+    settings = {name: tried[0][name] for name in (*search, "sweeps")}
+    return type(model)(**{**known, **settings}).fit(matrix), tried
