@@ -15,6 +15,8 @@ DATA =
 TESTS = -m not(long)
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
+# folders of the public data sets and of results for `make evidence`, and which numbers are made
+EVIDENCE = --data data --results build/evidence
 # what has a target of its own
 ELSEWHERE = --ignore=tests/contracts --ignore=tests/engines --ignore=tests/kubernetes
 # the second stack's tests but its contracts
@@ -23,7 +25,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: coverage demo demo-tfx test test-engines test-kubernetes test-long test-matrix test-tfr \
-	test-tfx test-torch test-wheel benchmark lint docs serving clean
+	test-tfx test-torch test-wheel benchmark evidence lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -130,6 +132,10 @@ coverage: .venv/installed
 benchmark: .venv/installed
 	-$(MAKE) --keep-going .venv/benchmarks .venv-tfr/installed
 	.venv/bin/python -m benchmarks.speed --output build/benchmark $(BENCHMARK)
+
+evidence: .venv/installed
+	-$(MAKE) --keep-going .venv/benchmarks .venv-tfr/installed
+	.venv/bin/python -m benchmarks.evidence run $(EVIDENCE)
 
 docs: .venv/installed
 	PYTHONPATH=. .venv/bin/python docs/site.py

@@ -1,5 +1,6 @@
 """The driver of the benchmarks of speed, and the form of their rows."""
 
+import argparse
 import importlib.util
 import itertools
 import json
@@ -12,6 +13,7 @@ from benchmarks.speed import (
     __main__ as speed,
     memory,
     rows,
+    topk,
     training,
     training_profile,
     training_step,
@@ -192,3 +194,22 @@ def test_every_run_is_of_a_benchmark():
     modules = {run.options.split()[0] for run in speed.RUNS}
 
     assert [x for x in modules if importlib.util.find_spec(f"benchmarks.speed.{x}") is None] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo a line of theirs; echo '{\"seconds\": 2.5}'", {"seconds": 2.5}),
+        ("echo no json", {"error": "no json"}),
+        ("echo first >&2; echo no torch >&2; exit 3", {"error": "no torch"}),
+        ("exit 3", {"error": "no output, exit status 3"}),
+    ],
+)
+def test_the_authors_code_of_top_k_gives_a_time_or_its_error(tmp_path, script, expected):
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    options = argparse.Namespace(torch_python=str(python), authors=tmp_path)
+    assert topk.of_authors(options, 100, 5, 1.0) == expected
+    options.torch_python = str(tmp_path / "absent")
+    assert "No such file" in topk.of_authors(options, 100, 5, 1.0)["error"]

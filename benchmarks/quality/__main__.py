@@ -30,7 +30,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
 
-from benchmarks.quality import judging, networks, plot, trees
+from benchmarks.quality import judging, networks, trees
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import links, losses, models, objectives
@@ -240,6 +240,8 @@ def main() -> None:
     if options.table:
         options.table.write_text("\n".join(lines) + "\n")
     if options.plot:
+        from benchmarks.quality import plot  # the second stack has no Matplotlib
+
         plot.draw(gaps, options.plot)
 
 

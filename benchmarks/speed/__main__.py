@@ -196,6 +196,7 @@ def main() -> None:
             report.write(options.output)
     for area, x in report.left_out():
         print(f"{area}: {x}")
+    print(report.to_markdown())
     print(f"The table, the numbers and the plot are in {options.output}.")
     if report.failed:
         sys.exit("\n".join(["Failed; see speed.log:", *report.failed]))

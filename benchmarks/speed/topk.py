@@ -61,6 +61,8 @@ def main() -> None:
         for tau in options.tau:
             measured.append(in_new_process(n, k, tau) | {"memory": memory_of(n, k, tau)})
             print(row_of(measured[-1]), file=sys.stderr)
+            if error := measured[-1].get("authors_error"):
+                print(f"left out: smooth-topk: {error}", file=sys.stderr)
     table = table_of(measured)
     print(table)
     if options.table:
@@ -75,6 +77,8 @@ def found(options: argparse.Namespace) -> Iterator[rows.Found]:
         yield rows.LeftOut("smooth-topk", "its code is given by --authors")
     for (n, k), tau in itertools.product(options.grid, options.tau):
         x = in_new_process(n, k, tau)
+        if "authors_error" in x:
+            yield rows.LeftOut("smooth-topk", x["authors_error"])
         peers = {
             rows.Peer("softmax cross-entropy"): 1.0 / x["x_softmax"],
             rows.Peer("the recurrence as it stands"): x.get("linear_ratio"),
@@ -151,8 +155,11 @@ def run_case(n: float, k: float, tau: float, options: argparse.Namespace) -> dic
     row |= competitors.errors(calls["this"], scores, labels, k, tau)
     if options.authors and n <= 10_000:
         theirs = of_authors(options, n, k, tau)
-        row["authors_version"] = f"on PyTorch {theirs['version']}"
-        row["authors_ratio"] = theirs["seconds"] / this.seconds
+        if "error" in theirs:
+            row["authors_error"] = theirs["error"]
+        else:
+            row["authors_version"] = f"on PyTorch {theirs['version']}"
+            row["authors_ratio"] = theirs["seconds"] / this.seconds
     return row
 
 
@@ -175,11 +182,23 @@ def memory_of(n: int, k: int, tau: float) -> float:
 
 
 def of_authors(options: argparse.Namespace, n: int, k: int, tau: float) -> dict[str, Any]:
-    """The median seconds of the authors' code in a process that has PyTorch, and its version."""
+    """The median seconds of the authors' code in a process that has PyTorch, and its version.
+
+    Or the error that it ends with.
+    """
     command = [options.torch_python, str(pathlib.Path(__file__).with_name("topk_authors.py"))]
     command += [str(options.authors), *map(str, (BATCH_SIZE, n, k, tau))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return {"error": str(error)}
+    lines = (done.stderr if done.returncode else done.stdout).strip().splitlines()
+    last = lines[-1] if lines else f"no output, exit status {done.returncode}"
+    try:
+        found: dict[str, Any] = json.loads(last)  # their code prints lines of its own before
+    except json.JSONDecodeError:
+        return {"error": last}
+    return found
 
 
 def row_of(row: dict[str, Any]) -> str:
