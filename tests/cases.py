@@ -255,6 +255,8 @@ LOSSES = [
          h=R.LAPLACE.h),
     loss(losses.ADRMSELoss, RI.adr_mse, real_scores, temperature=1.0),
     loss(losses.ADRMSELoss, RI.adr_mse, grades, 0.5, temperature=0.5),
+    loss(losses.MarginMSELoss, RP.pairwise, real_scores, 2.0, surrogate=RP.squared, ordered=False,
+         temperature=2.0),
 ]
 
 # whose gradients hold a part constant, which the reference takes as `held`

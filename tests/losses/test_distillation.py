@@ -31,11 +31,13 @@ def test_the_spearman_loss_goes_to_one_less_the_correlation(link: links.Link) ->
     assert float(loss([y], [s])) == pytest.approx(1.0 - spearmanr(y, s).statistic, rel=1e-6)
 
 
-def test_pairwise_mse_is_margin_mse() -> None:
+def test_pairwise_mse_is_margin_mse_of_labels_that_are_not_negative() -> None:
     (y, z), (s, t) = RNG.normal(size=[2, 2])
     low = min(y, z)
+    expected = ((s - t) - (y - z)) ** 2
+    assert float(losses.MarginMSELoss()([[y, z]], [[s, t]])) == pytest.approx(expected, rel=1e-5)
     loss = float(losses.PairwiseMSELoss()([[y - low, z - low]], [[s, t]]))
-    assert loss == pytest.approx(((s - t) - (y - z)) ** 2, rel=1e-5)
+    assert loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_softmax_of_targets_has_the_gradient_of_the_divergence_from_the_teacher() -> None:

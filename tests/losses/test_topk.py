@@ -186,3 +186,17 @@ def test_ragged_weights_are_those_of_classes():
     weights = tf.ragged.constant([[1.0, 2.0, 3.0]])
     loss = losses.SmoothTopKLoss(1)
     assert loss(classes, scores, weights) == loss(classes, scores, weights.to_tensor())
+
+
+def test_an_item_with_score_minus_infinity_has_no_part_in_a_cross_entropy() -> None:
+    loss = losses.TopKCrossEntropyLoss(np.array([1, 2]))
+    scores = tf.constant([[2.0, -math.inf, 1.0, 3.0, -math.inf]])
+    labels = tf.constant([[1.0, 1.0, 0.0, 0.0, 0.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        value = loss(labels, scores)
+    expected = loss(tf.constant([[1.0, 0.0, 0.0]]), tf.constant([[2.0, 1.0, 3.0]]))
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    gradient = tape.gradient(value, scores).numpy()
+    assert np.all(np.isfinite(gradient))
+    assert not np.any(gradient[0, [1, 4]])

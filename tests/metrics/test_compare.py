@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import hypothesis
+import keras
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -185,7 +186,9 @@ def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
     [
         (pd.DataFrame({"query_id": [1]}), r"lacks \['doc_id', 'score'\]"),
         ([("q", "a", 1.0)], r"Expected records with query_id, doc_id, score.*'q'"),
-        ({"q": {"a": math.nan}}, "must be finite. Received: nan, query q, document a"),
+        ({"q": {"a": math.nan}}, "must be a finite number. Received: nan, query q, document a"),
+        ({"q": {"a": "1"}}, "must be a finite number. Received: '1', query q, document a"),
+        ({"a": 1.0}, "a dictionary of documents of query a. Received: 1.0"),
         (
             pd.DataFrame({"query_id": [1, 1], "doc_id": [2, 2], "score": [0, 0]}),
             "Query 1 has document 2 more than once",
@@ -199,8 +202,13 @@ def test_a_wrong_source_is_named(source: Any, message: str) -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(ValueError, match=r"at least two runs.*Received: runs=\['a'\]"):
+    with pytest.raises(ValueError, match=r"two runs or more, by name. Received: \['a'\]"):
         metrics.compare({"a": OLD}, QRELS, [metrics.MRR()])
+    with pytest.raises(ValueError, match="two runs or more, by name"):
+        metrics.compare([OLD, NEW], QRELS, [metrics.MRR()])
+    for given in ([], ["ndcg"], "ndcg", [keras.metrics.Mean()]):
+        with pytest.raises(ValueError, match=r"must be a list of metrics of lists\. Received: "):
+            metrics.compare({"a": OLD, "b": NEW}, QRELS, given)
     with pytest.raises(ValueError, match="`resamples` must be positive"):
         metrics.compare({"a": OLD, "b": NEW}, QRELS, [metrics.MRR()], resamples=0)
     with pytest.raises(ValueError, match="query of the judgements in the run b"):

@@ -66,6 +66,7 @@ from tfrank_sel.losses.pairwise import (
     PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
 )
 from tfrank_sel.losses.pairwise.circle import CircleLoss as CircleLoss
+from tfrank_sel.losses.pairwise.margins import MarginMSELoss as MarginMSELoss
 from tfrank_sel.losses.pairwise.yeti import YetiLogisticLoss as YetiLogisticLoss
 from tfrank_sel.losses.pointwise.calibrated import JRCLoss as JRCLoss, RCRLoss as RCRLoss
 from tfrank_sel.losses.pointwise.losses import (

@@ -170,6 +170,8 @@ def fuse(
 ) -> None:
     """Fuse TREC runs into one run, which is printed; fitted weights go to the standard error."""
     try:
+        if len(runs) < 2:
+            raise ValueError(f"Expected two runs or more. Received: {runs[0]}")
         if (weights or qrels) and (method is Method.RRF or (weights and qrels)):
             raise ValueError("`--weight` and `--qrels` are for combsum, and one excludes the other")
         if qrels:

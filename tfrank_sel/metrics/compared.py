@@ -178,5 +178,5 @@ class Comparison:
             axes.plot(one.difference, y, "o", color="tab:blue")
         axes.axvline(0.0, color="black", linewidth=0.8)
         axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("difference of means, 95 % interval")

@@ -85,11 +85,11 @@ def compare(
         [Smucker et al., A comparison of statistical significance tests for information retrieval
         evaluation, 2007](https://doi.org/10.1145/1321440.1321528).
     """
-    if len(runs) < 2 or not metrics:
-        raise ValueError(
-            "`compare` requires at least two runs and one metric. "
-            f"Received: runs={list(runs)}, {len(metrics)} metrics"
-        )
+    if not isinstance(runs, Mapping) or len(runs) < 2:
+        raise ValueError(f"`runs` must be two runs or more, by name. Received: {list(runs)}")
+    listed = metrics if isinstance(metrics, Sequence) else [metrics]
+    if not listed or not all(isinstance(metric, ListwiseMetric) for metric in listed):
+        raise ValueError(f"`metrics` must be a list of metrics of lists. Received: {metrics!r}")
     if resamples < 1:
         raise ValueError(f"`resamples` must be positive. Received: resamples={resamples}")
     judged = sources.qrels(qrels)

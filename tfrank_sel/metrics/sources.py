@@ -1,6 +1,7 @@
 """Readers of runs and judgements: TREC files, frames, dictionaries, and iterables of records."""
 
 import math
+import numbers
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
@@ -56,9 +57,10 @@ def qrels(source: Any) -> trec.Qrels:
 def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for query, document, number in _records(source, value):
-        if not math.isfinite(number):
+        if not isinstance(number, numbers.Real) or not math.isfinite(number):
             raise ValueError(
-                f"`{value}` must be finite. Received: {number}, query {query}, document {document}"
+                f"`{value}` must be a finite number. Received: {number!r}, query {query}, "
+                f"document {document}"
             )
         documents = found.setdefault(str(query), {})
         if str(document) in documents:
@@ -71,6 +73,10 @@ def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
     names = ("query_id", "doc_id", value)
     if isinstance(source, Mapping):
         for query, documents in source.items():
+            if not isinstance(documents, Mapping):
+                raise ValueError(
+                    f"Expected a dictionary of documents of query {query}. Received: {documents!r}"
+                )
             yield from ((query, document, number) for document, number in documents.items())
     elif isinstance(source, Frame):
         if missing := [name for name in names if name not in source.columns]:

@@ -27,7 +27,8 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     `sum_i p_i(k) = k` (`tfrank_sel.ops.soft_topk`), of scores divided by `temperature`. With `k`
     of 1 and 5, an item may be anywhere among the best five, and gains most in the first place. A
     loss of one `k` above 1 has no reason to prefer the first place. The loss is 0 for a list
-    without a relevant item, and an item of a list of up to `k` items has `p_i(k)` = 1.
+    without a relevant item, and an item of a list of up to `k` items has `p_i(k)` = 1. An item with
+    score `-inf` is excluded.
 
     Work is linear in the list size, some 10 to 20 passes for each `k`.
 
@@ -53,6 +54,8 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         https://arxiv.org/abs/2503.06242).
     """
 
+    takes_minus_infinity = True
+
     def __init__(
         self,
         k: Sequence[int] = (1, 5),
@@ -61,7 +64,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not k or min(k) < 1:
+        if not len(k) or min(k) < 1:
             raise ValueError(f"`k` must be one or several positive integers. Received: k={k}")
         if probabilities is not None and (
             len(probabilities) != len(k)
@@ -83,7 +86,8 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
         shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
-        scores = scores / self.temperature
+        mask &= scores > -math.inf
+        scores = tf.where(mask, scores, 0.0) / self.temperature
         logs = [
             math.log(share) + soft_topk.log_memberships(scores, k, mask)
             for k, share in zip(self.k, shares, strict=True)
