@@ -165,6 +165,8 @@ ROWS: dict[str, Row] = {
 LIBRARIES = {
     "LightGBM": "lightgbm",
     "XGBoost": "xgboost",
+    "CatBoost": "catboost",
+    "scikit-learn": "sklearn",
     "keras-rs": "keras_rs",
     "tensorflow-ranking": "tensorflow_ranking",
     "tfrank-sel-pipelines": "apache_beam",
