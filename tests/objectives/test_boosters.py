@@ -1,5 +1,6 @@
 """Training of LightGBM, XGBoost and CatBoost with our losses, for real."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tfrank_sel import links, losses, metrics, objectives
 FEATURES, LABELS = lists()
 TREES = 30
 QUIET = {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5, "seed": 0}
+DEPTH_3 = {"depth": 3, "learning_rate": 0.2, "thread_count": 1}
+IDS = np.repeat(np.arange(len(SIZES)), SIZES)
 EAGER = {"disable_default_eval_metric": 1, "min_child_weight": 0.0, "nthread": 1, "seed": 0}
 
 
@@ -128,7 +131,7 @@ def test_xgboost_learns(loss: losses.ListwiseLoss) -> None:
 @pytest.mark.parametrize("loss", LOSSES[:2], ids=lambda x: type(x).__name__)
 def test_catboost_learns(loss: losses.ListwiseLoss) -> None:
     catboost = pytest.importorskip("catboost")
-    pool = catboost.Pool(FEATURES, LABELS, group_id=np.repeat(np.arange(len(SIZES)), SIZES))
+    pool = catboost.Pool(FEATURES, LABELS, group_id=IDS)
     params = {"depth": 4, "learning_rate": 0.1, "thread_count": 1, "random_seed": 3}
     model = objectives.train_catboost(params, pool, loss, TREES)
     assert model.tree_count_ == TREES
@@ -137,8 +140,7 @@ def test_catboost_learns(loss: losses.ListwiseLoss) -> None:
 
 def test_a_tree_of_catboost_is_a_newton_step() -> None:
     catboost = pytest.importorskip("catboost")
-    ids = np.repeat(np.arange(len(SIZES)), SIZES)
-    pool = catboost.Pool(FEATURES, LABELS, group_id=ids)
+    pool = catboost.Pool(FEATURES, LABELS, group_id=IDS)
     params = {"depth": 1, "learning_rate": 1.0, "l2_leaf_reg": 0.0, "random_strength": 0.0}
     params |= {"bootstrap_type": "No", "thread_count": 1}
     model = objectives.train_catboost(params, pool, losses.SoftmaxLoss(), 1)
@@ -150,6 +152,101 @@ def test_a_tree_of_catboost_is_a_newton_step() -> None:
         leaf = scores == value
         step = -gradient[leaf].sum() / diagonal[leaf].sum()
         np.testing.assert_allclose(value, step, rtol=1e-3)
+
+
+def test_catboost_changes_no_pool() -> None:
+    catboost = pytest.importorskip("catboost")
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(LABELS)).astype(np.float32)
+    pool = catboost.Pool(FEATURES, LABELS, group_id=IDS, weight=weights, baseline=LABELS)
+    with pytest.raises(catboost.CatBoostError):
+        objectives.train_catboost({"depth": 99}, pool, losses.SoftmaxLoss(), 2)
+    first, second = (
+        objectives.train_catboost(DEPTH_3, pool, losses.SoftmaxLoss(), 5) for _ in range(2)
+    )
+    assert not pool.is_quantized()
+    np.testing.assert_array_equal(pool.get_weight(), weights)
+    np.testing.assert_allclose(np.ravel(pool.get_baseline()), LABELS)
+    found = first.predict(FEATURES)
+    np.testing.assert_array_equal(second.predict(FEATURES), found)
+    np.testing.assert_allclose(first.predict(pool) - LABELS, found, atol=1e-6)
+    without = catboost.Pool(FEATURES, LABELS, group_id=IDS, weight=weights)
+    other = objectives.train_catboost(DEPTH_3, without, losses.SoftmaxLoss(), 5)
+    np.testing.assert_allclose(other.predict(FEATURES), found, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 12])  # one-hot, and statistics of the labels
+def test_catboost_learns_from_categorical_features(count: int) -> None:
+    catboost = pytest.importorskip("catboost")
+    edges = np.quantile(FEATURES[:, 0], np.linspace(0.0, 1.0, count + 1)[1:-1])
+    categories = np.digitize(FEATURES[:, 0], edges).astype(str)
+    rows = np.column_stack([FEATURES[:, 1:].astype(object), categories])
+    pool = catboost.Pool(rows, LABELS, group_id=IDS, cat_features=[3])
+    model = objectives.train_catboost(DEPTH_3, pool, losses.RGCrossLoss(), TREES)
+    assert ndcg(model.predict(rows)) > RANDOM + 0.1
+    pool.quantize()
+    with pytest.raises(ValueError, match=r"must not be quantized.*categorical features \[3\]"):
+        objectives.train_catboost(DEPTH_3, pool, losses.RGCrossLoss(), 1)
+
+
+def test_catboost_refuses_texts() -> None:
+    catboost = pytest.importorskip("catboost")
+    rows = [[x, "some words"] for x in FEATURES[:, 0]]
+    pool = catboost.Pool(rows, LABELS, group_id=IDS, text_features=[1])
+    with pytest.raises(ValueError, match=r"Received: a pool with features \[1\]"):
+        objectives.train_catboost(DEPTH_3, pool, losses.SoftmaxLoss(), 1)
+
+
+def test_a_fitted_ranker_of_lightgbm_pickles() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    ranker = lightgbm.LGBMRanker(
+        objective=objectives.lightgbm(losses.RGCrossLoss(), probes=2, floor=0.1, seed=3),
+        metric="None",
+        n_estimators=5,
+        n_jobs=1,
+        verbose=-1,
+    )
+    ranker.fit(FEATURES, LABELS, group=SIZES)
+    loaded = pickle.loads(pickle.dumps(ranker))
+    np.testing.assert_array_equal(loaded.predict(FEATURES), ranker.predict(FEATURES))
+    (derivatives,) = loaded.objective.args
+    assert (derivatives.probes, derivatives.floor, derivatives.seed) == (2, 0.1, 3)
+    loaded.fit(FEATURES, LABELS, group=SIZES)
+    np.testing.assert_allclose(loaded.predict(FEATURES), ranker.predict(FEATURES), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_maximised"),
+    [
+        (metrics.NDCG(5), True),
+        (metrics.ARP(), False),
+        (losses.SoftmaxLoss(), False),
+        (metrics.BrierScore(), False),
+        (metrics.ECE(from_logits=False), False),
+        (metrics.PCOC(), False),
+    ],
+    ids=lambda x: x.name if hasattr(x, "name") else "",
+)
+def test_evaluation_equals_the_metric_and_pickles(metric: Any, is_maximised: bool) -> None:
+    random = np.random.default_rng(3)
+    labels = np.minimum(LABELS, 1.0)
+    scores, weights = random.uniform(size=len(labels)), random.uniform(size=len(labels))
+    made = objectives.lightgbm_metric(metric)
+    given = labels, scores, weights, SIZES
+    found = made(*given)
+    rows = (tf.RaggedTensor.from_row_lengths(x, SIZES) for x in given[:3])
+    assert found == (metric.name, pytest.approx(float(metric(*rows)), rel=1e-5), is_maximised)
+    assert made(*given) == found  # keeps no state
+    assert pickle.loads(pickle.dumps(made))(*given) == found
+
+
+def test_objective_and_metric_of_xgboost_pickle() -> None:
+    xgboost = pytest.importorskip("xgboost")
+    data = xgboost.DMatrix(FEATURES, LABELS, group=SIZES)
+    made = objectives.xgboost(losses.SoftmaxLoss()), objectives.xgboost_metric(metrics.NDCG(5))
+    loaded = pickle.loads(pickle.dumps(made))
+    (objective, metric), (other, same) = made, loaded
+    np.testing.assert_allclose(objective(LABELS, data), other(LABELS, data))
+    assert metric(LABELS, data) == same(LABELS, data)
 
 
 def test_data_without_lists_are_refused() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.losses import ListwiseLoss
-from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.objectives.derivatives import Derivatives
 from tfrank_sel.objectives.lists import Array
-from tfrank_sel.objectives.measures import Measured
+from tfrank_sel.objectives.measures import Measured, Metric
 
 Found = tuple[Array, Array]
 
@@ -40,17 +39,19 @@ def lightgbm(loss: ListwiseLoss, **options: Any) -> Callable[..., Found]:
     return functools.partial(_of_lightgbm, Derivatives(loss, **options))
 
 
-def lightgbm_metric(
-    metric: ListwiseMetric | ListwiseLoss,
-) -> Callable[..., tuple[str, float, bool]]:
+def lightgbm_metric(metric: Metric) -> Callable[..., tuple[str, float, bool]]:
     """Makes an evaluation function of LightGBM from a metric or a loss.
 
     The result is `feval` of `lightgbm.train` and `lightgbm.cv`, and `eval_metric` of the method
-    `fit` of `lightgbm.LGBMRanker`. A metric is to be maximised, and a loss minimised: early
-    stopping follows that.
+    `fit` of `lightgbm.LGBMRanker`. Early stopping maximises a metric, and minimises a loss, a
+    calibration metric, `ARP`, `LogitNorm`, `RegionAbsoluteError` and `RegionDivergence`. Do not
+    stop early by `PCOC`, whose best value is 1.
 
     Args:
         metric: The metric, or the loss, which is averaged over the lists.
+
+    Raises:
+        TypeError: If `metric` is neither a metric nor a loss of this package.
     """
     return functools.partial(_measured_by_lightgbm, Measured(metric))
 
@@ -78,13 +79,10 @@ def xgboost(loss: ListwiseLoss, **options: Any) -> Callable[[Any, Any], Found]:
         model = xgboost.train(params, data, 500, obj=objectives.xgboost(losses.RGCrossLoss()))
         ```
     """
-    derivatives = Derivatives(loss, **options)
-    return lambda scores, data: derivatives(**_of_matrix(data), scores=scores)
+    return functools.partial(_of_xgboost, Derivatives(loss, **options))
 
 
-def xgboost_metric(
-    metric: ListwiseMetric | ListwiseLoss,
-) -> Callable[[Any, Any], tuple[str, float]]:
+def xgboost_metric(metric: Metric) -> Callable[[Any, Any], tuple[str, float]]:
     """Makes a metric of XGBoost, `custom_metric` of `xgboost.train`, from a metric or a loss.
 
     To stop early by a metric that is to be maximised, set `maximize` of
@@ -92,9 +90,11 @@ def xgboost_metric(
 
     Args:
         metric: The metric, or the loss, which is averaged over the lists.
+
+    Raises:
+        TypeError: If `metric` is neither a metric nor a loss of this package.
     """
-    measured = Measured(metric)
-    return lambda scores, data: (metric.name, measured(**_of_matrix(data), scores=scores))
+    return functools.partial(_measured_by_xgboost, Measured(metric))
 
 
 def _of_lightgbm(
@@ -127,6 +127,14 @@ def _arguments(
         y_true, y_pred = data.get_label(), scores
         weight, group = data.get_weight(), data.get_group()
     return {"labels": y_true, "scores": y_pred, "weights": weight, "group": group}
+
+
+def _of_xgboost(derivatives: Derivatives, scores: NDArray[Any], data: Any) -> Found:
+    return derivatives(**_of_matrix(data), scores=scores)
+
+
+def _measured_by_xgboost(measured: Measured, scores: NDArray[Any], data: Any) -> tuple[str, float]:
+    return measured.metric.name, measured(**_of_matrix(data), scores=scores)
 
 
 def _of_matrix(data: Any) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Derivatives:
     def __deepcopy__(self, memo: Any) -> "Derivatives":
         return self  # a function: `lightgbm.train` copies it, and a copy would compile again
 
+    def __reduce__(self) -> tuple[type["Derivatives"], tuple[Any, ...]]:
+        return type(self), (self.loss, self.probes, self.floor, self.seed)
+
     def __call__(
         self,
         labels: ArrayLike,

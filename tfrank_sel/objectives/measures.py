@@ -1,18 +1,32 @@
 """Mean of a metric or a loss over lists that lie one after the other."""
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tfrank_sel import metrics
 from tfrank_sel.losses import ListwiseLoss
-from tfrank_sel.metrics.base import ListwiseMetric
+from tfrank_sel.metrics import ItemMetric, ListwiseMetric
 from tfrank_sel.objectives.lists import DATA_SETS, Lists, as_scores, content
+
+Metric = ListwiseMetric | ItemMetric | ListwiseLoss
+MINIMISED = (
+    ListwiseLoss,
+    ItemMetric,
+    metrics.ARP,
+    metrics.LogitNorm,
+    metrics.RegionAbsoluteError,
+    metrics.RegionDivergence,
+)
 
 
 class Measured:
     """The weighted mean of a metric or a loss over a set of lists.
+
+    The value of a calibration metric is that of the items of all lists.
 
     Args:
         metric: The metric, or the loss, whose `reduction` is ignored.
@@ -21,8 +35,8 @@ class Measured:
         TypeError: If `metric` is neither.
     """
 
-    def __init__(self, metric: ListwiseMetric | ListwiseLoss) -> None:
-        if not isinstance(metric, ListwiseMetric | ListwiseLoss):
+    def __init__(self, metric: Metric) -> None:
+        if not isinstance(metric, Metric):
             raise TypeError(f"`metric` must be a metric or a loss. Received: metric={metric!r}")
         self.metric = metric
         self._lists = functools.lru_cache(DATA_SETS)(Lists.of)
@@ -30,10 +44,13 @@ class Measured:
     def __deepcopy__(self, memo: Any) -> "Measured":
         return self  # a function, as `Derivatives`
 
+    def __reduce__(self) -> tuple[type["Measured"], tuple[Any, ...]]:
+        return type(self), (self.metric,)
+
     @property
     def is_maximised(self) -> bool:
         """Whether larger values are better."""
-        return isinstance(self.metric, ListwiseMetric)
+        return not isinstance(self.metric, MINIMISED)
 
     def __call__(
         self,
@@ -45,10 +62,15 @@ class Measured:
         """Computes the mean; the arguments are those of `Derivatives`."""
         lists = self._lists(*content(labels, weights, group))
         items = np.append(as_scores(scores, len(lists.places)), 0.0)
+        batches = (
+            (y_true, items[index].reshape(y_true.shape), sample_weight)
+            for y_true, sample_weight, index in lists.padded()
+        )
+        if isinstance(self.metric, ItemMetric):
+            return _of_items(self.metric, batches)
         total = weight = 0.0
-        for y_true, sample_weight, index in lists.padded():
-            y_pred = items[index].reshape(y_true.shape)
-            values, list_weights = self._of_lists(y_true, y_pred, sample_weight)
+        for batch in batches:
+            values, list_weights = self._of_lists(*batch)
             counted = np.broadcast_to(list_weights, values.shape)
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
@@ -61,3 +83,10 @@ class Measured:
         batch = self.metric.batch_of(y_true, y_pred, sample_weight, self.metric.dtype)
         values = self.metric.compiled(*batch[:4])
         return np.asarray(values), np.asarray(batch.list_weights)
+
+
+def _of_items(metric: ItemMetric, batches: Iterable[tuple[Any, Any, Any]]) -> float:
+    fresh = type(metric).from_config(metric.get_config())  # keeps the sums of `metric`
+    for batch in batches:
+        fresh.update_state(*batch)
+    return float(fresh.result())

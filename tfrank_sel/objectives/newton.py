@@ -31,8 +31,8 @@ def train_catboost(
     Args:
         params: Parameters of CatBoost, such as `depth`, `learning_rate`, `l2_leaf_reg` and
             `random_seed`. The loss, the number of trees and the method of leaf values are set here.
-        pool: A `catboost.Pool` with `label` and `group_id`. Weights are those of its items. It is
-            quantized, and its baseline and weights are changed; a baseline given to it is ignored.
+        pool: A `catboost.Pool` with `label` and `group_id`, of numerical and categorical features.
+            Weights are those of its items; a baseline is ignored. The pool is copied, not changed.
         loss: The loss.
         iterations: Number of trees.
         **options: `probes`, `floor` and `seed`, as in `Derivatives`.
@@ -42,7 +42,8 @@ def train_catboost(
 
     Raises:
         TypeError: As in `Derivatives`.
-        ValueError: As in `Derivatives`, or if the pool has no groups.
+        ValueError: As in `Derivatives`, or if the pool has no groups, has text or embedding
+            features, or is quantized and has categorical features.
     """
     try:
         import catboost
@@ -51,11 +52,14 @@ def train_catboost(
             "`train_catboost` needs CatBoost: pip install 'tfrank_sel[catboost]'"
         ) from error
     derivatives = Derivatives(loss, **options)
+    _check(pool)
     labels = np.asarray(pool.get_label(), np.float64)
     given = np.asarray(pool.get_weight(), np.float64)
     group = _sizes(pool)
-    if not pool.is_quantized():
-        pool.quantize(**{k: v for k, v in params.items() if k == "border_count"})
+    ignored = np.asarray(pool.get_baseline()).sum(axis=-1)
+    copied = pool.slice(np.arange(len(labels)))
+    if not copied.is_quantized():
+        copied.quantize(**{k: v for k, v in params.items() if k == "border_count"})
     seed, models = params.get("random_seed", 0), []
     scores = np.zeros(len(labels))
     for i in range(iterations):
@@ -63,13 +67,29 @@ def train_catboost(
         weights = np.maximum(diagonal, np.finfo(np.float32).tiny)
         # less the label, from which CatBoost subtracts it
         baseline = labels + np.where(diagonal > 0.0, gradient / weights, 0.0)
-        pool.set_weight(weights)
-        pool.set_baseline(baseline[:, np.newaxis])
+        copied.set_weight(weights)
+        copied.set_baseline(baseline[:, np.newaxis])
         model = catboost.CatBoost({**params, **NEWTON, "iterations": 1, "random_seed": seed + i})
-        model.fit(pool)
-        scores += model.predict(pool) - baseline
+        model.fit(copied)
+        # not of the copy: CatBoost fails on one-hot features of a quantized pool
+        scores += model.predict(pool) - ignored
         models.append(model)
     return catboost.sum_models(models)
+
+
+def _check(pool: Any) -> None:
+    unsummed = [*pool.get_text_feature_indices(), *pool.get_embedding_feature_indices()]
+    if unsummed:
+        raise ValueError(
+            "CatBoost cannot sum trees with text or embedding features. Received: a pool with "
+            f"features {unsummed} of these kinds. Replace them by numerical or categorical ones."
+        )
+    categorical = pool.get_cat_feature_indices()
+    if categorical and pool.is_quantized():
+        raise ValueError(
+            "A pool with categorical features must not be quantized. Received: a quantized pool "
+            f"with categorical features {categorical}. Pass the pool without `quantize`."
+        )
 
 
 def _sizes(pool: Any) -> Any:
