@@ -156,6 +156,8 @@ def test_lists_without_an_increasing_function(
 
 
 def test_unfit_arguments() -> None:
+    with pytest.raises(ValueError, match=r"'isotonic' or 'platt'. Received: method='beta'"):
+        models.recalibrate(flat(), [clicks(9)], method="beta")
     with pytest.raises(ValueError, match=r"must be positive. Received: slope=0.0, max_label=1.0"):
         models.Recalibrated(flat(), 0.0, 0.0)
     with pytest.raises(ValueError, match=r"knots=\[1.0, 0.0\]"):

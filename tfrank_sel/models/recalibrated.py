@@ -157,8 +157,8 @@ def recalibrate(
         The model with the function; it shares the weights of `model`.
 
     Raises:
-        ValueError: If there are fewer than two different labels or scores, if scores are not
-            finite, or if labels do not rise with the scores.
+        ValueError: If `method` is another word, if there are fewer than two different labels or
+            scores, if scores are not finite, or if labels do not rise with the scores.
 
     Example:
         >>> from tfrank_sel import models
@@ -169,6 +169,8 @@ def recalibrate(
         >>> print(model(features).numpy().round(2))
         [[0.  0.  0.5 0.5]]
     """
+    if method not in ("isotonic", "platt"):
+        raise ValueError(f"`method` must be 'isotonic' or 'platt'. Received: method={method!r}")
     scores, labels, weights = _items(model, lists)
     if not np.isfinite(scores).all():
         raise ValueError(f"scores must be finite. Received: {scores[~np.isfinite(scores)][0]}")

@@ -1,5 +1,6 @@
 """A layer that selects the top items of a list, with a gradient."""
 
+import math
 from typing import Any
 
 import keras
@@ -29,13 +30,15 @@ class SoftTopK(Configurable, keras.layers.Layer):
         **kwargs: As in `keras.layers.Layer`.
 
     Inputs: scores `[batch_size, list_size]`, and a mask of that shape, True for the items; all are
-    items without it. Keras' mask of the scores is the default.
+    items without it. Keras' mask of the scores is the default. A score of `-inf` is padding, too.
 
     Outputs: memberships `[batch_size, list_size]`: in (0, 1), all 1 in a list of up to `k` items,
-    and 0 at padding.
+    and 0 at padding. They are float32, also under mixed precision, unless `dtype` is float64.
 
     Raises:
-        ValueError: If `k` or `temperature` is not positive.
+        ValueError: If `k` or `temperature` is not positive, or if scores or mask have another shape
+            or are ragged.
+        TypeError: If the scores are not numbers, or the mask is not Boolean.
 
     Example:
         >>> scores = tf.constant([[3.0, 1.0, 2.0, 9.0]])
@@ -56,17 +59,44 @@ class SoftTopK(Configurable, keras.layers.Layer):
         if not (k > 0.0 and temperature > 0.0):
             received = f"k={k}, temperature={temperature}"
             raise ValueError(f"`k` and `temperature` must be positive. Received: {received}")
-        super().__init__(name=name, **kwargs)
+        super().__init__(name=name, autocast=False, **kwargs)
         self.k = k
         self.temperature = temperature
         self.supports_masking = True
 
     def call(self, scores: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         """Returns the memberships."""
-        if mask is None:
-            mask = tf.ones_like(scores, tf.bool)
-        return soft_topk.memberships(scores / self.temperature, self.k, mask)
+        for name, x in (("scores", scores), ("mask", mask)):
+            if isinstance(x, tf.RaggedTensor):
+                raise ValueError(
+                    f"`{name}` must be dense; pad with to_tensor() and pass a mask. Received: a "
+                    f"ragged tensor of shape {x.shape}"
+                )
+        scores = tf.convert_to_tensor(scores)
+        mask = tf.ones_like(scores, tf.bool) if mask is None else tf.convert_to_tensor(mask)
+        if not (scores.dtype.is_floating or scores.dtype.is_integer) or mask.dtype != tf.bool:
+            raise TypeError(
+                "`scores` must be numbers and `mask` Boolean. "
+                f"Received: scores.dtype={scores.dtype.name}, mask.dtype={mask.dtype.name}"
+            )
+        _check_shapes(scores.shape, mask.shape)
+        # a function traced for several ranks has no static rank
+        scores = tf.ensure_shape(scores, [None, None])
+        scores = tf.cast(scores, "float64" if self.compute_dtype == "float64" else "float32")
+        mask &= scores != -math.inf
+        scores = tf.where(mask, scores, 0.0) / self.temperature
+        return soft_topk.memberships(scores, self.k, mask)
 
     def compute_output_shape(self, scores_shape: Any) -> Any:
         """Returns the shape of the scores."""
+        _check_shapes(scores_shape, scores_shape)
         return scores_shape
+
+
+def _check_shapes(scores: Any, mask: Any) -> None:
+    scores, mask = tf.TensorShape(scores), tf.TensorShape(mask)
+    if not (scores.is_compatible_with([None, None]) and mask.is_compatible_with(scores)):
+        raise ValueError(
+            "`scores` and `mask` must both have shape [batch_size, list_size]. "
+            f"Received: scores.shape={scores}, mask.shape={mask}"
+        )

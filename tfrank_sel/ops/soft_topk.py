@@ -107,8 +107,10 @@ def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     nearest = tf.argmin(distance, axis=1)[:, tf.newaxis]
     centre = tf.gather(scores, nearest, batch_dims=1)
     x, offset = scores - centre, b - centre
-    shift, _ = _newton(x - offset, k, mask)
-    return x - (offset + tf.where(tf.math.is_finite(shift), shift, 0.0))
+    for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
+        shift, _ = _newton(x - offset, k, mask)
+        offset += tf.where(tf.math.is_finite(shift), shift, 0.0)
+    return x - offset
 
 
 def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

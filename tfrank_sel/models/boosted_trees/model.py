@@ -1,17 +1,16 @@
-"""Boosted trees as a model of TensorFlow."""
+"""Sum of decision trees as a Keras model."""
 
-import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.models.boosted_trees import readers
+from tfrank_sel.models.boosted_trees.readers import Forest, Split, Tree
 from tfrank_sel.models.preparation import features_shape
 from tfrank_sel.serialization import Configurable, register
 
-_ZERO = 1e-35  # up to this LightGBM takes a feature for 0
 _KIND = {"trainable": False, "initializer": "zeros"}
 
 
@@ -28,10 +27,11 @@ class _Node(NamedTuple):
 
 @register
 class BoostedTrees(Configurable, keras.Model):
-    """Sum of decision trees, such as those of LightGBM.
+    """Sum of decision trees, such as those of LightGBM, XGBoost and CatBoost.
 
-    `from_lightgbm` makes it. The trees are then part of a SavedModel, alone or in an `Ensemble`
-    with networks, which is served without LightGBM. They are not trained further.
+    `from_lightgbm`, `from_xgboost` and `from_catboost` make it. The trees are then part of a
+    SavedModel, alone or in an `Ensemble` with networks, which is served without their library. They
+    are not trained further.
 
     Args:
         num_trees: Number of trees.
@@ -41,11 +41,11 @@ class BoostedTrees(Configurable, keras.Model):
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
-    Inputs: features of shape `[batch_size, list_size, num_features]`. NaN is missing, where the
-    training data had missing values; elsewhere it counts as 0, as in LightGBM.
+    Inputs: features of shape `[batch_size, list_size, num_features]`. NaN is missing, and takes the
+    same branch as in the library that trained the trees.
 
-    Outputs: scores of shape `[batch_size, list_size]`, float32. They are those of LightGBM, up to
-    rounding of the sum.
+    Outputs: scores of shape `[batch_size, list_size]`, float32. They are the raw scores of that
+    library, up to rounding of the sum.
 
     Raises:
         ValueError: If a size is out of range.
@@ -73,28 +73,60 @@ class BoostedTrees(Configurable, keras.Model):
 
     @classmethod
     def from_lightgbm(cls, booster: Any, name: str = "boosted_trees") -> Self:
-        """Reads the trees of LightGBM.
+        """Reads the trees of LightGBM that its `predict` uses.
 
         Args:
-            booster: A `lightgbm.Booster` with one score per item. All its trees are read.
+            booster: A `lightgbm.Booster`, or a fitted scikit-learn model such as `LGBMRanker`, with
+                one score per item.
             name: Name of the model.
 
         Raises:
+            TypeError: If `booster` is of another class.
             ValueError: If a tree has categorical features, zeros that count as missing, or linear
                 leaves, or if there is more than one score per item.
         """
-        dump = booster.dump_model(num_iteration=-1)
-        if dump["num_tree_per_iteration"] != 1:
-            raise ValueError(
-                "Expected one score per item. "
-                f"Received: num_tree_per_iteration={dump['num_tree_per_iteration']}"
-            )
+        return cls._of(readers.of_lightgbm(booster), name)
+
+    @classmethod
+    def from_xgboost(cls, booster: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of XGBoost that its `predict` uses.
+
+        Args:
+            booster: An `xgboost.Booster` of the type `gbtree`, or a fitted scikit-learn model such
+                as `XGBRanker`, with one score per item. All trees of a `Booster` are read; slice it
+                to end with the best iteration.
+            name: Name of the model.
+
+        Raises:
+            TypeError: If `booster` is of another class.
+            ValueError: If a split is categorical, if a number other than NaN counts as missing, if
+                the booster is of another type, or if there is more than one score per item.
+        """
+        return cls._of(readers.of_xgboost(booster), name)
+
+    @classmethod
+    def from_catboost(cls, model: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of CatBoost that its `predict` uses.
+
+        Args:
+            model: A trained `catboost.CatBoost`, such as a `CatBoostRanker`, with numerical
+                features and one score per item.
+            name: Name of the model.
+
+        Raises:
+            TypeError: If `model` is of another class.
+            ValueError: If a feature is not a number, or if there is more than one score per item.
+        """
+        return cls._of(readers.of_catboost(model), name)
+
+    @classmethod
+    def _of(cls, forest: Forest, name: str) -> Self:
         nodes: list[_Node] = []
         roots, depths = [], []
-        for tree in dump["tree_info"]:
+        for tree in forest.trees:
             roots.append(len(nodes))
-            depths.append(_read(tree["tree_structure"], nodes))
-        model = cls(len(roots), len(nodes), max(depths), dump["max_feature_idx"] + 1, name)
+            depths.append(_append(tree, nodes))
+        model = cls(len(roots), len(nodes), max(depths), forest.num_features, name)
         model.build((None, None, model.num_features))
         columns = dict(zip(_Node._fields, map(np.array, zip(*nodes, strict=True)), strict=True))
         model.set_weights([np.array(roots), *columns.values()])
@@ -124,7 +156,7 @@ class BoostedTrees(Configurable, keras.Model):
                 f"Received: shape {tuple(features.shape)}"
             )
         items = tf.reshape(features, [-1, self.num_features])
-        items = tf.where(tf.abs(items) <= _ZERO, 0.0, items)
+        items = tf.where(tf.abs(items) <= readers.ZERO, 0.0, items)
         nodes = tf.tile(tf.convert_to_tensor(self.roots)[tf.newaxis], [tf.shape(items)[0], 1])
         for _ in range(self.depth):
             x = tf.gather(items, tf.gather(self.feature, nodes), batch_dims=1)
@@ -139,35 +171,15 @@ class BoostedTrees(Configurable, keras.Model):
         return tuple(features_shape(input_shape)[:-1])
 
 
-def _read(root: Mapping[str, Any], nodes: list[_Node]) -> int:
+def _append(tree: Tree, nodes: list[_Node]) -> int:
     """Appends the nodes of a tree, and returns its depth."""
     number = len(nodes)
-    if "split_feature" not in root:
-        if "leaf_coeff" in root:
-            raise ValueError("Expected constant leaves. Received: a tree with linear leaves")
-        nodes.append(_Node(0, 0.0, False, number, number, root["leaf_value"]))
+    if not isinstance(tree, Split):
+        nodes.append(_Node(0, 0.0, False, number, number, tree))
         return 0
-    if root["decision_type"] != "<=" or root["missing_type"] == "Zero":
-        raise ValueError(
-            "Expected numerical features in which zeros are not missing. Received: "
-            f"decision_type={root['decision_type']!r}, missing_type={root['missing_type']!r}"
-        )
-    threshold = _rounded_down(root["threshold"])
-    # without missing values in training, LightGBM replaces NaN by 0
-    missing_left = root["default_left"] if root["missing_type"] == "NaN" else threshold >= 0.0
-    nodes.append(_Node(root["split_feature"], threshold, missing_left, number, number, 0.0))
-    left = len(nodes)
-    left_depth = _read(root["left_child"], nodes)
+    nodes.append(_Node(tree.feature, tree.threshold, tree.missing_left, number, number, 0.0))
+    left_depth = _append(tree.left, nodes)
     right = len(nodes)
-    right_depth = _read(root["right_child"], nodes)
-    nodes[number] = nodes[number]._replace(left=left, right=right)
+    right_depth = _append(tree.right, nodes)
+    nodes[number] = nodes[number]._replace(left=number + 1, right=right)
     return 1 + max(left_depth, right_depth)
-
-
-def _rounded_down(threshold: float) -> float:
-    """The largest float32 up to a threshold: float32 features compare with both in the same way."""
-    with np.errstate(over="ignore"):
-        found = np.float32(threshold)
-    if float(found) > threshold:
-        found = np.nextafter(found, np.float32(-math.inf))
-    return float(found)
