@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 
@@ -146,7 +147,10 @@ def await_taskmanagers(rest: int, count: int) -> None:
     """Waits until so many TaskManagers are known to the JobManager."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        with urllib.request.urlopen(f"http://127.0.0.1:{rest}/taskmanagers") as answer:
+        with (
+            contextlib.suppress(urllib.error.HTTPError),  # 503: the JobManager has no leader yet
+            urllib.request.urlopen(f"http://127.0.0.1:{rest}/taskmanagers") as answer,
+        ):
             if answer.read().count(b'"id"') >= count:
                 return
         time.sleep(0.2)
