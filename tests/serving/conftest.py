@@ -4,7 +4,7 @@ import pathlib
 import keras
 import pytest
 
-from tests.serving import named
+from tests.serving import gateways, named
 from tests.serving.deployments import deploy, entrypoint
 from tests.serving.half_plus import Client, save
 from tfrank_sel import export
@@ -80,6 +80,15 @@ def deployed_server(deployment):
     ]
     with Endpoint(models, allow_labels_for_unavailable=allow) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def gateway(deployment, deployed_server, tmp_path_factory):
+    """The proxy of the deployment in front of it."""
+    folder = tmp_path_factory.mktemp("envoy")
+    ports = deployed_server.grpc_port, deployed_server.rest_port
+    with gateways.running(deployment, "ranker", folder, *ports) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,19 @@
 """Prometheus, its alerts and Grafana's dashboard ask for what TensorFlow Serving exports."""
 
+import http.client
 import itertools
 import json
 import re
 
+import grpc
 import pytest
 import yaml
 
+from benchmarks.robustness.attacks import METHOD, predict_request
+from tests.serving import gateways
 from tests.serving.deployments import manifests, read, run, tool
 from tfrank_sel.serving import monitoring
+from tfrank_sel.serving.deployment import folder
 
 # those that TensorFlow Serving exports, beside the series of its histograms
 METRICS = {
@@ -70,6 +75,14 @@ def edge(code):
     return f"envoy_http_downstream_rq_xx{labels}"
 
 
+def edge_grpc(status):
+    return f'envoy_cluster_grpc{{envoy_cluster_name="ranker", grpc_status="{status}"}}'
+
+
+def another(series):
+    return series.replace("ranker", "another")
+
+
 ANSWERED = ':tensorflow:serving:request_latency_count{model_name="ranker", API="Predict"}'
 
 
@@ -88,9 +101,16 @@ ANSWERED = ':tensorflow:serving:request_latency_count{model_name="ranker", API="
         ),
         ("NoTraffic", {ANSWERED: "100x60"}, 40),
         ("VersionDoesNotLoad", {loads(2, "fail"): "_x20 1x40"}, 25),
-        ("StaleModel", {loads(1, "success"): "1x15000"}, 12000),
+        (
+            "StaleModel",
+            {loads(1, "success"): "1x15000", another(loads(2, "success")): "_x9000 1x6000"},
+            12000,
+        ),
+        ("none", {loads(1, "success"): "1x60", another(loads(2, "fail")): "_x20 1x40"}, 25),
         ("Restarts", {count("OK"): "0+9x9 0+9x9 0+9x9 0+9x9"}, 40),
         ("EdgeErrors", {edge(5): "0+10x60", edge(2): "0+90x60"}, 20),
+        ("EdgeErrors", {edge(5): "0x60", edge(2): "0+90x60", edge_grpc(14): "0+10x60"}, 20),
+        ("none", {edge(5): "0x60", edge(2): "0+90x60", edge_grpc(3): "0+10x60"}, 20),
         ("none", {loads(1, "success"): "1x15000", count("OK"): "0+100x60"}, 50),
     ],
 )
@@ -107,7 +127,27 @@ def test_an_alert_fires_alone(deployment, tmp_path, alerts, series, minutes):
     assert code == 0, said
 
 
-def asked(deployment, tmp_path, series, expected, minutes):
+def test_alerts_of_two_deployments_do_not_mix(deployment, tmp_path):
+    folder.render(tmp_path / "another", "another", 1)
+    half_fail = {ANSWERED: "0+100x60", count("INTERNAL"): "0+100x60"}
+    series = {**half_fail, another(ANSWERED): "0+100x60", another(count("NOT_FOUND")): "0+100x60"}
+    series |= {f'up{{job="{name}", instance="{name}"}}': "1x60" for name in ("ranker", "another")}
+    firing = 'count by (alertname, model_name) (ALERTS{alertstate="firing"})'
+    expected = {
+        f'{{alertname="{alert}", model_name="{name}"}}': 1
+        for alert, name in (
+            ("ServerErrors", "ranker"),
+            ("ServerErrorsSlowly", "ranker"),
+            ("BadRequests", "another"),
+        )
+    }
+
+    code, said = asked(deployment, tmp_path, series, {firing: expected}, 40, tmp_path / "another")
+
+    assert code == 0, said
+
+
+def asked(deployment, tmp_path, series, expected, minutes, *others):
     """Asks Prometheus for expressions, whose samples are expected by labels."""
     tests = [
         {
@@ -119,7 +159,7 @@ def asked(deployment, tmp_path, series, expected, minutes):
     ]
     given = [{"series": key, "values": values} for key, values in series.items()]
     cases = {
-        "rule_files": [str(deployment / "alerts.yml")],
+        "rule_files": [str(x / "alerts.yml") for x in (deployment, *others)],
         "tests": [{"interval": "1m", "input_series": given, "promql_expr_test": tests}],
     }
     (tmp_path / "tests.yml").write_text(yaml.safe_dump(cases))
@@ -149,7 +189,7 @@ CANARY = {
     at_edge("canary", "rq_time_bucket", le="+Inf"): "0+100x60",
     loads(3, "success"): "1x60",
     loads(4, "fail"): "2x60",
-    loads(5, "fail").replace("ranker", "another"): "2x60",
+    another(loads(5, "fail")): "2x60",
     warm_up(3, "sum"): "9000x60",
     warm_up(3, "count"): "3x60",
 }
@@ -206,3 +246,41 @@ def test_every_service_of_compose_is_bounded_and_the_server_has_no_way_out(deplo
     )
     assert set(compose["services"]["server"]["networks"]) == {"internal"}
     assert compose["networks"]["internal"] == {"internal": True}
+
+
+def test_envoy_counts_the_failures_of_grpc_as_the_alert_asks(deployment, tmp_path):
+    ports = gateways.free_port(), gateways.free_port()
+    with gateways.running(deployment, "ranker", tmp_path, *ports) as gateway:
+        call = gateway.channel.unary_unary(METHOD)
+        for request, code in [(b"", "UNAVAILABLE")] * 5 + [
+            (predict_request(100_000_000), "INVALID_ARGUMENT"),
+            (bytes(20_000_000), "UNKNOWN"),  # too large, which is no fault of the server
+        ]:
+            with pytest.raises(grpc.RpcError) as error:
+                call(request, metadata=gateway.metadata)
+            assert error.value.code().name == code
+        connection = http.client.HTTPConnection("localhost", gateway.metrics_port)
+        connection.request("GET", "/stats/prometheus")
+        text = connection.getresponse().read().decode()
+
+    [line] = [x for x in text.splitlines() if x.startswith("envoy_cluster_grpc{")]
+    assert line == 'envoy_cluster_grpc{envoy_cluster_name="ranker",grpc_status="14"} 5'
+
+
+def test_prometheus_scrapes_the_gateway_on_kubernetes_and_clients_do_not(deployment):
+    service, metrics, monitor = (
+        read(deployment, f"gateway/{name}.yaml")
+        for name in ("service", "metrics_service", "service_monitor")
+    )
+    pod = read(deployment, "gateway/deployment.yaml")["spec"]["template"]
+    [port], [endpoint] = metrics["spec"]["ports"], monitor["spec"]["endpoints"]
+    [container] = pod["spec"]["containers"]
+
+    assert monitor["spec"]["selector"]["matchLabels"] == metrics["metadata"]["labels"]
+    assert metrics["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert (endpoint["port"], endpoint["path"]) == (port["name"], "/stats/prometheus")
+    assert {"name": port["name"], "containerPort": port["port"]} in container["ports"]
+    assert [x["name"] for x in service["spec"]["ports"]] == ["https"]
+    listed = read(deployment, "kustomization.yaml")["resources"]
+    found = {f"gateway/{path.name}" for path in (deployment / "gateway").iterdir()}
+    assert {x for x in listed if x.startswith("gateway/")} == found

@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from prometheus_client.parser import text_string_to_metric_families
+from tensorflow_serving.apis import inference_pb2
 
-from tfrank_sel.serving.monitoring import Metrics
+from tests.serving.half_plus import Client
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.monitoring import PATH, Metrics
 from tfrank_sel.serving.status import Code, ServingError
 
 
@@ -94,3 +98,23 @@ def test_both_protocols_are_observed(endpoint, client):
     assert 'model_name="",status="NOT_FOUND"' in text
     assert "made up" not in text
     assert re.search(r'load_attempt_count{model_path=".*/half/2",status="success"} 1.0', text)
+
+
+def test_only_what_tensorflow_serving_counts_is_counted(half):
+    request = inference_pb2.MultiInferenceRequest()
+    request.input.example_list.examples.add()
+    for signature in ("regress_x_to_y", "regress_x_to_y2"):
+        task = request.tasks.add(method_name="tensorflow/serving/regress")
+        task.model_spec.name, task.model_spec.signature_name = "half", signature
+    with Endpoint([ModelConfig("half", half)]) as endpoint:
+        client = Client(endpoint.grpc_port)
+        assert len(client.stub.MultiInference(request).results) == 2
+        client.predict(x=np.zeros([1], np.float32))
+        connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
+        connection.request("GET", PATH)
+        found = samples(connection.getresponse().read().decode())
+
+    count = ":tensorflow:serving:request_count"
+    assert {key: value for key, value in found.items() if key[0] == count} == {
+        (count, ("model_name", "half"), ("status", "OK")): 1
+    }

@@ -1,6 +1,7 @@
 import contextlib
 import pathlib
 import shutil
+import threading
 import time
 
 import grpc
@@ -19,6 +20,7 @@ from tfrank_sel.serving.deployment.model_config import (
 )
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.model import LoadedModel
 from tfrank_sel.serving.engine.versions import State
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -160,6 +162,32 @@ def test_a_configuration_file_is_followed(half, tmp_path):
         write(path, half, "model_version_policy { latest { num_versions: 1 } }")
         assert soon(lambda: served(core) == 2)
     finally:
+        core.stop()
+
+
+def test_a_reload_does_not_wait_while_the_file_makes_a_version_load(half, tmp_path):
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(path, version):
+        if version == 2:
+            loading.set()
+            go_on.wait(20)
+        return LoadedModel(path, version)
+
+    path = tmp_path / "models.config"
+    write(path, half, "model_version_policy { specific { versions: 1 } }")
+    options = {"poll_seconds": 0.02, "config_file": path, "config_poll_seconds": 0.02}
+    core = ServerCore(read(path), **options, load=load)
+    core.start()
+    try:
+        write(path, half, "")
+        assert loading.wait(20)
+        start = time.monotonic()
+        core.reload([ModelConfig("half", half, Specific([1]), {"stable": 1})])
+        assert time.monotonic() - start < 5
+        assert served(core, label="stable") == 1
+    finally:
+        go_on.set()
         core.stop()
 
 

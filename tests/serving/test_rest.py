@@ -163,6 +163,23 @@ def test_a_bad_path_is_told_why(call, method, path, status, message):
     assert message in json.loads(text)["error"]
 
 
+@pytest.mark.parametrize(
+    ("method", "digits", "rest", "status", "message"),
+    [
+        ("GET", "9", "", 400, "Failed to convert version: 99999"),
+        ("GET", "9", "/metadata", 400, "Failed to convert version: 99999"),
+        ("POST", "9", ":predict", 400, "Failed to convert version: 99999"),
+        ("GET", "0", "7", 404, "Could not find version 7 of model half"),
+    ],
+)
+def test_a_version_may_have_thousands_of_digits(call, method, digits, rest, status, message):
+    path = f"/v1/models/half/versions/{digits * 5000}{rest}"
+    received, text, _ = call(method, path, '{"instances": [1.0]}')
+
+    assert received == status
+    assert message in json.loads(text)["error"]
+
+
 def test_status_and_metadata_are_told(call):
     for path in ("/v1/models/half", "/V1/MODELS/h%61lf", "/v1/models/half/labels/any"):
         versions = json.loads(call("GET", path)[1])["model_version_status"]

@@ -43,11 +43,12 @@ _STREAMS = 128  # calls of one connection at a time
 
 @dataclasses.dataclass(frozen=True)
 class _Method:
-    """A method: its request, what answers it in how many seconds, and whether it is counted."""
+    """A method: its request, what answers it in how many seconds, whether it is counted or slow."""
 
     request: type[protobuf.Message]
     answer: Callable[[Any, float, Limits], protobuf.Message]
     is_counted: bool = False
+    is_slow: bool = False
 
 
 def create_server(core: ServerCore, admission: Admission) -> grpc.aio.Server:
@@ -93,7 +94,8 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             "Predict": _Method(predict_pb2.PredictRequest, self._predict, True),
             "Classify": _Method(classification_pb2.ClassificationRequest, self._classify, True),
             "Regress": _Method(regression_pb2.RegressionRequest, self._regress, True),
-            "MultiInference": _Method(inference_pb2.MultiInferenceRequest, self._multi, True),
+            # which TensorFlow Serving does not count
+            "MultiInference": _Method(inference_pb2.MultiInferenceRequest, self._multi),
             "GetModelMetadata": _Method(
                 get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
             ),
@@ -101,7 +103,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         models = {
             "GetModelStatus": _Method(get_model_status_pb2.GetModelStatusRequest, self._status),
             "HandleReloadConfigRequest": _Method(
-                model_management_pb2.ReloadConfigRequest, self._reload
+                model_management_pb2.ReloadConfigRequest, self._reload, is_slow=True
             ),
         }
         health = {"Check": _Method(health_pb2.HealthCheckRequest, _health)}
@@ -141,7 +143,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     ) -> bytes:
         limits = self._admission.limits
         if seconds is None:
-            seconds = limits.run_seconds if method.is_counted else _YEAR  # a reload may take long
+            seconds = _YEAR if method.is_slow else limits.run_seconds
         due = time.monotonic() + seconds
 
         def work(body: bytes, limits: Limits) -> bytes:

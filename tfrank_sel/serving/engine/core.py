@@ -98,26 +98,30 @@ class ServerCore:
         with self._changing:
             for config in configs:
                 self._check(config)
-            models, new = {}, []
+            models, kept, new = {}, [], []
             for config in configs:
                 model = self._models.get(config.name)
                 if model is None or model.config.base_path != config.base_path:
                     model = ModelVersions(config, self._load)
+                    model.poll()
                     new.append(model)
+                else:
+                    kept.append(model)
                 model.config = config
-                model.poll(_PATIENCE)
                 models[config.name] = model
             gone = [x for x in self._models.values() if x not in models.values()]
             self._models = models
             for model in gone:
                 model.close()
                 self._retired[model.config.name] = model
-            missing = [model for model in new if not model.is_available()]
-            if missing:
-                reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
-                raise ServingError(
-                    Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
-                )
+        for model in kept:  # another change of the configuration does not wait for these versions
+            model.poll(_PATIENCE)
+        missing = [model for model in new if not model.is_available()]
+        if missing:
+            reasons = ", ".join(f"{{Name: {x.config.name} {x.reason()}}}" for x in missing)
+            raise ServingError(
+                Code.UNKNOWN, f"{len(missing)} model(s) did not become available: {{{reasons}}}"
+            )
 
     def observed(
         self, api: str, entrypoint: str, name: str = ""

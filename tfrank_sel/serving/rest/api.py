@@ -203,9 +203,12 @@ def _target(match: re.Match[str]) -> Target:
     """Returns name, version and label of the model that a path asks for."""
     if match["name"] is None:
         raise invalid("Missing model name in request.")
-    version = int(match["version"]) if match["version"] is not None else None
-    if version is not None and version >= 2**63:
-        raise invalid(f"Failed to convert version: {match['version']} to numeric.")
+    version: int | None = None
+    if match["version"] is not None:
+        digits = match["version"].lstrip("0") or "0"
+        # `int` refuses thousands of digits
+        if len(digits) > len(str(2**63)) or (version := int(digits)) >= 2**63:
+            raise invalid(f"Failed to convert version: {match['version']} to numeric.")
     label = urllib.parse.unquote(match["label"]) if match["label"] is not None else None
     return urllib.parse.unquote(match["name"]), version, label
 
