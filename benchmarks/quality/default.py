@@ -18,8 +18,8 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.run import run
 
-# from a candidate and settings
-Train = Callable[[Candidate, Settings], training.Trained]
+# from a candidate and settings, and a `start` if any
+Train = Callable[..., training.Trained]
 
 
 @contextlib.contextmanager
@@ -40,10 +40,11 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
         batches = (splits[split].batches(spec) for split in ("train", "validation"))
         with training.PreparedLists(*batches, Settings(), folder / "prepared") as lists:
 
-            def train(candidate: Candidate, settings: Settings) -> training.Trained:
-                return training.train(
-                    candidate, prepared, lists, settings, folder / "logs", lambda line: None
-                )
+            def train(
+                candidate: Candidate, settings: Settings, start: keras.Model | None = None
+            ) -> training.Trained:
+                quietly = folder / "logs", lambda line: None
+                return training.train(candidate, prepared, lists, settings, *quietly, start=start)
 
             yield train
 
