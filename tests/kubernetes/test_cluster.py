@@ -45,7 +45,7 @@ def kept(asked, found):
 
 
 @pytest.mark.parametrize(
-    ("given", "number"), [("--kustomize=.", 11), ("--filename=kserve/inference_service.yaml", 1)]
+    ("given", "number"), [("--kustomize=.", 13), ("--filename=kserve/inference_service.yaml", 1)]
 )
 def test_the_files_are_applied_without_a_warning_and_read_back(server, deployment, given, number):
     option, _, path = given.partition("=")
