@@ -39,14 +39,16 @@ class Validation(keras.callbacks.Callback):
         workers: Workers | None = None,
     ) -> None:
         super().__init__()
-        self._passes = [(iter(x.repeat()), int(x.cardinality())) for x in measured]
+        self._passes = [iter(x.repeat()) for x in measured]
+        self._steps = [int(x.cardinality()) for x in measured]
         self._loss, self._workers = loss, workers or Workers()
         self._losses = {"loss": keras.metrics.Mean(), "val_loss": keras.metrics.Mean()}
         self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
 
+    # the passes are arguments, because graphs, which Python does not free, would keep them open
     @tf.function
-    def _measure(self) -> None:
-        (sample, sample_steps), (held_out, steps) = self._passes
+    def _measure(self, sample: Any, held_out: Any) -> None:
+        sample_steps, steps = self._steps
         for _ in tf.range(sample_steps):
             self._measure_batch("loss", [], *next(sample))
         for _ in tf.range(steps):
@@ -73,7 +75,7 @@ class Validation(keras.callbacks.Callback):
         measured = {**self._losses, **self._metrics}
         for metric in measured.values():
             metric.reset_state()
-        self._measure()
+        self._measure(*self._passes)
         variables = [v for metric in measured.values() for v in metric.variables]
         for variable in variables if self._workers.count > 1 else ():
             variable.assign(self._workers.sum(variable.numpy()))

@@ -1,5 +1,8 @@
 """Training on prepared lists: what it sees, and what of it stays."""
 
+import gc
+import pathlib
+
 import keras
 import numpy as np
 import pytest
@@ -63,6 +66,18 @@ def test_an_ensemble_prepares_once_and_what_was_trained_is_not_trained_again(tmp
     assert not np.allclose(scores[0], scores[1])
     alone = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
     np.testing.assert_allclose(alone.model(inputs), baseline.model(inputs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="of Linux")
+def test_no_thread_of_tensorflow_is_left_by_a_training(tmp_path):
+    settings = Settings(epochs=1, batch_size=4, hidden_units=[4])
+    counts = []
+    for _ in range(3):
+        trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
+        gc.collect()
+        counts.append(len(list(pathlib.Path("/proc/self/task").iterdir())))
+    # an iterator that is left holds four
+    assert counts[2] - counts[0] < 8, counts
 
 
 def test_validation_is_that_of_the_averaged_weights_on_all_lists(tmp_path):
