@@ -18,7 +18,6 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -32,6 +31,7 @@ import yaml
 from benchmarks.robustness import attacks
 from benchmarks.robustness.serving_attacks import Server
 from benchmarks.speed.serving import served
+from tests.ports import free_port
 from tests.serving import gateways
 from tests.serving.half_plus import save
 from tfrank_sel.serving.deployment import folder
@@ -61,14 +61,6 @@ class Told:
 
         self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-
-def free_port() -> int:
-    """Returns a port that nobody listens on."""
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port: int = door.getsockname()[1]
-        return port
 
 
 def shortened(rules: str) -> str:

@@ -28,7 +28,8 @@ _FLOAT, _STRING, _RESOURCE, _VARIANT = 1, 7, 20, 21
 _SILENT = 40  # streams of one connection
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Returns an integer as protobuf writes it."""
     octets = bytearray()
     while value > 127:
         octets.append(value & 127 | 128)
@@ -36,18 +37,19 @@ def _varint(value: int) -> bytes:
     return bytes([*octets, value])
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+def field(number: int, content: bytes) -> bytes:
+    """Returns a field of bytes as protobuf writes it."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
 
 
 def predict_request(
     *sizes: int, dtype: int = _FLOAT, values: bytes = b"", signature: bytes = b""
 ) -> bytes:
     """Returns a serialized `PredictRequest` for a tensor that declares a shape."""
-    dims = b"".join(_field(2, b"\x08" + _varint(size)) for size in sizes)
-    tensor = b"\x08" + bytes([dtype]) + _field(2, dims) + values
-    spec = _field(1, b"half") + (_field(3, signature) if signature else b"")
-    return _field(1, spec) + _field(2, _field(1, b"x") + _field(2, tensor))
+    dims = b"".join(field(2, b"\x08" + varint(size)) for size in sizes)
+    tensor = b"\x08" + bytes([dtype]) + field(2, dims) + values
+    spec = field(1, b"half") + (field(3, signature) if signature else b"")
+    return field(1, spec) + field(2, field(1, b"x") + field(2, tensor))
 
 
 def _ask(port: int, *requests: bytes) -> None:
@@ -76,7 +78,7 @@ def shape_within_bounds(grpc_port: int, _: int) -> None:
 
 def repeated_string(grpc_port: int, _: int) -> None:
     """One string of 1 MiB, declared 100 thousand times."""
-    values = _field(8, bytes(2**20))
+    values = field(8, bytes(2**20))
     _ask(grpc_port, predict_request(100_000, dtype=_STRING, values=values))
 
 
@@ -96,7 +98,7 @@ def unreadable(grpc_port: int, _: int) -> None:
 
 def many_axes(grpc_port: int, _: int) -> None:
     """8 MB of empty axes: four million messages."""
-    _ask(grpc_port, _field(2, _field(1, b"x") + _field(2, _field(2, b"\x12\x00" * 4_000_000))))
+    _ask(grpc_port, field(2, field(1, b"x") + field(2, field(2, b"\x12\x00" * 4_000_000))))
 
 
 def silent_streams(grpc_port: int, _: int) -> None:
@@ -154,7 +156,7 @@ def slow_bodies(_: int, rest_port: int) -> None:
 
 def good_grpc(grpc_port: int, _: int) -> None:
     """No attack, but good requests with as many numbers as the defaults allow: 8 MB."""
-    _ask(grpc_port, predict_request(2_000_000, values=_field(5, bytes(8_000_000))))
+    _ask(grpc_port, predict_request(2_000_000, values=field(5, bytes(8_000_000))))
 
 
 def good_rest(_: int, rest_port: int) -> None:

@@ -17,6 +17,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 
+from tests.ports import free_port
+
 ROOT = pathlib.Path(__file__).parents[2]
 JARS = ROOT / "build/engines"
 # what the JVM from 16 on keeps from libraries that want it
@@ -93,13 +95,6 @@ class Engine:
         self.configuration.write_text(
             told.replace(":50000", f":{workers}").replace(":8099", f":{jobs}")
         )
-
-
-def free_port() -> int:
-    """Returns a port on which nothing listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @contextlib.contextmanager

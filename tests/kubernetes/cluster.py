@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from tests.engines.engines import free_port
+from tests.ports import free_port
 from tests.serving.certificates import certificate
 
 HERE = pathlib.Path(__file__).parents[2] / "build/kubernetes"

@@ -7,7 +7,6 @@ import hmac
 import http.client
 import json
 import shutil
-import socket
 import ssl
 import subprocess
 import time
@@ -15,6 +14,7 @@ import time
 import grpc
 from tensorflow_serving.apis import prediction_service_pb2_grpc
 
+from tests.ports import free_port
 from tests.serving.certificates import certificate
 from tests.serving.deployments import read, tool
 from tfrank_sel.serving import monitoring
@@ -33,12 +33,6 @@ def token(audience="ranker", seconds=60):
     signed = b".".join(encoded(json.dumps(part).encode()) for part in parts)
     signature = hmac.new(SECRET, signed, hashlib.sha256).digest()
     return "Bearer " + (signed + b"." + encoded(signature)).decode()
-
-
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 class Gateway:

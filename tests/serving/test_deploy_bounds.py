@@ -8,25 +8,9 @@ import pytest
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, regression_pb2
 
-from benchmarks.robustness.attacks import predict_request
+from benchmarks.robustness.attacks import field, predict_request, varint
 from tests.serving.gateways import PREDICT
 from tests.serving.half_plus import Client
-
-
-def length(content):
-    return varint(len(content))
-
-
-def varint(size):
-    octets = bytearray()
-    while size > 127:
-        octets.append(size & 127 | 128)
-        size >>= 7
-    return bytes([*octets, size])
-
-
-def field(number, content):
-    return bytes([number << 3 | 2]) + length(content) + content
 
 
 def dims(*sizes):
@@ -80,7 +64,7 @@ MEMORY = "takes too much memory"
         (value(FLOAT, times=2), "InputsEntry must have field 2 once"),
         (SPEC * 2, "PredictRequest must have field 1 once"),
         (
-            shape(varint(1 << 32 | 0x12) + length(dims(9)) + dims(9)),
+            shape(varint(1 << 32 | 0x12) + varint(len(dims(9))) + dims(9)),
             "must not have field 536870914",
         ),
         (b"\x92\x80\x80\x80\x80\x80\x80\x80\x80\x7f\x00", "must not have field"),

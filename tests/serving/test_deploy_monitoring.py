@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.robustness.attacks import METHOD, predict_request
+from tests.ports import free_port
 from tests.serving import gateways
 from tests.serving.deployments import manifests, read, run, tool
 from tfrank_sel.serving import monitoring
@@ -249,7 +250,7 @@ def test_every_service_of_compose_is_bounded_and_the_server_has_no_way_out(deplo
 
 
 def test_envoy_counts_the_failures_of_grpc_as_the_alert_asks(deployment, tmp_path):
-    ports = gateways.free_port(), gateways.free_port()
+    ports = free_port(), free_port()
     with gateways.running(deployment, "ranker", tmp_path, *ports) as gateway:
         call = gateway.channel.unary_unary(METHOD)
         for request, code in [(b"", "UNAVAILABLE")] * 5 + [

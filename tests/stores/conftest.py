@@ -1,6 +1,5 @@
 """Real servers of object stores on this machine."""
 
-import socket
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -11,11 +10,7 @@ import s3fs
 from gcp_storage_emulator.server import create_server
 from moto.server import ThreadedMotoServer
 
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+from tests.ports import free_port
 
 
 @pytest.fixture(scope="session")

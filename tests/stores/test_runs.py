@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tests.pipelines.test_daily import KEPT, SMALL, SPLITS, day, done, invoke, taken
-from tests.stores.conftest import forget, free_port
+from tests.ports import free_port
+from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
 from tfrank_sel.pipelines import manifests
 

@@ -8,7 +8,8 @@ import s3fs
 from pyarrow import parquet
 
 from tests.pipelines.test_scoring import invoke, letor_lists, packed_model
-from tests.stores.conftest import forget, free_port
+from tests.ports import free_port
+from tests.stores.conftest import forget
 from tfrank_sel import data, export
 from tfrank_sel.data import leases, letor, stores
 from tfrank_sel.features import Vector

@@ -12,8 +12,9 @@ import s3fs
 from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
+from tests.ports import free_port
 from tests.serving.half_plus import save
-from tests.stores.conftest import forget, free_port
+from tests.stores.conftest import forget
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError

@@ -8,7 +8,8 @@ import pathlib
 import pytest
 import s3fs
 
-from tests.stores.conftest import forget, free_port
+from tests.ports import free_port
+from tests.stores.conftest import forget
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 
