@@ -22,7 +22,8 @@ def drawn(monkeypatch):
 def test_each_row_of_the_table_of_quality_has_a_mark(drawn, tmp_path):
     text = (DOCS / "quality.md").read_text()
     gaps = quality.recorded(text)
-    assert len(gaps) == text.count(" to +0.") + text.count(" to -0.")
+    compared, *_ = text.split("\n## By equal rules")  # the tables after it have other columns
+    assert len(gaps) == compared.count(" to +0.") + compared.count(" to -0.")
     assert min(mean for mean, _, _ in gaps.values()) < quality.LOWEST
 
     quality.draw(gaps, tmp_path / "quality.png")
