@@ -137,6 +137,23 @@ def build(network: keras.Model, dataset: tf.data.Dataset) -> None:
         network(tf.nest.map_structure(lambda x: keras.Input(x.shape[1:], dtype=x.dtype), inputs))
 
 
+def decay_per_step(share: float, learning_rate: float, steps: int) -> float:
+    """Returns the `weight_decay` of a Keras optimizer that decays weights by a share in each pass.
+
+    The same share suits small and large data, and all learning rates.
+
+    Args:
+        share: Share of the weights.
+        learning_rate: Learning rate, by which Keras multiplies the decay.
+        steps: Number of steps of a pass.
+
+    Reference:
+        [Wang and Aitchison, How to set AdamW's weight decay as you scale model and dataset size,
+        2024](https://arxiv.org/abs/2405.13698).
+    """
+    return share / (learning_rate * steps)
+
+
 def fit(
     network: keras.Model,
     loss: keras.losses.Loss,

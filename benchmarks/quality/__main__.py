@@ -72,11 +72,13 @@ def ranking_network(name: str, within: bool = False) -> Row:
     return train
 
 
-def default_of_pipelines(data: Sequence[dict[str, Lists]]) -> Scores:
-    """Trains what the pipelines do without any option."""
+def default_of_pipelines(
+    data: Sequence[dict[str, Lists]], trees: Mapping[str, Any] | None = None
+) -> Scores:
+    """Trains what the pipelines do without any option, or only with that for trees."""
     from benchmarks.quality import default
 
-    return default.train(data)
+    return default.train(data, trees)
 
 
 def ours(

@@ -3,7 +3,8 @@
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -54,12 +55,12 @@ def scores(model: keras.Model, lists: Lists) -> list[np.ndarray]:
     return [np.array(model(x.features[np.newaxis], training=False))[0] for x in lists]
 
 
-def train(folds: Sequence[dict[str, Lists]]) -> Scores:
+def train(folds: Sequence[dict[str, Lists]], trees: Mapping[str, Any] | None = None) -> Scores:
     """Returns the scores of the test lists of each fold and seed: one setting, not chosen."""
     found: Scores = {}
     for number, fold in enumerate(folds):
         with trainer(fold) as trained:
             for seed in SEEDS:
-                model = trained(Candidate(), Settings(seed=seed)).model
+                model = trained(Candidate(trees=trees), Settings(seed=seed)).model
                 found[number, seed] = scores(model, fold["test"])
     return found

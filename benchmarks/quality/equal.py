@@ -6,10 +6,10 @@
 All rows have the same features (those of `models.ListScorer`: each number, and where the item
 stands in its list by it), four settings, three seeds and the same choice by validation lists;
 ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
-command without options, one setting. `--data` is a folder: `Fold1` and so on, `S1.txt` to `S5.txt`,
-or other files, also those of LightGBM with a `.query` file beside, which are pooled and divided
-into five parts. `train` writes what is not in `--scores` yet, with its CPU seconds; run it under
-the second stack for tensorflow-ranking.
+command without options, one setting; `with trees` adds `--set model.trees={}`. `--data` is a
+folder: `Fold1` and so on, `S1.txt` to `S5.txt`, or other files, also those of LightGBM with a
+`.query` file beside, which are pooled and divided into five parts. `train` writes what is not in
+`--scores` yet, with its CPU seconds; run it under the second stack for tensorflow-ranking.
 
 `judge` prints a table for each set: NDCG@10 where a list without a relevant item counts 0, 1, or
 not at all; the difference to LightGBM with its 95 % interval by a bootstrap over queries and, in
@@ -60,6 +60,9 @@ ROWS: dict[str, Row] = {
     "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
     "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
     "tfrank-sel-pipelines run": default_of_pipelines,
+    "tfrank-sel-pipelines run, with trees": functools.partial(
+        default_of_pipelines, trees={"num_threads": 1}
+    ),
 }
 TREES = [BASE, "LightGBM, our RGCrossLoss", "LightGBM, our SoftmaxLoss"]
 NETWORKS = [f"ListScorer, {x}" for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")]

@@ -169,7 +169,7 @@ def test_defaults_are_those_of_the_pipelines() -> None:
     ours = Ranker().get_params()
     theirs = vars(Settings())
     names = set(ours) & set(theirs)
-    assert len(names) == 8
+    assert len(names) == 9
     assert {x: ours[x] for x in names} == {x: theirs[x] for x in names}
 
 
@@ -187,6 +187,7 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
     [
         ({"epochs": 0}, {}, "`epochs` must be positive. Received: 0"),
         ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: 1.0"),
+        ({"weight_decay": 1.0}, {}, r"`weight_decay` must be in \[0, 1\). Received: 1.0"),
         ({"validation_fraction": 1.5}, {}, r"in \(0, 1\). Received: 1.5"),
         ({"dropout": 2.0}, {}, r"`dropout` in \[0, 1\)"),
         ({"loss": []}, {}, "a sequence of losses. Received: "),

@@ -82,8 +82,8 @@ def test_set_replaces_what_the_file_says(tmp_path):
         (
             "training.epoch=3",
             "training has no such key. Accepted: epochs, loss, patience, batch_size, workers, "
-            "optimizer, learning_rate, schedule, averaging, max_items, truncation, seed. "
-            "Received: 'epoch'",
+            "optimizer, learning_rate, schedule, averaging, weight_decay, max_items, "
+            "truncation and 1 more. Received: 'epoch'",
         ),
         (
             "trainng.epochs=3",
@@ -92,7 +92,7 @@ def test_set_replaces_what_the_file_says(tmp_path):
         ),
         (
             "model.hidden_unit=3",
-            "model has no such key. Accepted: hidden_units, class, dropout, num_heads. "
+            "model has no such key. Accepted: hidden_units, class, dropout, num_heads, trees. "
             "Received: 'hidden_unit'",
         ),
         (
@@ -100,6 +100,7 @@ def test_set_replaces_what_the_file_says(tmp_path):
             "training.epochs must be greater than or equal to 1. Received: 0",
         ),
         ("training.epochs=many", "training.epochs must be a valid integer. Received: 'many'"),
+        ("model.trees=7", "model.trees must be a valid dictionary. Received: 7"),
         (
             "training.loss=[]",
             "training.loss must be a loss, or a list of at least one. Received: []",
@@ -237,5 +238,8 @@ def test_classes_are_made_with_their_arguments():
     made = classes.optimizer(settings, 10)
     assert (type(made), made.momentum) == (keras.optimizers.SGD, 0.5)
     assert made.use_ema
+    assert made.weight_decay * 0.2 * 10 == pytest.approx(settings.weight_decay)
+    own = Settings(optimizer={"class": "AdamW", "weight_decay": 0.1})
+    assert classes.optimizer(own, 10).weight_decay == 0.1
     rate = classes.optimizer(Settings(schedule={"class": "CosineDecay"}), 10)._learning_rate
-    assert (rate.initial_learning_rate, rate.decay_steps) == (1e-3, 10)
+    assert (rate.initial_learning_rate, rate.decay_steps) == (1e-3, 10 * Settings.epochs)

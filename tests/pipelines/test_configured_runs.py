@@ -191,7 +191,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     pyarrow.parquet.write_table(table, tmp_path / "clicks.parquet")
     (tmp_path / "run.toml").write_text(OF_ALL_TYPES.format(folder=tmp_path))
     sets = ["training.epochs=2", "training.loss.class=RGCrossLoss", "evaluation.baseline=false"]
-    sets += ["beam.shard_bytes=100000"]
+    sets += ["beam.shard_bytes=100000", "model.trees.num_iterations=3"]
     options = [word for x in sets for word in ("--set", x)]
     output = tmp_path / "run"
     result = CliRunner().invoke(
@@ -215,6 +215,9 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     report = (output / "report.html").read_text()
     assert "device tablet" in report
     assert "published_at[age]" in report
+    assert "Validation NDCG at 10 by tree" in report
+    fits = json.loads((output / "train" / "training.json").read_text())["ours"]["fits"]
+    assert [x["loss"] for x in fits] == ["rg_cross_loss", "rg_cross_loss_trees"]
     lines = (output / "export" / "one_query.jsonl").read_text().splitlines()
     items = requests.read(output / "export" / "one_query.jsonl")
     assert {*json.loads(lines[0])} == {*types, "doc_id"}

@@ -27,6 +27,7 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
         (Rules, "margin", math.nan),
         (Rules, "min_queries", "many"),
         (Settings, "averaging", 1.0),
+        (Settings, "weight_decay", -0.1),
         (Settings, "epochs", 2.5),
         (Settings, "epochs", 0),
         (Settings, "hidden_units", 64),

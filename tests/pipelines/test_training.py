@@ -155,14 +155,14 @@ def test_a_training_starts_from_the_weights_of_another_member_by_member(tmp_path
     first = started(tmp_path, candidate, 2)
     path = tmp_path / "ours.keras"
     first.model.save(path)
-    start, still = keras.models.load_model(path), {"learning_rate": 1e-12}
+    start, still = keras.models.load_model(path), {"learning_rate": 1e-12, "weight_decay": 0.0}
     second = started(tmp_path, candidate, 4, start, before=[first], **still)
     inputs, _ = next(iter(wide(4)))
     narrow = {**inputs, "features": inputs["features"][..., :2]}
     for member, known in zip(second.members, first.members, strict=True):
         assert member is not known
         np.testing.assert_allclose(member(inputs), known(narrow), atol=1e-5)
-    with pytest.raises(ValueError, match=r"as there are losses, 3\. Received: .* of 2"):
+    with pytest.raises(ValueError, match=r"as there are members, 3\. Received: .* of 2"):
         started(tmp_path, Candidate(), 4, start)
 
 
@@ -172,9 +172,8 @@ def test_a_model_of_a_user_starts_from_all_weights(tmp_path):
         return keras.Sequential([*dense, keras.layers.Reshape([-1])])
 
     first = started(tmp_path, Candidate(losses.SoftmaxLoss(), make), 2)
-    again = started(
-        tmp_path, Candidate(losses.SoftmaxLoss(), make), 2, first.model, learning_rate=1e-12
-    )
+    still = {"learning_rate": 1e-12, "weight_decay": 0.0}
+    again = started(tmp_path, Candidate(losses.SoftmaxLoss(), make), 2, first.model, **still)
     for one, other in zip(again.model.get_weights(), first.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     wider = Candidate(losses.SoftmaxLoss(), make, {"units": 5})

@@ -178,6 +178,7 @@ def continued(run, tmp_path_factory):
         one["brand"] = [brand and LATER_BRANDS[brand] for brand in one["brand"]]
         one["tags"] = [x and ["sale" if tag == "new" else tag for tag in x] for x in one["tags"]]
     hardly = ["--epochs", "1", "--set", "training.learning_rate=1e-9"]
+    hardly += ["--set", "training.weight_decay=0.0"]
     return run_over(made, folder, "--warm-start", *hardly)
 
 

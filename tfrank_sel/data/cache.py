@@ -171,6 +171,16 @@ class Cache(Checked):
         options.experimental_optimization.inject_prefetch = False
         return dataset.unbatch().apply(counted).prefetch(2).with_options(options)
 
+    def items(self, part: str) -> np.ndarray:
+        """Returns a part of all items, the lists one after the other, as a map of its file.
+
+        Args:
+            part: Name of the part, or `labels` or `weights`.
+        """
+        kind = self.parts[part]
+        shape = (int(self.sizes.sum()), *kind.shape)
+        return np.memmap(self.folder / part, kind.dtype.as_numpy_dtype, "r", shape=shape)
+
     @functools.cached_property
     def _starts(self) -> np.ndarray:
         return np.cumsum(self.sizes) - self.sizes

@@ -38,6 +38,7 @@ class Settings(Checked):
     batch_size: int
     learning_rate: float
     averaging: float
+    weight_decay: float
     validation_fraction: float | None
     verbose: int
 
@@ -45,8 +46,9 @@ class Settings(Checked):
         for name in ("epochs", "patience", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        if not 0.0 <= self.averaging < 1.0:
-            raise ValueError(f"`averaging` must be in [0, 1). Received: {self.averaging}")
+        for name in ("averaging", "weight_decay"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"`{name}` must be in [0, 1). Received: {getattr(self, name)}")
         share = self.validation_fraction
         if share is not None and not 0.0 < share < 1.0:
             raise ValueError(f"`validation_fraction` must be None or in (0, 1). Received: {share}")
@@ -125,7 +127,10 @@ def _fit(
     )
     training.build(network, dataset)
     optimizer = keras.optimizers.Adam(
-        settings.learning_rate, use_ema=True, ema_momentum=settings.averaging
+        settings.learning_rate,
+        weight_decay=training.decay_per_step(settings.weight_decay, settings.learning_rate, steps),
+        use_ema=True,
+        ema_momentum=settings.averaging,
     )
     history = keras.callbacks.History()
     callbacks: list[keras.callbacks.Callback] = [history]

@@ -58,6 +58,8 @@ class Ranker(BaseEstimator):
         batch_size: Number of lists in a batch.
         learning_rate: Step size of Adam; positive.
         averaging: Decay of the averaged weights, in [0, 1).
+        weight_decay: Share by which the weights decay in each epoch, decoupled from the gradient as
+            in AdamW, in [0, 1).
         validation_fraction: Share of the lists that `fit` holds out for early stopping, at least
             one, if it gets no `eval_set`; None to train on all lists for all `epochs`. A single
             list is not held out.
@@ -110,6 +112,7 @@ class Ranker(BaseEstimator):
         batch_size: int = 16,
         learning_rate: float = 1e-3,
         averaging: float = 0.98,
+        weight_decay: float = 0.03,
         validation_fraction: float | None = 0.1,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -124,6 +127,7 @@ class Ranker(BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.averaging = averaging
+        self.weight_decay = weight_decay
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.verbose = verbose

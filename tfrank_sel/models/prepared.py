@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel.models.perceptron import Perceptron
-from tfrank_sel.models.preparation import features_shape
+from tfrank_sel.models.preparation import features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -23,7 +23,8 @@ class Prepared(Configurable, keras.Model):
 
     Args:
         preparation: A layer without weights, such as `Preparation`.
-        network: The model that is trained, such as `Perceptron`.
+        network: The model that is trained, such as `Perceptron`. It gets the mask of the items only
+            if it has the attribute `takes_mask`.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -61,7 +62,8 @@ class Prepared(Configurable, keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
         """Returns the scores of the items."""
-        return self.network(self.preparation(inputs), training=training)
+        prepared = inputs_of(self.network, self.preparation(inputs))
+        return self.network(prepared, training=training)
 
     @property
     def layers(self) -> list[keras.layers.Layer]:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
+from tfrank_sel.pipelines import trees
 from tfrank_sel.pipelines.settings import Settings as Settings
 
 
@@ -57,9 +58,16 @@ class Candidate(Checked):
             `export.export`. If it is a `models.Prepared`, as from `list_scorer`, lists are prepared
             once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
+        trees: If not None, boosted trees of LightGBM are trained with each loss, too, and the
+            candidate is the `models.Ensemble` of networks and trees. These are the parameters of
+            LightGBM that differ from `pipelines.trees.DEFAULTS`. Training has the prepared
+            features; the result is served without LightGBM.
 
     Raises:
-        ValueError: If there is no loss, or two have the same name.
+        ImportError: If there are `trees`, and LightGBM is not installed.
+        TypeError: If there are `trees`, and a loss is not of this package.
+        ValueError: If there is no loss, two have the same name, or there are `trees` and a loss
+            cannot train them or a parameter is unknown.
 
     Example:
         >>> candidate = Candidate(losses.LambdaLoss())
@@ -76,11 +84,14 @@ class Candidate(Checked):
     )
     make_model: Callable[..., keras.Model] = list_scorer
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    trees: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         names = [loss.name for loss in self.losses]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"`loss` must be one or several with unique names. Received: {names}")
+        if self.trees is not None:
+            trees.check(self.trees, self.losses)
 
     @property
     def losses(self) -> Sequence[keras.losses.Loss]:
@@ -125,6 +136,7 @@ class Candidate(Checked):
                 "modules": modules,
                 "make_model": f"{make.__module__}:{make.__qualname__}",
                 "arguments": dict(self.arguments),
+                "trees": None if self.trees is None else dict(self.trees),
             }
             found = self.from_config(config).make_model is make
         except (AttributeError, ImportError, TypeError, ValueError):
@@ -147,4 +159,5 @@ class Candidate(Checked):
             found if len(found) > 1 else found[0],
             pkgutil.resolve_name(config["make_model"]),
             config["arguments"],
+            config["trees"],
         )

@@ -10,6 +10,7 @@ import keras
 from tfrank_sel import links, losses
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
 from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.training import decay_per_step
 
 Names: TypeAlias = Mapping[str, Callable[..., Any]]
 
@@ -43,11 +44,11 @@ def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.L
 
 
 def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
-    """Creates the optimizer of the settings, with averaging of the weights.
+    """Creates the optimizer of the settings, with decay and averaging of the weights.
 
     Args:
-        settings: Optimizer, learning rate, schedule and averaging.
-        steps: Number of steps of a training without early stopping.
+        settings: Optimizer, learning rate, schedule, decay and averaging.
+        steps: Number of steps of an epoch.
 
     Raises:
         ConfigurationError: If there is no such class, or it rejects an argument.
@@ -61,12 +62,17 @@ def optimizer(settings: Settings, steps: int) -> keras.optimizers.Optimizer:
     rate: Any = settings.learning_rate
     if settings.schedule is not None:
         known = _classes(keras.optimizers.schedules, kind)
-        defaults = {"initial_learning_rate": rate, "decay_steps": steps}
+        defaults = {"initial_learning_rate": rate, "decay_steps": settings.epochs * steps}
         rate = _made(settings.schedule, "training.schedule", known, kind, defaults)
     kind = keras.optimizers.Optimizer
-    averaging = {"learning_rate": rate, "use_ema": True, "ema_momentum": settings.averaging}
+    defaults = {
+        "learning_rate": rate,
+        "weight_decay": decay_per_step(settings.weight_decay, settings.learning_rate, steps),
+        "use_ema": True,
+        "ema_momentum": settings.averaging,
+    }
     known = _classes(keras.optimizers, kind)
-    return _made(settings.optimizer, "training.optimizer", known, kind, averaging)
+    return _made(settings.optimizer, "training.optimizer", known, kind, defaults)
 
 
 def imported(name: str, key: str) -> Callable[..., Any]:

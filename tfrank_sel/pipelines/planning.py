@@ -1,5 +1,6 @@
 """Candidate, baseline, settings and rules from a configuration."""
 
+import dataclasses
 import importlib.util
 import inspect
 import os
@@ -38,14 +39,19 @@ def candidate(configuration: Configuration) -> Candidate:
     """Returns the candidate to train, after importing the user's modules.
 
     Raises:
-        ConfigurationError: If a loss, the model or the optimizer cannot be created.
+        ConfigurationError: If a loss, the model or the optimizer cannot be created, or boosted
+            trees cannot be trained.
     """
     _import(configuration)
     try:
         classes.optimizer(settings(configuration), steps=1)
     except ConfigurationError as error:
         raise configuration.error(error.key, error.reason) from error
-    return _candidate(configuration, configuration.training.loss, "training.loss")
+    found = _candidate(configuration, configuration.training.loss, "training.loss")
+    try:
+        return dataclasses.replace(found, trees=configuration.model.trees)
+    except (ImportError, TypeError, ValueError) as error:
+        raise configuration.error("model.trees:", f"{error}") from error
 
 
 def baseline(configuration: Configuration) -> Candidate | None:

@@ -22,6 +22,9 @@ class Settings(Checked):
         hidden_units: Widths of the hidden layers.
         dropout: Dropout rate of the hidden units, in [0, 1).
         averaging: Decay of the moving average of the weights, used in validation and serving.
+        weight_decay: Share by which the weights decay in each pass over the lists, decoupled from
+            the gradient as in AdamW, in [0, 1). So the same value suits small and large data. A
+            `weight_decay` of `optimizer`, which is per step, takes precedence.
         max_items: Maximum number of items of a list in training and validation; 0 for all.
         seed: Seed of weights, shuffling and dropout; at least 0.
         num_heads: Number of attention heads over the items of a list; 0 for no attention.
@@ -45,6 +48,7 @@ class Settings(Checked):
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
     averaging: float = 0.98
+    weight_decay: float = 0.03
     max_items: int = 0
     seed: int = 42
     num_heads: int = 0
@@ -56,10 +60,13 @@ class Settings(Checked):
         for name in ("epochs", "patience", "batch_size", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        if not 0.0 <= self.averaging < 1.0 or min(self.seed, self.max_items) < 0:
+        for name in ("averaging", "weight_decay"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"`{name}` must be in [0, 1). Received: {getattr(self, name)}")
+        if min(self.seed, self.max_items) < 0:
             raise ValueError(
-                "`averaging` must be in [0, 1), and `seed` and `max_items` at least 0. Received: "
-                f"averaging={self.averaging}, seed={self.seed}, max_items={self.max_items}"
+                "`seed` and `max_items` must be at least 0. "
+                f"Received: seed={self.seed}, max_items={self.max_items}"
             )
         if self.truncation not in TRUNCATIONS:
             raise ValueError(

@@ -2,9 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines import classes
+from tfrank_sel.pipelines import classes, trees
 from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.epochs import Epoch, Stopwatch
@@ -33,11 +34,11 @@ class Fit:
     """Results of the training with one loss.
 
     Args:
-        loss: Name of the loss.
-        epochs: Number of epochs.
+        loss: Name of the loss; of boosted trees, with `_trees` at its end.
+        epochs: Number of epochs, or of boosted trees.
         validation_ndcg: Best validation NDCG@10.
         seconds_per_step: Mean time of a training step, without the first epoch (which compiles) if
-            there are more.
+            there are more; or of a tree.
         lists_per_second: Throughput in lists.
         items_per_second: Throughput in items, without padding.
         history: Loss and metrics of each epoch, by name.
@@ -63,8 +64,8 @@ class Trained:
     Args:
         candidate: The trained candidate.
         model: The model, with the weights of its best epochs.
-        members: Its member models, one per loss.
-        fits: Training results of each loss.
+        members: Its member models, one per loss, and the boosted trees of each.
+        fits: Training results of each member.
     """
 
     candidate: Candidate
@@ -86,7 +87,7 @@ def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.loss
     """Returns each fit and its loss, by the first name under which it was trained."""
     found: list[tuple[str, Fit, keras.losses.Loss]] = []
     for name, one in trained.items():
-        for fit, loss in zip(one.fits, one.candidate.losses, strict=True):
+        for fit, loss in zip(one.fits, itertools.cycle(one.candidate.losses), strict=False):
             if all(fit != other for _, other, _ in found):
                 found.append((name, fit, loss))
     return found
@@ -104,7 +105,7 @@ def train(
     start: keras.Model | None = None,
     on_backup: Callable[[], None] | None = None,
 ) -> Trained:
-    """Trains a candidate: one model with each of its losses.
+    """Trains a candidate: one model with each of its losses, and boosted trees if it says so.
 
     Args:
         candidate: The candidate to train.
@@ -120,7 +121,7 @@ def train(
             interrupted training of the same candidate, lists and settings resumes from it, and ends
             with the same weights as without the interruption. The chief writes it.
         start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
-            the same number of losses, in the same order.
+            the same number of losses, in the same order. Boosted trees are trained anew.
         on_backup: Called after each write to `backup`.
 
     Returns:
@@ -132,7 +133,8 @@ def train(
         StartError: If `start` does not fit.
     """
     count = len(candidate.losses)
-    starts = [None] * count if start is None else _starts(start, count)
+    total = count if candidate.trees is None else 2 * count
+    starts = [None] * count if start is None else _starts(start, total)
     known = [
         next((one for one in before if start is None and _has(one.candidate, candidate, i)), None)
         for i in range(count)
@@ -150,21 +152,83 @@ def train(
         log = None if logs is None else os.path.join(logs, loss.name)
         chief = lists.workers.is_chief
         kept = None if backup is None else Backup(backup / f"{loss.name}.npz", on_backup, chief)
-        watch = Stopwatch(on_epoch, loss.name, number + 1, count, known[number + 1 :].count(None))
+        watch = Stopwatch(on_epoch, loss.name, number + 1, total, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
+    if candidate.trees is not None:
+        for forest, fit in _forests(
+            candidate, members[0], preparation, lists, settings, on_epoch, backup, on_backup
+        ):
+            members.append(forest)
+            fits.append(fit)
     model = members[0] if len(members) == 1 else _joined(members)
     if not model.built:
         model.build(lists.shapes)
     return Trained(candidate, model, members, fits)
 
 
+def _forests(
+    candidate: Candidate,
+    network: keras.Model,
+    preparation: models.Preparation,
+    lists: PreparedLists,
+    settings: Settings,
+    on_epoch: Callable[[Epoch], None],
+    backup: Path | None,
+    on_backup: Callable[[], None] | None,
+) -> Iterator[tuple[keras.Model, Fit]]:
+    """Trains boosted trees with each loss, on the features of the network if it is prepared.
+
+    Only the chief does, whose model is kept.
+    """
+    assert candidate.trees is not None
+    preparation = parts_of(network)[0] or preparation
+    learned, held_out = lists.of(models.Prepared(preparation, network))
+    if not lists.workers.is_chief:
+        return
+    count = len(candidate.losses)
+    for number, loss in enumerate(candidate.losses):
+        name = f"{loss.name}_trees"
+        kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
+        if kept and kept.record:
+            forest = models.BoostedTrees.from_config(kept.record["trees"])
+            forest.build(None)
+            kept.restore(forest.weights)
+            fit = Fit(**kept.record["fit"])
+        else:
+            tell = functools.partial(_tell, on_epoch, name, count + number + 1, 2 * count)
+            seed = settings.seed + count + number
+            forest, history, seconds = trees.train(
+                loss, learned, held_out, candidate.trees, seed, tell
+            )
+            fit = _measured(name, history, seconds, len(learned.sizes), learned)
+            if kept:
+                record = {"fit": dataclasses.asdict(fit), "trees": forest.get_config()}
+                kept.save(record, forest.weights)
+        yield models.Prepared(preparation, forest), fit
+
+
+def _tell(
+    on_epoch: Callable[[Epoch], None],
+    name: str,
+    member: int,
+    members: int,
+    tree: int,
+    most: int,
+    ndcg: float,
+    seconds: float,
+) -> None:
+    """Reports a tree as an epoch, which it is: a pass over all lists."""
+    left = seconds * (most * (members - member + 1) - tree)
+    on_epoch(Epoch(name, tree, most, ndcg, member, members, left))
+
+
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
-    """The member models of an earlier model, one per loss."""
+    """The member models of an earlier model."""
     found = [start] if count == 1 else members_of(start)
     if len(found) != count:
         raise StartError(
-            f"`start` must be of as many models as there are losses, {count}. "
+            f"`start` must be of as many models as there are members, {count}. "
             f"Received: {start.name!r}, of {len(found)}"
         )
     return found
@@ -229,14 +293,16 @@ def _fit(
     training.fit(
         trained,
         loss,
-        workers.in_step(classes.optimizer(settings, settings.epochs * steps)),
+        workers.in_step(classes.optimizer(settings, steps)),
         batches,
         steps=steps,
         epochs=settings.epochs,
         initial_epoch=epochs,
         callbacks=_callbacks(measured, loss, settings, log, watch, history, backup, workers),
     )
-    fit = _described(loss, history, watch, settings, learned)
+    values = {name: [float(x) for x in found] for name, found in history.history.items()}
+    seconds, size = watch.seconds_per_step(), settings.batch_size
+    fit = _measured(loss.name, values, seconds, size, learned)
     if backup:
         backup.save({"fit": dataclasses.asdict(fit)}, variables_of(trained, loss))
     return fit
@@ -268,23 +334,22 @@ def _callbacks(
     ]
 
 
-def _described(
-    loss: keras.losses.Loss,
-    history: keras.callbacks.History,
-    watch: Stopwatch,
-    settings: Settings,
+def _measured(
+    name: str,
+    history: Mapping[str, list[float]],
+    seconds_per_step: float,
+    lists_per_step: int,
     learned: Cache,
 ) -> Fit:
-    per_step, size = watch.seconds_per_step(), settings.batch_size
-    found = {name: [float(x) for x in values] for name, values in history.history.items()}
+    values = history["val_ndcg"]
     return Fit(
-        loss.name,
-        epochs=len(found["val_ndcg"]),
-        validation_ndcg=max(found["val_ndcg"]),
-        seconds_per_step=per_step,
-        lists_per_second=size / per_step,
-        items_per_second=size / per_step * float(learned.sizes.mean()),
-        history=found,
+        name,
+        epochs=len(values),
+        validation_ndcg=max(values),
+        seconds_per_step=seconds_per_step,
+        lists_per_second=lists_per_step / seconds_per_step,
+        items_per_second=lists_per_step / seconds_per_step * float(learned.sizes.mean()),
+        history=history,
     )
 
 

@@ -103,6 +103,12 @@ class Model(Section):
         ge=0,
         description="Number of attention heads over the items of a list; 0 for no attention.",
     )
+    trees: dict[str, Any] | None = Field(
+        default=None,
+        examples=[{"num_leaves": 31}],
+        description="Also train boosted trees with each loss: parameters of LightGBM, {} for the "
+        "defaults.",
+    )
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -165,6 +171,12 @@ class Training(Section):
         ge=0.0,
         lt=1.0,
         description="Decay of the moving average of the weights.",
+    )
+    weight_decay: float = Field(
+        default=Settings.weight_decay,
+        ge=0.0,
+        lt=1.0,
+        description="Share by which the weights decay in each pass over the lists.",
     )
     max_items: int = Field(
         default=Settings.max_items,

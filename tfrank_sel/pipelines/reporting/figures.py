@@ -5,6 +5,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -45,8 +46,10 @@ def learning(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
     fits = each_once(trained)
+    networks = [found for found in fits if "loss" in found[1].history]
+    forests = [found for found in fits if found not in networks]
 
-    def ndcg(axes: Axes) -> None:
+    def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit, Any]], step: str) -> None:
         for number, (name, fit, _) in enumerate(fits):
             line = _LINES[number % len(_LINES)]
             values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
@@ -54,7 +57,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
             label = f"{name}: {fit.loss}"
             axes.plot(np.arange(1, fit.epochs + 1), values, line, color=color, label=label)
             axes.plot(best + 1, values[best], "o", color=color)
-        axes.set(title="validation NDCG@10", xlabel="epoch")
+        axes.set(title="validation NDCG@10", xlabel=step)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
@@ -66,8 +69,12 @@ def learning(trained: Mapping[str, Trained]) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
-    drawn = [_svg("Validation NDCG at 10 by epoch", ndcg)]
-    for name, fit, _ in fits:
+    drawn = [
+        _svg(f"Validation NDCG at 10 by {step}", functools.partial(ndcg, fits=found, step=step))
+        for step, found in (("epoch", networks), ("tree", forests))
+        if found
+    ]
+    for name, fit, _ in networks:
         draw = functools.partial(loss, name=name, fit=fit)
         drawn.append(_svg(f"{fit.loss} of {name} by epoch", draw))
     return "".join(drawn)

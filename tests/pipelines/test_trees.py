@@ -1,0 +1,153 @@
+"""Boosted trees beside the networks of a candidate."""
+
+import importlib.util
+
+import keras
+import lightgbm
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.pipelines.test_resume import interrupting, outcome
+from tfrank_sel import losses, models, objectives
+from tfrank_sel.data import InputError
+from tfrank_sel.data.cache import Cache
+from tfrank_sel.pipelines import trees
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.training import PreparedLists, StartError, train
+
+SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
+SMALL = {"num_iterations": 80, "num_leaves": 4, "min_data_in_leaf": 5, "num_threads": 1}
+PAIR = [losses.SoftmaxLoss(), losses.RGCrossLoss()]
+
+
+def lists(seed, count=60):
+    """Lists whose labels depend on the product of two features, without padding for most."""
+    random = np.random.default_rng(seed)
+    mask = np.arange(9) < random.integers(2, 10, [count, 1])
+    features = random.normal(size=[count, 9, 3]).astype(np.float32)
+    labels = np.clip(np.round(features[..., 0] * features[..., 1] + 1.0), 0.0, 3.0)
+    return {"features": features, "mask": mask}, np.where(mask, labels, np.nan)
+
+
+def batches(seed):
+    return tf.data.Dataset.from_tensor_slices(lists(seed)).batch(20)
+
+
+@pytest.fixture
+def caches(tmp_path):
+    return [Cache.write(batches(seed), tmp_path / str(seed)) for seed in (0, 1)]
+
+
+def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **options):
+    preparation = models.Preparation.of(batches(0))
+    candidate = candidate or Candidate(PAIR, trees=SMALL)
+    with PreparedLists(batches(0), batches(1), SETTINGS, folder / "prepared") as prepared:
+        return train(
+            candidate, preparation, prepared, SETTINGS, None, on_epoch, backup=backup, **options
+        )
+
+
+def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches):
+    told = []
+    forest, history, seconds = trees.train(
+        losses.RGCrossLoss(), *caches, SMALL, 3, lambda *found: told.append(found)
+    )
+    values = history["val_ndcg"]
+    assert [tree for tree, *_ in told] == list(range(1, len(values) + 1))
+    assert {most for _, most, *_ in told} == {80}
+    assert seconds > 0.0
+    means = [np.mean(values[i - 20 : i]) for i in range(20, len(values) + 1)]
+    assert forest.num_trees == 20 + int(np.argmax(means))
+    inputs, labels = lists(0)
+    items = inputs["features"][inputs["mask"]]
+    group = inputs["mask"].sum(axis=1)
+    given = {**trees.DEFAULTS, **SMALL, "seed": 3, "deterministic": True, "verbose": -1}
+    given |= {"objective": objectives.lightgbm(losses.RGCrossLoss()), "force_row_wise": True}
+    data = lightgbm.Dataset(items, labels[inputs["mask"]], group=group)
+    del given["num_iterations"]
+    expected = lightgbm.train(given, data, forest.num_trees).predict(items)
+    np.testing.assert_allclose(forest(inputs["features"])[inputs["mask"]], expected, atol=1e-5)
+
+
+def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
+    monkeypatch.setattr(trees, "PATIENCE", 5)
+    parameters = {**SMALL, "num_iterations": 1000}
+    forest, history, _ = trees.train(
+        losses.SoftmaxLoss(), *caches, parameters, 0, lambda *found: None
+    )
+    assert len(history["val_ndcg"]) - forest.num_trees == 5
+    assert len(history["val_ndcg"]) < 1000
+
+
+def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
+    told = []
+    found = trained(tmp_path, on_epoch=told.append)
+    names = ["softmax_loss", "rg_cross_loss", "softmax_loss_trees", "rg_cross_loss_trees"]
+    assert [fit.loss for fit in found.fits] == names
+    assert sorted({(epoch.member, epoch.loss) for epoch in told}) == list(enumerate(names, 1))
+    assert all(epoch.members == 4 and epoch.seconds_left >= 0.0 for epoch in told)
+    assert [fit.validation_ndcg for fit in found.fits] == [
+        max(epoch.validation_ndcg for epoch in told if epoch.loss == name) for name in names
+    ]
+    inputs, _ = lists(2)
+    own = []
+    for member in found.members:
+        scores = np.ma.array(member(inputs), mask=~inputs["mask"])
+        own.append((scores - scores.mean(1, keepdims=True)) / scores.std(1, keepdims=True))
+    expected = np.ma.mean(own, axis=0).filled(0.0)
+    np.testing.assert_allclose(found.model(inputs), expected, atol=1e-5)
+    found.model.save(tmp_path / "ours.keras")
+    loaded = keras.models.load_model(tmp_path / "ours.keras")
+    np.testing.assert_array_equal(loaded(inputs), found.model(inputs))
+
+
+def test_an_interrupted_training_of_trees_resumes(tmp_path):
+    undisturbed = outcome(trained(tmp_path))
+    *before, _ = (fit["epochs"] for fit in undisturbed[0])
+    on_epoch, _ = interrupting(after=sum(before) + 2)  # within the second forest
+    backup = tmp_path / "backup"
+    with pytest.raises(InterruptedError):
+        trained(tmp_path, backup=backup, on_epoch=on_epoch)
+    told = []
+    assert outcome(trained(tmp_path, backup=backup, on_epoch=told.append)) == undisturbed
+    assert {epoch.loss for epoch in told} == {"rg_cross_loss_trees"}
+
+
+def test_networks_start_from_those_of_the_earlier_model(tmp_path):
+    first = trained(tmp_path)
+    again = trained(tmp_path, start=first.model)
+    assert len(again.members) == 4
+    with pytest.raises(StartError, match=r"members, 4\. Received: .*, of 2"):
+        trained(tmp_path, start=trained(tmp_path, Candidate(PAIR)).model)
+
+
+def test_networks_of_the_baseline_are_not_trained_twice(tmp_path):
+    baseline = trained(tmp_path, Candidate(PAIR[0]))
+    told = []
+    found = trained(tmp_path, before=[baseline], on_epoch=told.append)
+    assert found.members[0] is baseline.members[0]
+    assert "softmax_loss" not in {epoch.loss for epoch in told}
+    assert "softmax_loss_trees" in {epoch.loss for epoch in told}
+
+
+def test_a_candidate_with_trees_is_made_again_from_its_config():
+    found = Candidate.from_config(Candidate(PAIR, trees={"num_leaves": 7}).get_config())
+    assert found.trees == {"num_leaves": 7}
+    assert Candidate.from_config(Candidate(PAIR).get_config()).trees is None
+
+
+def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
+    with pytest.raises(TypeError, match="loss"):
+        Candidate(keras.losses.MeanSquaredError(), trees={})
+    with pytest.raises(ValueError, match=r"keys among num_iterations, .*Received: \['num_leves'\]"):
+        Candidate(trees={"num_leves": 7})
+    with pytest.raises(ValueError, match=r"num_iterations at least 1. Received: {'num_iter"):
+        Candidate(trees={"num_iterations": 0})
+    with pytest.raises(
+        InputError, match=r"model.trees: must suit LightGBM. Received: .*num_leaves"
+    ):
+        trees.train(PAIR[0], *caches, {"num_leaves": -1}, 0, lambda *found: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"install `tfrank_sel\[lightgbm\]`"):
+        Candidate(trees={})
