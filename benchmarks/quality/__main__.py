@@ -72,13 +72,12 @@ def ranking_network(name: str, within: bool = False) -> Row:
     return train
 
 
-def default_of_pipelines(
-    data: Sequence[dict[str, Lists]], trees: Mapping[str, Any] | None = None
-) -> Scores:
+def default_of_pipelines(data: Sequence[dict[str, Lists]], with_trees: bool = False) -> Scores:
     """Trains what the pipelines do without any option, or only with that for trees."""
     from benchmarks.quality import default
+    from tfrank_sel.pipelines.trees import Trees
 
-    return default.train(data, trees)
+    return default.train(data, Trees(parameters={"num_threads": 1}) if with_trees else None)
 
 
 def ours(

@@ -3,8 +3,7 @@
 import contextlib
 import pathlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
@@ -14,7 +13,7 @@ from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines import preparation, training
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.run import run
@@ -55,7 +54,7 @@ def scores(model: keras.Model, lists: Lists) -> list[np.ndarray]:
     return [np.array(model(x.features[np.newaxis], training=False))[0] for x in lists]
 
 
-def train(folds: Sequence[dict[str, Lists]], trees: Mapping[str, Any] | None = None) -> Scores:
+def train(folds: Sequence[dict[str, Lists]], trees: Trees | None = None) -> Scores:
     """Returns the scores of the test lists of each fold and seed: one setting, not chosen."""
     found: Scores = {}
     for number, fold in enumerate(folds):

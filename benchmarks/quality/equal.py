@@ -61,7 +61,7 @@ ROWS: dict[str, Row] = {
     "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
     "tfrank-sel-pipelines run": default_of_pipelines,
     "tfrank-sel-pipelines run, with trees": functools.partial(
-        default_of_pipelines, trees={"num_threads": 1}
+        default_of_pipelines, with_trees=True
     ),
 }
 TREES = [BASE, "LightGBM, our RGCrossLoss", "LightGBM, our SoftmaxLoss"]

@@ -100,7 +100,7 @@ def test_set_replaces_what_the_file_says(tmp_path):
             "training.epochs must be greater than or equal to 1. Received: 0",
         ),
         ("training.epochs=many", "training.epochs must be a valid integer. Received: 'many'"),
-        ("model.trees=7", "model.trees must be a valid dictionary. Received: 7"),
+        ("model.trees=7", "model.trees must be a table such as {num_leaves = 31}. Received: 7"),
         (
             "training.loss=[]",
             "training.loss must be a loss, or a list of at least one. Received: []",

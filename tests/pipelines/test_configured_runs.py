@@ -217,7 +217,8 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     assert "published_at[age]" in report
     assert "Validation NDCG at 10 by tree" in report
     fits = json.loads((output / "train" / "training.json").read_text())["ours"]["fits"]
-    assert [x["loss"] for x in fits] == ["rg_cross_loss", "rg_cross_loss_trees"]
+    names = ["rg_cross_loss", "softmax_loss_trees", "rg_cross_loss_trees", "lambda_rank_trees"]
+    assert [x["loss"] for x in fits] == names
     lines = (output / "export" / "one_query.jsonl").read_text().splitlines()
     items = requests.read(output / "export" / "one_query.jsonl")
     assert {*json.loads(lines[0])} == {*types, "doc_id"}

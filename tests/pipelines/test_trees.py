@@ -8,17 +8,21 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_resume import interrupting, outcome
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.pipelines import trees
+from tfrank_sel.pipelines import planning, trees
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.training import PreparedLists, StartError, train
+from tfrank_sel.pipelines.trees import Trees
 
 SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
 SMALL = {"num_iterations": 80, "num_leaves": 4, "min_data_in_leaf": 5, "num_threads": 1}
 PAIR = [losses.SoftmaxLoss(), losses.RGCrossLoss()]
+FOREST = [losses.LambdaLoss(), losses.RGCrossLoss()]
 
 
 def lists(seed, count=60):
@@ -41,7 +45,7 @@ def caches(tmp_path):
 
 def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **options):
     preparation = models.Preparation.of(batches(0))
-    candidate = candidate or Candidate(PAIR, trees=SMALL)
+    candidate = candidate or Candidate(PAIR, trees=Trees(FOREST, SMALL))
     with PreparedLists(batches(0), batches(1), SETTINGS, folder / "prepared") as prepared:
         return train(
             candidate, preparation, prepared, SETTINGS, None, on_epoch, backup=backup, **options
@@ -83,7 +87,7 @@ def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
 def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     told = []
     found = trained(tmp_path, on_epoch=told.append)
-    names = ["softmax_loss", "rg_cross_loss", "softmax_loss_trees", "rg_cross_loss_trees"]
+    names = ["softmax_loss", "rg_cross_loss", "lambda_loss_trees", "rg_cross_loss_trees"]
     assert [fit.loss for fit in found.fits] == names
     assert sorted({(epoch.member, epoch.loss) for epoch in told}) == list(enumerate(names, 1))
     assert all(epoch.members == 4 and epoch.seconds_left >= 0.0 for epoch in told)
@@ -128,26 +132,39 @@ def test_networks_of_the_baseline_are_not_trained_twice(tmp_path):
     found = trained(tmp_path, before=[baseline], on_epoch=told.append)
     assert found.members[0] is baseline.members[0]
     assert "softmax_loss" not in {epoch.loss for epoch in told}
-    assert "softmax_loss_trees" in {epoch.loss for epoch in told}
+    assert "lambda_loss_trees" in {epoch.loss for epoch in told}
 
 
 def test_a_candidate_with_trees_is_made_again_from_its_config():
-    found = Candidate.from_config(Candidate(PAIR, trees={"num_leaves": 7}).get_config())
-    assert found.trees == {"num_leaves": 7}
+    found = Candidate.from_config(Candidate(PAIR, trees=Trees(FOREST, SMALL)).get_config())
+    assert [loss.name for loss in found.all_losses] == [loss.name for loss in (*PAIR, *FOREST)]
+    assert found.trees.parameters == SMALL
     assert Candidate.from_config(Candidate(PAIR).get_config()).trees is None
+
+
+def test_a_configuration_names_losses_and_parameters():
+    plain = planning.candidate(with_set("model.trees.num_leaves=5")).trees
+    assert [x.name for x in plain.losses] == ["softmax_loss", "rg_cross_loss", "lambda_rank"]
+    assert plain.parameters == {"num_leaves": 5}
+    found = planning.candidate(with_set("model.trees.loss=LambdaLoss")).trees
+    assert [type(x) for x in found.losses] == [losses.LambdaLoss]
+    assert found.parameters == {}
+    assert planning.baseline(with_set("model.trees={}")).trees is None
+    with pytest.raises(ConfigurationError, match=r"model.trees: parameters must be among num_"):
+        planning.candidate(with_set("model.trees.num_leves=5"))
 
 
 def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
     with pytest.raises(TypeError, match="loss"):
-        Candidate(keras.losses.MeanSquaredError(), trees={})
-    with pytest.raises(ValueError, match=r"keys among num_iterations, .*Received: \['num_leves'\]"):
-        Candidate(trees={"num_leves": 7})
+        Trees([keras.losses.MeanSquaredError()])
+    with pytest.raises(ValueError, match=r"unique names. Received: \['rg_cross_loss', 'rg_cross_"):
+        Trees([losses.RGCrossLoss(), losses.RGCrossLoss()])
+    with pytest.raises(ValueError, match=r"among num_iterations, .*Received: \['num_leves'\]"):
+        Trees(parameters={"num_leves": 7})
     with pytest.raises(ValueError, match=r"num_iterations at least 1. Received: {'num_iter"):
-        Candidate(trees={"num_iterations": 0})
-    with pytest.raises(
-        InputError, match=r"model.trees: must suit LightGBM. Received: .*num_leaves"
-    ):
+        Trees(parameters={"num_iterations": 0})
+    with pytest.raises(InputError, match=r"model.trees: must suit LightGBM. .*num_leaves"):
         trees.train(PAIR[0], *caches, {"num_leaves": -1}, 0, lambda *found: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"install `tfrank_sel\[lightgbm\]`"):
-        Candidate(trees={})
+        Trees()

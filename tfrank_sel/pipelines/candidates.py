@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
-from tfrank_sel.pipelines import trees
 from tfrank_sel.pipelines.settings import Settings as Settings
+from tfrank_sel.pipelines.trees import Trees as Trees
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
@@ -58,16 +58,11 @@ class Candidate(Checked):
             `export.export`. If it is a `models.Prepared`, as from `list_scorer`, lists are prepared
             once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
-        trees: If not None, boosted trees of LightGBM are trained with each loss, too, and the
-            candidate is the `models.Ensemble` of networks and trees. These are the parameters of
-            LightGBM that differ from `pipelines.trees.DEFAULTS`. Training has the prepared
-            features; the result is served without LightGBM.
+        trees: Boosted trees to train beside the networks, on the same prepared features. The
+            candidate is then the `models.Ensemble` of all, which is served without LightGBM.
 
     Raises:
-        ImportError: If there are `trees`, and LightGBM is not installed.
-        TypeError: If there are `trees`, and a loss is not of this package.
-        ValueError: If there is no loss, two have the same name, or there are `trees` and a loss
-            cannot train them or a parameter is unknown.
+        ValueError: If there is no loss, or two have the same name.
 
     Example:
         >>> candidate = Candidate(losses.LambdaLoss())
@@ -84,19 +79,22 @@ class Candidate(Checked):
     )
     make_model: Callable[..., keras.Model] = list_scorer
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    trees: Mapping[str, Any] | None = None
+    trees: Trees | None = None
 
     def __post_init__(self) -> None:
         names = [loss.name for loss in self.losses]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"`loss` must be one or several with unique names. Received: {names}")
-        if self.trees is not None:
-            trees.check(self.trees, self.losses)
 
     @property
     def losses(self) -> Sequence[keras.losses.Loss]:
         """The losses, one or several."""
         return self.loss if isinstance(self.loss, Sequence) else [self.loss]
+
+    @property
+    def all_losses(self) -> Sequence[keras.losses.Loss]:
+        """The losses of the networks, then those of the trees."""
+        return [*self.losses, *(self.trees.losses if self.trees else ())]
 
     def check(self, labels: Sequence[float]) -> None:
         """Checks that the losses can be computed for labels.
@@ -109,7 +107,7 @@ class Candidate(Checked):
         """
         received = f"Received: labels from {min(labels):g} to {max(labels):g}"
         y_true = tf.constant([[*labels, math.nan]], tf.float32)
-        for loss in self.losses:
+        for loss in self.all_losses:
             try:
                 value = float(loss(y_true, tf.zeros_like(y_true)))
             except (TypeError, ValueError, tf.errors.OpError) as error:
@@ -136,7 +134,7 @@ class Candidate(Checked):
                 "modules": modules,
                 "make_model": f"{make.__module__}:{make.__qualname__}",
                 "arguments": dict(self.arguments),
-                "trees": None if self.trees is None else dict(self.trees),
+                "trees": self.trees and self.trees.get_config(),
             }
             found = self.from_config(config).make_model is make
         except (AttributeError, ImportError, TypeError, ValueError):
@@ -159,5 +157,5 @@ class Candidate(Checked):
             found if len(found) > 1 else found[0],
             pkgutil.resolve_name(config["make_model"]),
             config["arguments"],
-            config["trees"],
+            config["trees"] and Trees.from_config(config["trees"]),
         )

@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines import candidates, classes, runners
 from tfrank_sel.pipelines.analysis.gates import Gates
-from tfrank_sel.pipelines.candidates import Candidate
+from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.settings import Settings
@@ -48,8 +48,20 @@ def candidate(configuration: Configuration) -> Candidate:
     except ConfigurationError as error:
         raise configuration.error(error.key, error.reason) from error
     found = _candidate(configuration, configuration.training.loss, "training.loss")
+    return dataclasses.replace(found, trees=_trees(configuration))
+
+
+def _trees(configuration: Configuration) -> Trees | None:
+    if (table := configuration.model.trees) is None:
+        return None
+    parameters = {name: x for name, x in table.items() if name != "loss"}
     try:
-        return dataclasses.replace(found, trees=configuration.model.trees)
+        if "loss" not in table:
+            return Trees(parameters=parameters)
+        losses = [classes.loss(x, "model.trees.loss") for x in table["loss"]]
+        return Trees(losses, parameters)
+    except ConfigurationError as error:
+        raise configuration.error(error.key, error.reason) from error
     except (ImportError, TypeError, ValueError) as error:
         raise configuration.error("model.trees:", f"{error}") from error
 

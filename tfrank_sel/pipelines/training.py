@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +86,7 @@ def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.loss
     """Returns each fit and its loss, by the first name under which it was trained."""
     found: list[tuple[str, Fit, keras.losses.Loss]] = []
     for name, one in trained.items():
-        for fit, loss in zip(one.fits, itertools.cycle(one.candidate.losses), strict=False):
+        for fit, loss in zip(one.fits, one.candidate.all_losses, strict=True):
             if all(fit != other for _, other, _ in found):
                 found.append((name, fit, loss))
     return found
@@ -121,7 +120,7 @@ def train(
             interrupted training of the same candidate, lists and settings resumes from it, and ends
             with the same weights as without the interruption. The chief writes it.
         start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
-            the same number of losses, in the same order. Boosted trees are trained anew.
+            the same number of losses and of trees, in the same order. Trees are trained anew.
         on_backup: Called after each write to `backup`.
 
     Returns:
@@ -133,7 +132,7 @@ def train(
         StartError: If `start` does not fit.
     """
     count = len(candidate.losses)
-    total = count if candidate.trees is None else 2 * count
+    total = len(candidate.all_losses)
     starts = [None] * count if start is None else _starts(start, total)
     known = [
         next((one for one in before if start is None and _has(one.candidate, candidate, i)), None)
@@ -155,7 +154,7 @@ def train(
         watch = Stopwatch(on_epoch, loss.name, number + 1, total, known[number + 1 :].count(None))
         fits.append(_fit(model, loss, lists, settings, log, watch, kept, starts[number]))
         members.append(model)
-    if candidate.trees is not None:
+    if candidate.trees:
         for forest, fit in _forests(
             candidate, members[0], preparation, lists, settings, on_epoch, backup, on_backup
         ):
@@ -177,17 +176,17 @@ def _forests(
     backup: Path | None,
     on_backup: Callable[[], None] | None,
 ) -> Iterator[tuple[keras.Model, Fit]]:
-    """Trains boosted trees with each loss, on the features of the network if it is prepared.
+    """Trains boosted trees, on the features of the network if it is prepared.
 
     Only the chief does, whose model is kept.
     """
-    assert candidate.trees is not None
+    assert candidate.trees
     preparation = parts_of(network)[0] or preparation
     learned, held_out = lists.of(models.Prepared(preparation, network))
     if not lists.workers.is_chief:
         return
-    count = len(candidate.losses)
-    for number, loss in enumerate(candidate.losses):
+    total, first = len(candidate.all_losses), len(candidate.losses) + 1
+    for member, loss in enumerate(candidate.trees.losses, start=first):
         name = f"{loss.name}_trees"
         kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
         if kept and kept.record:
@@ -196,10 +195,13 @@ def _forests(
             kept.restore(forest.weights)
             fit = Fit(**kept.record["fit"])
         else:
-            tell = functools.partial(_tell, on_epoch, name, count + number + 1, 2 * count)
-            seed = settings.seed + count + number
             forest, history, seconds = trees.train(
-                loss, learned, held_out, candidate.trees, seed, tell
+                loss,
+                learned,
+                held_out,
+                candidate.trees.parameters,
+                settings.seed + member - 1,
+                functools.partial(_tell, on_epoch, name, member, total),
             )
             fit = _measured(name, history, seconds, len(learned.sizes), learned)
             if kept:

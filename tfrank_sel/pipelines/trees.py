@@ -1,17 +1,20 @@
-"""Boosted trees of LightGBM, trained with the losses of a candidate on its prepared lists."""
+"""Boosted trees of LightGBM on the prepared lists of a candidate."""
 
+import dataclasses
 import importlib.util
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
+import keras
 import numpy as np
 
-from tfrank_sel import metrics, models, objectives
+from tfrank_sel import losses, metrics, models, objectives
+from tfrank_sel.arguments import Checked
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.losses import ListwiseLoss
+from tfrank_sel.losses import lambdas
 from tfrank_sel.pipelines import interrupts
 
 SMOOTHED = 20  # trees
@@ -36,31 +39,65 @@ DEFAULTS: Mapping[str, Any] = {
 _FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
 
 
-def check(parameters: Mapping[str, Any], losses: Sequence[Any]) -> None:
-    """Checks that trees can be trained with parameters and losses.
+def default_losses() -> tuple[losses.ListwiseLoss, ...]:
+    """Losses of trees: `LambdaLoss` has the weights of LambdaRank, which suit trees better."""
+    weight = lambdas.NDCGLambdaWeight(k=30, smooth_fraction=1.0)
+    rank = losses.LambdaLoss(weight, name="lambda_rank")
+    return losses.SoftmaxLoss(), losses.RGCrossLoss(), rank
+
+
+@dataclasses.dataclass(frozen=True)
+class Trees(Checked):
+    """Boosted trees of LightGBM, one model for each loss.
+
+    Args:
+        losses: Losses of this package with unique names. By default `SoftmaxLoss`, `RGCrossLoss`
+            and `LambdaLoss` with the weights of LambdaRank.
+        parameters: Parameters of LightGBM that differ from `DEFAULTS`.
 
     Raises:
         ImportError: If LightGBM is not installed.
         TypeError: If a loss is not of this package.
-        ValueError: If a parameter is not one of `DEFAULTS`, which LightGBM would ignore or prefer
-            to its other name, or is not a number, or if a loss cannot be an objective: see
-            `objectives.Derivatives`.
+        ValueError: If there is no loss, two have the same name, or one cannot be an objective (see
+            `objectives.Derivatives`); or if a parameter is not one of `DEFAULTS`, which LightGBM
+            would ignore or prefer to its other name, or not a number.
     """
-    if importlib.util.find_spec("lightgbm") is None:
-        raise ImportError("`trees` require LightGBM: install `tfrank_sel[lightgbm]`")
-    if unknown := sorted(parameters.keys() - DEFAULTS.keys()):
-        accepted = ", ".join(DEFAULTS)
-        raise ValueError(f"`trees` must have keys among {accepted}. Received: {unknown}")
-    values = {**DEFAULTS, **parameters}
-    if not all(isinstance(x, (int, float)) for x in values.values()) or values[MOST] < 1:
-        received = dict(parameters)
-        raise ValueError(f"`trees` must be numbers, and {MOST} at least 1. Received: {received}")
-    for loss in losses:
-        objectives.Derivatives(loss)
+
+    losses: Sequence[keras.losses.Loss] = dataclasses.field(default_factory=default_losses)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if importlib.util.find_spec("lightgbm") is None:
+            raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
+        names = [loss.name for loss in self.losses]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"`losses` must be several with unique names. Received: {names}")
+        for loss in self.losses:
+            objectives.Derivatives(loss)
+        if unknown := sorted(self.parameters.keys() - DEFAULTS.keys()):
+            accepted = ", ".join(DEFAULTS)
+            raise ValueError(f"parameters must be among {accepted}. Received: {unknown}")
+        values = {**DEFAULTS, **self.parameters}
+        if not all(isinstance(x, (int, float)) for x in values.values()) or values[MOST] < 1:
+            received = dict(self.parameters)
+            raise ValueError(
+                f"parameters must be numbers, and {MOST} at least 1. Received: {received}"
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the losses and parameters as JSON-ready values."""
+        found = [keras.saving.serialize_keras_object(loss) for loss in self.losses]
+        return {"losses": found, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Creates trees from the result of `get_config`."""
+        found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
+        return cls(found, config["parameters"])
 
 
 def train(
-    loss: ListwiseLoss,
+    loss: losses.ListwiseLoss,
     learned: Cache,
     held_out: Cache,
     parameters: Mapping[str, Any],

@@ -63,6 +63,12 @@ def _classes(value: Any) -> list[dict[str, Any]]:
     return [_class(x) for x in (value if isinstance(value, list) else [value])]
 
 
+def _trees(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"must be a table such as {{num_leaves = 31}}. Received: {value!r}")
+    return {**value, "loss": _classes(value["loss"])} if "loss" in value else value
+
+
 def _feature(value: Any) -> Any:
     try:
         feature_types.of_config(value)
@@ -103,11 +109,11 @@ class Model(Section):
         ge=0,
         description="Number of attention heads over the items of a list; 0 for no attention.",
     )
-    trees: dict[str, Any] | None = Field(
+    trees: Annotated[dict[str, Any], PlainValidator(_trees)] | None = Field(
         default=None,
         examples=[{"num_leaves": 31}],
-        description="Also train boosted trees with each loss: parameters of LightGBM, {} for the "
-        "defaults.",
+        description="Also train boosted trees: `loss`, one or several, and parameters of LightGBM; "
+        "{} for the defaults.",
     )
 
     @property
