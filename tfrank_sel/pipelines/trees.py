@@ -18,7 +18,7 @@ from tfrank_sel.losses import lambdas
 from tfrank_sel.pipelines import interrupts
 
 SMOOTHED = 20  # trees
-PATIENCE = 50
+PATIENCE = 100
 MOST = "num_iterations"  # maximum number of trees
 # parameters of LightGBM
 DEFAULTS: Mapping[str, Any] = {
