@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
 from tfrank_sel.pipelines.settings import Settings as Settings
-from tfrank_sel.pipelines.trees import Trees as Trees
+from tfrank_sel.pipelines.trees import Trees as Trees, check_names
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
@@ -82,9 +82,7 @@ class Candidate(Checked):
     trees: Trees | None = None
 
     def __post_init__(self) -> None:
-        names = [loss.name for loss in self.losses]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"`loss` must be one or several with unique names. Received: {names}")
+        check_names("loss", self.losses)
 
     @property
     def losses(self) -> Sequence[keras.losses.Loss]:

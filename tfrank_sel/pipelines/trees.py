@@ -46,6 +46,15 @@ def default_losses() -> tuple[losses.ListwiseLoss, ...]:
     return losses.SoftmaxLoss(), losses.RGCrossLoss(), rank
 
 
+def check_names(argument: str, given: Sequence[keras.losses.Loss]) -> None:
+    """Raises a `ValueError` if there is no loss, or two have the same name."""
+    names = [loss.name for loss in given]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"`{argument}` must be one or several with unique names. Received: {names}"
+        )
+
+
 @dataclasses.dataclass(frozen=True)
 class Trees(Checked):
     """Boosted trees of LightGBM, one model for each loss.
@@ -69,9 +78,7 @@ class Trees(Checked):
     def __post_init__(self) -> None:
         if importlib.util.find_spec("lightgbm") is None:
             raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
-        names = [loss.name for loss in self.losses]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"`losses` must be several with unique names. Received: {names}")
+        check_names("losses", self.losses)
         for loss in self.losses:
             objectives.Derivatives(loss)
         if unknown := sorted(self.parameters.keys() - DEFAULTS.keys()):

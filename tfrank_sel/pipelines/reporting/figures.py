@@ -47,7 +47,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
 
     fits = each_once(trained)
     networks = [found for found in fits if "loss" in found[1].history]
-    forests = [found for found in fits if found not in networks]
+    forests = [found for found in fits if "loss" not in found[1].history]
 
     def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit, Any]], step: str) -> None:
         for number, (name, fit, _) in enumerate(fits):
