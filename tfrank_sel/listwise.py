@@ -76,21 +76,19 @@ class ListBatch(NamedTuple):
         list_weights = tf.pad(self.list_weights, [[0, more]])
         return ListBatch(labels, scores, mask, weights, list_weights)
 
-    def observed_scores(self, label_map: Link | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the scores of the labels by `label_map`, and a mask of the valid items.
-
-        If it is `None`, labels are scores. Otherwise, labels below 0 are also padding.
-        """
+    def observed_scores(self, label_map: Link | None) -> tf.Tensor:
+        """Returns the scores of the labels by `label_map`; if it is `None`, labels are scores."""
         if label_map is None:
-            return self.labels, self.mask
-        mask = self.mask & (self.labels >= 0.0)
-        return label_map(tf.where(mask, self.labels, label_map.origin)), mask
+            return self.labels
+        return label_map(tf.where(self.mask, self.labels, label_map.origin))
 
 
 class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
 
-    min_label: ClassVar[float] = 0.0  # labels are relevances, unless a subclass overrides this
+    name: str
+    dtype: str
+    min_label: float = 0.0  # labels are relevances, unless a subclass overrides this
     compares_items: ClassVar[bool] = True  # False for a formula that is meaningful for one item
     # False if labels 1 and 0 do not mean relevant and irrelevant
     takes_classes: ClassVar[bool] = True
@@ -114,6 +112,11 @@ class Listwise(Named, abc.ABC):
             return id(self)
         return key
 
+    @property
+    def largest_label(self) -> float:
+        """The largest label for which the formula is finite."""
+        return math.inf
+
     @abc.abstractmethod
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -124,6 +127,13 @@ class Listwise(Named, abc.ABC):
         """Reads the arguments of Keras for this formula."""
         y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
+        if self.largest_label < math.inf:
+            tf.debugging.assert_less_equal(
+                batch.labels,
+                tf.constant(self.largest_label, dtype),
+                f"Labels of {self.name} must be at most {self.largest_label:g}, since the gain "
+                "2**y - 1 of a greater label is not finite. Use the gain ranking.linear_gain.",
+            )
         if self.compares_items and batch.scores.shape[1] == 1:
             warnings.warn(
                 f"{type(self).__name__} compares the items of a list, but every list has one item: "

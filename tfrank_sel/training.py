@@ -13,6 +13,7 @@ from tfrank_sel import metrics
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
+from tfrank_sel.metrics.ties import AVERAGED
 
 MANY_ITEMS = 200_000  # above which less padding is worth compiling for one more shape
 STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
@@ -43,7 +44,10 @@ class Validation(keras.callbacks.Callback):
         self._steps = [int(x.cardinality()) for x in measured]
         self._loss, self._workers = loss, workers or Workers()
         self._losses = {"loss": keras.metrics.Mean(), "val_loss": keras.metrics.Mean()}
-        self._metrics = {"val_ndcg": metrics.NDCG(k=10), "val_mrr": metrics.MRR()}
+        self._metrics = {
+            "val_ndcg": metrics.NDCG(k=10, ties=AVERAGED),
+            "val_mrr": metrics.MRR(ties=AVERAGED),
+        }
 
     # the passes are arguments, because graphs, which Python does not free, would keep them open
     @tf.function

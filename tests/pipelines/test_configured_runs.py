@@ -77,9 +77,9 @@ def table(tmp_path):
         ({"class": "OrdinalLoss", "ordinal_size": 2}, "ordinal_loss_ordinal_size_2 must accept"),
         (
             {"class": "FenchelYoungLoss", "link": "Sigmoid", "label_map": "Identity"},
-            "must be finite for the labels of the files, where padding is NaN",
+            "must be finite for the labels, where padding is NaN",
         ),
-        ({"class": "keras.losses:Huber"}, "must be finite for the labels of the files"),
+        ({"class": "keras.losses:Huber"}, "must be finite for the labels"),
     ],
     ids=["shape", "range", "padding"],
 )

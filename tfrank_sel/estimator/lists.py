@@ -150,7 +150,10 @@ def labels_of(y: Any, rows: int) -> np.ndarray:
     )
     check_consistent_length(np.empty(rows), found)
     if (found < 0.0).any():
-        raise ValueError(f"`y` must not be negative. Received: {found.min():g}")
+        raise ValueError(
+            f"`y` must not be negative. Received: {found.min():g}. Subtract the smallest value, or "
+            "map -1 and 1 to 0 and 1."
+        )
     return found
 
 

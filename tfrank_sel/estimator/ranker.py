@@ -30,6 +30,7 @@ from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature
 from tfrank_sel.metrics.importance import importances
+from tfrank_sel.objectives.labels import check_labels
 
 
 class Ranker(BaseEstimator):
@@ -178,6 +179,9 @@ class Ranker(BaseEstimator):
         if held_out is None:
             learned, held_out = split(learned, settings.validation_fraction, seed)
         check_comparable(learned)
+        assert learned.labels is not None
+        for loss in chosen:
+            check_labels(loss, learned.labels)
         self.model_, self.history_ = fitting.train(
             learned, held_out, self.features_, chosen, settings, seed
         )
@@ -214,7 +218,8 @@ class Ranker(BaseEstimator):
     def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
         """Returns the mean NDCG@10 of the lists, with the gain `2^y - 1`, in [0, 1].
 
-        A list without a relevant item is 0, as in TREC evaluation.
+        It is averaged over the orders of items with equal scores. A list without a relevant item is
+        0, as in TREC evaluation.
 
         Args:
             X: Features of the items.

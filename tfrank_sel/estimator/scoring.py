@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import metrics
 from tfrank_sel.estimator.lists import Lists, padded
+from tfrank_sel.metrics.ties import AVERAGED
 
 CUTOFF = 10  # of NDCG
 
@@ -33,7 +34,7 @@ class Scorer:
             signature["texts"] = tf.TensorSpec([None, None, num_texts], tf.string)
         score = functools.partial(model, training=False)
         self.graph = tf.function(score, input_signature=[signature])
-        ndcg = metrics.NDCG(k=CUTOFF, name="ndcg")
+        ndcg = metrics.NDCG(k=CUTOFF, name="ndcg", ties=AVERAGED)
         self._evaluate = metrics.Evaluator([ndcg], jit_compile=False)
 
     def __reduce__(self) -> tuple[type["Scorer"], tuple[Any, ...]]:

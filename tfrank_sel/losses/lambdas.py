@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -30,6 +31,10 @@ class LambdaWeight(Configurable, abc.ABC):
     def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Computes the gain of each item, `[batch_size, list_size]`: its label by default."""
         return labels
+
+    def largest_label(self, dtype: str) -> float:
+        """Returns the largest label with finite gains in a dtype."""
+        return math.inf
 
     @abc.abstractmethod
     def pairs(self, first: Items, second: Items) -> tf.Tensor:
@@ -122,15 +127,17 @@ class GainLambdaWeight(LambdaWeight):
     def normalizer(self) -> Normalizer:
         return sum_over_terms
 
+    def largest_label(self, dtype: str) -> float:
+        return math.inf if self.normalized else ranking.largest_label(self.gain, dtype)
+
     @abc.abstractmethod
     def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         """Computes `d(r_i, r_j)` from the ranks on both sides."""
 
     def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        gains = self.gain(labels)
-        gains = tf.where(mask, gains, tf.zeros_like(gains))
         if not self.normalized:
-            return gains
+            return tf.where(mask, self.gain(labels), 0.0)
+        gains = ranking.relative_gains(self.gain, labels, mask)
         [best] = ranking.sort_by(gains, gains, mask=mask, k=self.k)
         ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
         return tf.math.divide_no_nan(gains, ideal[:, tf.newaxis])

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -22,6 +23,10 @@ class Targets(Configurable, abc.ABC):
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
+
+    def largest_label(self, dtype: str) -> float:
+        """Returns the largest label with finite targets in a dtype."""
+        return math.inf
 
     @abc.abstractmethod
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -46,7 +51,7 @@ class Shares(Targets):
     gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
 
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        gains = tf.where(mask, self.gain(labels), 0.0)
+        gains = ranking.relative_gains(self.gain, labels, mask)
         return tf.math.divide_no_nan(gains, tf.reduce_sum(gains, axis=-1, keepdims=True))
 
 
@@ -68,6 +73,9 @@ class Gains(Targets):
     """
 
     gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+
+    def largest_label(self, dtype: str) -> float:
+        return ranking.largest_label(self.gain, dtype)
 
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return tf.where(mask, self.gain(labels), 0.0)

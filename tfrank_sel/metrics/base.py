@@ -11,7 +11,15 @@ import tensorflow as tf
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
-from tfrank_sel.metrics.ties import IN_ORDER, Averaged, Ranks, Ties, retrieved
+from tfrank_sel.metrics.ties import (
+    AVERAGED,
+    IN_ORDER,
+    SHUFFLED,
+    Averaged,
+    Ranks,
+    Ties,
+    retrieved,
+)
 
 
 class ListwiseMetric(Measure, keras.metrics.Mean):
@@ -44,6 +52,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
 
     weighs_items: ClassVar[bool] = True  # see Worth
     pooled: ClassVar[bool] = False
+    _direction: ClassVar[str] = "up"  # better values, as callbacks of Keras read it; or "down"
 
     def __init__(
         self, name: str | None = None, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
@@ -95,7 +104,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
     def reading(self) -> Hashable:
         """Metrics whose `reading` is equal read the same batch of the same input."""
         how = type(self).batch_of, type(self).counted, type(self.averaging).mask
-        return how, self.min_label, self.dtype
+        return how, self.min_label, self.largest_label, self.dtype
 
 
 class ComparingMetric(ListwiseMetric):
@@ -148,6 +157,18 @@ class RankedMetric(ListwiseMetric):
             )
         super().__init__(name, **kwargs)
         self.ties = ties
+
+    def over_ties(self) -> Self:
+        """Returns the same measure, independent of the order of items with equal scores.
+
+        It is averaged over these orders or, for a measure without a closed form for that, of a
+        random order. A measure whose `ties` is not the default is returned unchanged.
+        """
+        if self.ties != IN_ORDER:
+            return self
+        ties = AVERAGED if self.averages_ties else SHUFFLED
+        config = {**self.get_config(), "ties": keras.saving.serialize_keras_object(ties)}
+        return type(self).from_config(config)
 
     @property
     def reading(self) -> Hashable:

@@ -113,6 +113,8 @@ class BrierScore(ItemMetric):
         https://doi.org/10.1175/1520-0493(1950)078%3C0001:VOFEIT%3E2.0.CO;2).
     """
 
+    _direction = "down"
+
     def __init__(
         self, from_logits: bool = True, name: str | None = None, dtype: str | None = None
     ) -> None:
@@ -201,6 +203,8 @@ class ECE(ItemMetric):
         [Guo et al., On Calibration of Modern Neural Networks, 2017](
         https://arxiv.org/abs/1706.04599).
     """
+
+    _direction = "down"
 
     def __init__(
         self,

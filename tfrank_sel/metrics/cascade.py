@@ -59,8 +59,10 @@ class ERR(RankedMetric):
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the probability that each item satisfies the user."""
-        gains = tf.where(mask, ranking.exponential_gain(labels), 0.0)
-        return tf.minimum(gains, 2.0**self.max_label - 1.0) * 2.0**-self.max_label
+        largest = tf.constant(self.max_label, labels.dtype)
+        base = tf.constant(2.0, labels.dtype)
+        gains = tf.pow(base, tf.minimum(labels, largest) - largest) - tf.pow(base, -largest)
+        return tf.where(mask, gains, 0.0)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

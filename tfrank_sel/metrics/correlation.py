@@ -39,6 +39,8 @@ class ARP(RankedMetric):
         https://citeseerx.ist.psu.edu/doc/10.1.1.9.8043).
     """
 
+    _direction = "down"
+
     pooled = True
 
     def __init__(

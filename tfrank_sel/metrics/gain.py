@@ -28,10 +28,6 @@ class _GainMetric(RankedMetric):
         self.gain = gain
         self.discount = discount
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the gain of each item."""
-        return tf.where(mask, self.gain(labels), 0.0)
-
 
 @register
 class DCG(_GainMetric):
@@ -42,6 +38,8 @@ class DCG(_GainMetric):
     ```
     DCG@k(y, s) = sum_i [rank_i(s) <= k] * w_i * gain(y_i) * discount(rank_i(s))
     ```
+
+    With the gain `2**y - 1`, labels must be at most 100, or 996 in float64.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -74,6 +72,14 @@ class DCG(_GainMetric):
     ) -> None:
         super().__init__(k, gain, discount, name, **kwargs)
 
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the gain of each item."""
+        return tf.where(mask, self.gain(labels), 0.0)
+
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
@@ -94,6 +100,9 @@ class NDCG(_GainMetric):
     ```
 
     The value lies in [0, 1]. A list without a relevant item has NDCG 0, as in TREC evaluation.
+    The value is finite for all finite labels, such as counts or seconds: gains are scaled by
+    the largest of the list. But `2**y - 1` gives all the weight to the largest labels: pass
+    `ranking.linear_gain` for labels that are amounts.
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
@@ -125,6 +134,10 @@ class NDCG(_GainMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(k, gain, discount, name, **kwargs)
+
+    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the gain of each item, relative to those of its list."""
+        return ranking.relative_gains(self.gain, labels, mask)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

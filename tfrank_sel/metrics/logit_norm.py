@@ -42,6 +42,8 @@ class LogitNorm(ListwiseMetric):
         https://arxiv.org/abs/2506.09454).
     """
 
+    _direction = "down"
+
     compares_items = False
 
     def __init__(self, centered: bool = False, name: str | None = None, **kwargs: Any) -> None:

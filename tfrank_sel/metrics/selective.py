@@ -19,7 +19,7 @@ from tfrank_sel.serialization import register
 class _RegionMetric(ListwiseMetric):
     """A mean over the items whose observed score lies in a region."""
 
-    min_label = -math.inf
+    _direction = "down"
     takes_classes = False
     compares_items = False
 
@@ -34,12 +34,13 @@ class _RegionMetric(ListwiseMetric):
         self.lower = lower
         self.upper = upper
         self.label_map = label_map
+        self.min_label = -math.inf if label_map is None else 0.0
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and treats items outside the region as padding."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
-        labels, mask = batch.observed_scores(self.label_map)
-        mask = self.inside(labels, mask)
+        labels = batch.observed_scores(self.label_map)
+        mask = self.inside(labels, batch.mask)
         return ListBatch(
             labels=tf.where(mask, labels, 0.0),
             scores=tf.where(mask, batch.scores, 0.0),

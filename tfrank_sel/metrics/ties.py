@@ -126,6 +126,9 @@ class Shuffled(Ties):
         return ranking.order(tf.cast(drawn // 256, tf.float32), mask)
 
 
+SHUFFLED = Shuffled()
+
+
 @register
 @dataclasses.dataclass(frozen=True)
 class Averaged(Ties):
@@ -180,6 +183,9 @@ class Averaged(Ties):
         before = tf.gather(before, block.start, batch_dims=1)
         share = tf.math.divide_no_nan(found - 1.0, size - 1.0)
         return (before + 1.0 + block.offset(relevant.dtype) * share)[:, :k]
+
+
+AVERAGED = Averaged()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,9 +43,10 @@ def lightgbm_metric(metric: Metric) -> Callable[..., tuple[str, float, bool]]:
     """Makes an evaluation function of LightGBM from a metric or a loss.
 
     The result is `feval` of `lightgbm.train` and `lightgbm.cv`, and `eval_metric` of the method
-    `fit` of `lightgbm.LGBMRanker`. Early stopping maximises a metric, and minimises a loss, a
-    calibration metric, `ARP`, `LogitNorm`, `RegionAbsoluteError` and `RegionDivergence`. Do not
-    stop early by `PCOC`, whose best value is 1.
+    `fit` of `lightgbm.LGBMRanker`. It is averaged over the orders of items with equal scores.
+    Early stopping maximises a metric, and minimises a loss, a calibration metric, `ARP`,
+    `LogitNorm`, `RegionAbsoluteError` and `RegionDivergence`. Do not stop early by `PCOC`,
+    whose best value is 1.
 
     Args:
         metric: The metric, or the loss, which is averaged over the lists.
@@ -84,6 +85,8 @@ def xgboost(loss: ListwiseLoss, **options: Any) -> Callable[[Any, Any], Found]:
 
 def xgboost_metric(metric: Metric) -> Callable[[Any, Any], tuple[str, float]]:
     """Makes a metric of XGBoost, `custom_metric` of `xgboost.train`, from a metric or a loss.
+
+    It is averaged over the orders of items with equal scores.
 
     To stop early by a metric that is to be maximised, set `maximize` of
     `xgboost.callback.EarlyStopping`.

@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.losses import ListwiseLoss
+from tfrank_sel.objectives.labels import check_labels
 
 # from scores, and whether their gradient is needed, to the value and the gradient
 Evaluate = Callable[[NDArray[Any], bool], tuple[float, NDArray[Any] | None]]
@@ -25,7 +26,8 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
     The arguments are tensors on the CPU, or arrays:
 
     * `scores`: `[batch_size, list_size]`, or `[num_items]` with `group`.
-    * `labels`: of the shape of the scores, or as `loss` takes them. NaN is padding.
+    * `labels`: of the shape of the scores, or as `loss` takes them. NaN is padding. With `group`,
+      there is no other padding: a label that `loss` would take for padding is an error.
     * `weights`: per list, `[batch_size]`, or per item; 1 if `None`.
     * `mask`: True for the valid items, `[batch_size, list_size]`. If `None`, labels alone tell.
     * `group`: number of items of each list, `[batch_size]`, if the lists lie one after the other.
@@ -70,6 +72,10 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
         )
         if group is not None:
             weights = _checked(weights, mask, group, len(scores))
+            if (
+                np.asarray(labels) < loss.min_label
+            ).any():  # cheap, because it is done at each step
+                check_labels(loss, labels)
         given = [np.asarray(labels), weights, mask, group]
 
         def evaluate(scores: NDArray[Any], has_gradient: bool) -> tuple[float, Any]:

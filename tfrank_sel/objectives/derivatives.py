@@ -14,6 +14,7 @@ from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases.sampled import SampledLoss
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
 from tfrank_sel.objectives import curvature
+from tfrank_sel.objectives.labels import check_labels
 from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, content
 from tfrank_sel.ops import masking
 
@@ -90,14 +91,17 @@ class Derivatives:
         """Computes the derivatives in each score.
 
         Args:
-            labels: Label of each item, `[num_items]`; any real number. Those of padding, such as
-                NaN, have derivatives 0.
+            labels: Label of each item, `[num_items]`; any real number that the loss can use. NaN is
+                padding, and has derivatives 0.
             scores: Score of each item, `[num_items]`.
             weights: Weights per item, `[num_items]`, or per list, `[num_lists]`; 1 if `None`.
             group: Number of items of each list, `[num_lists]`, in the order of the items.
 
         Returns:
             The gradient and the diagonal of the Hessian, `[num_items]`.
+
+        Raises:
+            ValueError: If the loss cannot use a label, such as a negative one, or sizes differ.
         """
         lists = self._prepared(*content(labels, weights, group))
         values = as_scores(scores, len(lists.places))
@@ -110,6 +114,7 @@ class Derivatives:
 
     def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Prepared:
         lists = Lists.of(labels, weights, group)
+        check_labels(self.loss, lists.labels)
         batches = []
         for y_true, sample_weight, index in lists.padded():
             made = self.loss.batch_of(y_true, np.zeros_like(y_true), sample_weight, self.loss.dtype)

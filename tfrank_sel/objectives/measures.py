@@ -7,26 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel import metrics
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
+from tfrank_sel.metrics.base import RankedMetric
+from tfrank_sel.objectives.labels import check_labels
 from tfrank_sel.objectives.lists import DATA_SETS, Lists, as_scores, content
 
 Metric = ListwiseMetric | ItemMetric | ListwiseLoss
-MINIMISED = (
-    ListwiseLoss,
-    ItemMetric,
-    metrics.ARP,
-    metrics.LogitNorm,
-    metrics.RegionAbsoluteError,
-    metrics.RegionDivergence,
-)
 
 
 class Measured:
     """The weighted mean of a metric or a loss over a set of lists.
 
-    The value of a calibration metric is that of the items of all lists.
+    The value of a calibration metric is that of the items of all lists. By default a ranking metric
+    is averaged over the orders of items with equal scores, so that the order of the rows does not
+    count.
 
     Args:
         metric: The metric, or the loss, whose `reduction` is ignored.
@@ -38,8 +33,8 @@ class Measured:
     def __init__(self, metric: Metric) -> None:
         if not isinstance(metric, Metric):
             raise TypeError(f"`metric` must be a metric or a loss. Received: metric={metric!r}")
-        self.metric = metric
-        self._lists = functools.lru_cache(DATA_SETS)(Lists.of)
+        self.metric = metric.over_ties() if isinstance(metric, RankedMetric) else metric
+        self._lists = functools.lru_cache(DATA_SETS)(self._read)
 
     def __deepcopy__(self, memo: Any) -> "Measured":
         return self  # a function, as `Derivatives`
@@ -50,7 +45,7 @@ class Measured:
     @property
     def is_maximised(self) -> bool:
         """Whether larger values are better."""
-        return not isinstance(self.metric, MINIMISED)
+        return getattr(self.metric, "_direction", "down") == "up"
 
     def __call__(
         self,
@@ -60,7 +55,7 @@ class Measured:
         group: ArrayLike | None = None,
     ) -> float:
         """Computes the mean; the arguments are those of `Derivatives`."""
-        lists = self._lists(*content(labels, weights, group))
+        lists: Lists = self._lists(*content(labels, weights, group))
         items = np.append(as_scores(scores, len(lists.places)), 0.0)
         batches = (
             (y_true, items[index].reshape(y_true.shape), sample_weight)
@@ -75,6 +70,11 @@ class Measured:
             total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0
+
+    def _read(self, labels: bytes, weights: bytes | None, group: bytes) -> Lists:
+        lists = Lists.of(labels, weights, group)
+        check_labels(self.metric, lists.labels)
+        return lists
 
     def _of_lists(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any]:
         if isinstance(self.metric, ListwiseMetric):

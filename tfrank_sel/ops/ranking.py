@@ -5,6 +5,9 @@ last, and ties keep the order of the list, in eager mode, in a graph and under X
 ranks like -inf, so that the order is the same in all modes.
 """
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -51,7 +54,7 @@ def positions(x: tf.Tensor) -> tf.Tensor:
 
 def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Averages the item weights of each list, weighted by the labels; 0 if all labels are 0."""
-    labels = tf.where(mask, labels, 0.0)
+    labels = _in_range(tf.where(mask, labels, 0.0))
     weighted = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
     return tf.math.divide_no_nan(weighted, tf.reduce_sum(labels, axis=-1))
 
@@ -74,6 +77,29 @@ def linear_gain(labels: tf.Tensor) -> tf.Tensor:
     return labels
 
 
+def relative_gains(
+    gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.Tensor
+) -> tf.Tensor:
+    """Computes the gains of each list, up to a common factor, for ratios of gains; 0 on padding.
+
+    They are finite for all finite labels if the gain is `exponential_gain` or `linear_gain`: the
+    former is `2**(y - c) - 2**-c`, where `c` is above 0 only if a label of the list is large.
+    """
+    if gain is not exponential_gain:
+        return _in_range(tf.where(mask, gain(labels), 0.0))
+    top = tf.reduce_max(tf.where(mask, labels, 0.0), axis=-1, keepdims=True)
+    c = tf.maximum(tf.floor(top) - math.log2(labels.dtype.max) // 2.0, 0.0)
+    base = tf.constant(2.0, labels.dtype)
+    return tf.where(mask, tf.pow(base, labels - c) - tf.pow(base, -c), 0.0)
+
+
+def largest_label(gain: Callable[[tf.Tensor], tf.Tensor], dtype: str) -> float:
+    """Returns the largest label whose gain, and the sum of many such gains, is finite."""
+    if gain is not exponential_gain:
+        return math.inf
+    return math.log2(tf.as_dtype(dtype).max) // 1.0 - 27.0
+
+
 @register
 def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
     """Computes `1 / r`."""
@@ -84,6 +110,13 @@ def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
 def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
     """Computes `1 / log2(1 + r)`."""
     return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
+
+
+def _in_range(x: tf.Tensor) -> tf.Tensor:
+    """Scales lists with a value so large that sums or products could overflow."""
+    bound = math.sqrt(x.dtype.max)
+    top = tf.reduce_max(tf.abs(x), axis=-1, keepdims=True)
+    return x * tf.where(top > bound, bound / top, 1.0)
 
 
 def _key(scores: tf.Tensor) -> tf.Tensor:

@@ -114,7 +114,7 @@ def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 
 def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns how far to shift `b` by the items on its two sides, and the sum of `p` less `k`.
+    """Returns how far to shift `b` by the items on its two sides, and the sign of `sum p - k`.
 
     With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and
     `B = sum_{i below} exp(s_i - b)`, the shift is `log(w)` of
@@ -122,6 +122,8 @@ def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, 
     ```
     A * w**2 - 2 * (m - k) * w - B = 0
     ```
+
+    Where `m = k`, this is `w**2 = B / A`, of which only the logarithms are finite far from `b`.
     """
     is_above = mask & (gaps >= 0.0)
     exp = tf.where(mask, tf.exp(-tf.abs(gaps)), 0.0)
@@ -131,4 +133,12 @@ def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, 
     root = tf.sqrt(many**2 + above * below)
     # of two equal forms of the root, the one whose terms have the same sign
     solution = tf.where(many > 0.0, (many + root) / above, below / (root - many))
-    return tf.math.log(solution), many + (below - above) / 2.0
+    balanced = (_log_sum(-gaps, mask & ~is_above) - _log_sum(gaps, is_above)) / 2.0
+    shift = tf.where(many == 0.0, balanced, tf.math.log(solution))
+    return shift, tf.where(many == 0.0, balanced, many + (below - above) / 2.0)
+
+
+def _log_sum(distances: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns the logarithm of the sum of `exp(-distance)`."""
+    x = tf.where(mask, -distances, distances.dtype.min)
+    return tf.reduce_logsumexp(x, axis=1, keepdims=True)

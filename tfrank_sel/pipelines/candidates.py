@@ -1,16 +1,15 @@
 """Candidates: a loss and a model to train."""
 
 import dataclasses
-import math
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
-import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
+from tfrank_sel.objectives.labels import check_labels
 from tfrank_sel.pipelines.settings import Settings as Settings
 from tfrank_sel.pipelines.trees import Trees as Trees, check_names
 
@@ -98,24 +97,13 @@ class Candidate(Checked):
         """Checks that the losses can be computed for labels.
 
         Args:
-            labels: Distinct labels of items.
+            labels: Labels of items.
 
         Raises:
-            ValueError: If a loss rejects them, or is not finite for them and padding.
+            ValueError: If a loss rejects them, takes one for padding, or is not finite for them.
         """
-        received = f"Received: labels from {min(labels):g} to {max(labels):g}"
-        y_true = tf.constant([[*labels, math.nan]], tf.float32)
         for loss in self.all_losses:
-            try:
-                value = float(loss(y_true, tf.zeros_like(y_true)))
-            except (TypeError, ValueError, tf.errors.OpError) as error:
-                reason = f"{loss.name} must accept the labels of the files. {received}, {error}"
-                raise ValueError(reason) from error
-            if not math.isfinite(value):
-                raise ValueError(
-                    f"{loss.name} must be finite for the labels of the files, where padding is "
-                    f"NaN and all scores are 0. {received}, and a loss of {value}"
-                )
+            check_labels(loss, labels)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the candidate as JSON-ready values, from which another machine can create it.

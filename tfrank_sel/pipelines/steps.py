@@ -33,7 +33,6 @@ from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import PreparedLists, Trained
 
-LABELS_TRIED = 7  # the smallest and the largest of those found
 WARM_UP_LISTS = 4
 TRIED_LISTS = 16  # by the signatures of an export
 
@@ -162,11 +161,10 @@ def train_together(run: Run, folder: Path, workers: Workers) -> dict[str, Traine
 
 def _check_losses(run: Run) -> None:
     """Raises an error before training if a loss cannot be computed for the labels of the data."""
-    labels = sorted(map(float, run.splits["train"].statistics.labels))
-    few = sorted({*labels[:LABELS_TRIED], labels[-1]})
+    labels = [*map(float, run.splits["train"].statistics.labels)]
     for candidate in run.candidates.values():
         try:
-            candidate.check(few)
+            candidate.check(labels)
         except ValueError as error:
             raise data.InputError("train", " ".join(str(error).split())) from error
 

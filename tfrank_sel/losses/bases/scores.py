@@ -31,12 +31,12 @@ class ScoreLoss(ListwiseLoss):
     the domain of the link: outside, the loss is NaN.
     """
 
-    min_label = -math.inf
     takes_classes = False
 
     def __init__(self, link: Link, label_map: Link | None, name: str | None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.label_map = label_map
+        self.min_label = -math.inf if label_map is None else 0.0
         self._origin = link.origin
 
     @property
@@ -47,7 +47,7 @@ class ScoreLoss(ListwiseLoss):
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and maps labels to scores."""
         batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
-        labels, mask = batch.observed_scores(self.label_map)
+        labels, mask = batch.observed_scores(self.label_map), batch.mask
         return ListBatch(
             labels=tf.where(mask, labels, self._origin),
             scores=tf.where(mask, batch.scores, self._origin),

@@ -126,7 +126,7 @@ class NeuralSortNDCGLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
         logits, pairs = relaxation.neural_sort(scores / self.temperature, mask)
-        gains = tf.where(mask, self.gain(labels), 0.0)
+        gains = ranking.relative_gains(self.gain, labels, mask)
         permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
         soft = tf.linalg.matvec(permutation, gains)
         [best] = ranking.sort_by(gains, gains, mask=mask)

@@ -113,6 +113,10 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         self.gain = gain
         self.discount = discount
 
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
+
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Adds up the discounted gains."""
         discounts = self.discount(self.ranks(scores, mask))
@@ -172,7 +176,7 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Divides the DCG at soft ranks by that of the best order."""
-        gains = tf.where(mask, self.gain(labels), 0.0)
+        gains = ranking.relative_gains(self.gain, labels, mask)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
         dcg = masking.masked_sum(gains * self.discount(self.ranks(scores, mask)), mask)

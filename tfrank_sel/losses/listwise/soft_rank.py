@@ -73,7 +73,7 @@ class SoftRankLoss(ListwiseLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the relative gap between the ideal and the expected DCG."""
-        gains = tf.where(mask, weights * self.gain(labels), 0.0)
+        gains = weights * ranking.relative_gains(self.gain, labels, mask)
         ranks = ranking.positions(scores)
         discounts = self.discount(ranks)
         if self.k is not None:

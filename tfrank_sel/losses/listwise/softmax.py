@@ -68,6 +68,12 @@ class SoftmaxLoss(ListwiseLoss):
         self.targets = targets
         self.lambda_weight = lambda_weight
 
+    @property
+    def largest_label(self) -> float:
+        if self.lambda_weight is not None:
+            return self.lambda_weight.largest_label(self.dtype)
+        return self.targets.largest_label(self.dtype)
+
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:

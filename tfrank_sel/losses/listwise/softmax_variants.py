@@ -71,6 +71,10 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
         self.temperature = temperature
         self.targets = targets
 
+    @property
+    def largest_label(self) -> float:
+        return self.targets.largest_label(self.dtype)
+
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -135,6 +139,10 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         self.epsilon = epsilon
         self.temperature = temperature
         self.targets = targets
+
+    @property
+    def largest_label(self) -> float:
+        return self.targets.largest_label(self.dtype)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -212,6 +220,10 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.gain = gain
+
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
 
     def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Adds up the contrasts of each item with those less relevant."""

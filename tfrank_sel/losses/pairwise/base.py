@@ -1,6 +1,7 @@
 """Base of the pairwise losses: a sum over the pairs of a list."""
 
 import abc
+import math
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -55,6 +56,11 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         self.lambda_weight = lambda_weight
         self.temperature = temperature
         self.normalizer = normalizer
+
+    @property
+    def largest_label(self) -> float:
+        weight = self.lambda_weight
+        return math.inf if weight is None else weight.largest_label(self.dtype)
 
     @abc.abstractmethod
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

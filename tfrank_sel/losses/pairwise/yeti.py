@@ -73,6 +73,10 @@ class YetiLogisticLoss(SampledLoss):
         self.gumbel_temperature = gumbel_temperature
         self.normalizer = normalizer
 
+    @property
+    def largest_label(self) -> float:
+        return self.lambda_weight.largest_label(self.dtype)
+
     def of_noise(
         self,
         labels: tf.Tensor,

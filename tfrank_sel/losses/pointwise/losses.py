@@ -1,9 +1,11 @@
 """Pointwise losses, which treat each item of a list independently."""
 
+import math
 from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Bound
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
@@ -74,14 +76,18 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     Args:
         normalizer: What the sum over the items is divided by: `mean_over_terms`, `sum_over_terms`,
             `mean_over_slots`, or a registered function like these.
+        min_label: Minimum label of a valid item: 0 if padding has the label -1.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `ListwiseLoss`, but any real number is a valid label, and NaN is padding, unless
+    there is a `min_label`.
 
     Example:
         >>> loss = losses.MeanSquaredLoss()
-        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
-        >>> y_pred = tf.constant([[1.0, 2.0, 9.0]])
-        >>> float(loss(y_true, y_pred))
-        2.0
+        >>> y_true = tf.constant([[-1.0, 2.0, float("nan")]])  # the last item is padding
+        >>> y_pred = tf.constant([[0.0, 0.0, 9.0]])
+        >>> float(loss(y_true, y_pred))  # the mean of 1 and 4
+        2.5
 
     Reference:
         [Cossock and Zhang, Subset Ranking Using Regression, 2006](
@@ -89,15 +95,18 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     """
 
     compares_items = False
+    takes_classes = False
 
     def __init__(
         self,
         normalizer: Normalizer = mean_over_terms,
+        min_label: Bound = -math.inf,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
         self.normalizer = normalizer
+        self.min_label = min_label
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

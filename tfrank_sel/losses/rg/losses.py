@@ -69,6 +69,10 @@ class RG2Loss(ListwiseLoss):
         self.target = target
         self.gain = gain
 
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
+
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -133,6 +137,10 @@ class RGCrossLoss(ListwiseLoss):
         self.alpha = alpha
         self.target = target
         self.gain = gain
+
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -30,6 +30,12 @@ class Blessing(Section):
         default=30, ge=1, description="Minimum number of queries for a slice to be checked."
     )
     min_value: float = Field(default=0.0, description="Minimum value of the metric.")
+    max_equal_scores: float = Field(
+        default=0.5,
+        ge=0.0,
+        le=1.0,
+        description="Maximum share of lists to all items of which the model gives the same score.",
+    )
     min_queries: int = Field(
         default=1, ge=1, description="Minimum number of queries to evaluate on."
     )

@@ -22,6 +22,7 @@ class Rules(Checked):
         metric: Metric for the comparison.
         min_queries: Minimum number of queries to evaluate on.
         min_value: Minimum value of the metric.
+        max_equal_scores: Maximum share of lists to all items of which the model gives one score.
         margin: Maximum allowed drop below the baseline.
         slice_margin: Maximum allowed drop below the baseline on a slice.
         min_slice_queries: Minimum number of queries for a slice to be checked.
@@ -34,6 +35,7 @@ class Rules(Checked):
     metric: str = "NDCG@10"
     min_queries: int = 1
     min_value: Bound = 0.0
+    max_equal_scores: Bound = 0.5
     margin: Bound = 0.02
     slice_margin: Bound = 0.1
     min_slice_queries: int = 30
@@ -98,9 +100,10 @@ def bless(
 ) -> Blessing:
     """Checks an evaluation against the rules.
 
-    A model must be evaluated on enough queries, reach the minimum value, and not be significantly
-    worse than a random order. It must not be significantly worse than the baseline, or than the
-    served model if there is one, by more than the margin, on all queries and on each slice.
+    A model must be evaluated on enough queries, reach the minimum value, give the items of most
+    lists different scores, and not be significantly worse than a random order. It must not be
+    significantly worse than the baseline, or than the served model if there is one, by more than
+    the margin, on all queries and on each slice.
 
     Args:
         evaluation: Evaluation of the model.
@@ -125,6 +128,10 @@ def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     yield Check(f"at least {rules.min_queries} queries", str(overall.queries), enough)
     reached = overall.ours >= rules.min_value
     yield Check(f"{metric} of at least {rules.min_value:g}", f"{overall.ours:.4f}", reached)
+    few = f"different scores within lists, in all but at most {rules.max_equal_scores:.0%} of them"
+    equal = evaluation.equal_scores
+    received = f"equal scores in {equal:.1%} of the lists"
+    yield Check(few, received, equal <= rules.max_equal_scores)
     yield _not_worse(f"{metric} no worse than a random order's", evaluation.chance[metric], 0.0)
     yield from _not_worse_than(evaluation, rules)
 

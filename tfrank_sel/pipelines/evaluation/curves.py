@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.metrics import bootstrap
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -51,7 +52,8 @@ def ndcg(
     depth = min(DEEPEST, longest)
     # shapes change between batches, and XLA would compile for each
     evaluate = metrics.Evaluator(
-        [metrics.NDCG(k, name=f"{k}") for k in range(1, depth + 1)], jit_compile=False
+        [metrics.NDCG(k, name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
+        jit_compile=False,
     )
 
     signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]

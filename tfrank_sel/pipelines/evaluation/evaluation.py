@@ -12,6 +12,7 @@ import tensorflow as tf
 from tfrank_sel import metrics
 from tfrank_sel.data import stores
 from tfrank_sel.metrics.bootstrap import Resampled, mixed, nothing, resampled
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
@@ -49,11 +50,14 @@ class Evaluation:
             `OVERALL`, has all queries.
         chance: Our model against a random order of the same lists, for each metric.
         against: Name of the other model, such as "baseline"; "random order" if there is none.
+        equal_scores: Share of the lists of several items to all of which our model gives the same
+            score.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
     chance: Mapping[str, Comparison]
     against: str = "baseline"
+    equal_scores: float = 0.0
 
     @property
     def overall(self) -> Mapping[str, Comparison]:
@@ -70,13 +74,14 @@ class Evaluation:
         """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
         compared = {name: _comparisons(values) for name, values in slices.items()}
-        return cls(compared, _comparisons(figures["chance"]), figures["against"])
+        equal = figures.get("equal_scores", 0.0)  # absent from older runs
+        return cls(compared, _comparisons(figures["chance"]), figures["against"], equal)
 
 
 def measures() -> dict[str, metrics.ListwiseMetric]:
-    """Returns the metrics of the report, by their name in it."""
-    ndcgs = [metrics.NDCG(k, name=f"NDCG@{k}") for k in (1, 5, 10)]
-    return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR"))}
+    """Returns the metrics of the report, by their name in it, averaged over equal scores."""
+    ndcgs = [metrics.NDCG(k, name=f"NDCG@{k}", ties=AVERAGED) for k in (1, 5, 10)]
+    return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR", ties=AVERAGED))}
 
 
 def evaluate(
@@ -120,7 +125,7 @@ def evaluate(
             root
             | "Read to score" >> stored.Read(lists.shards)
             | beam.ParDo(_Score(ours, baseline, lists, seed), beam.pvalue.AsSingleton(slicing))
-            | beam.CombinePerKey(Bootstrap(3 * len(measures()), seed))
+            | beam.CombinePerKey(Bootstrap(3 * len(measures()) + 1, seed))
         )
         artefacts.tell(sums | beam.MapTuple(_compared), stores.join(found, "told"))
     compared = {name: values for name, *values in artefacts.told(stores.join(found, "told"))}
@@ -130,7 +135,8 @@ def evaluate(
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
     }
     chance = _comparisons(compared[OVERALL][1])
-    return Evaluation(slices, chance, against if baseline else "random order")
+    [equal_scores] = compared[OVERALL][2]
+    return Evaluation(slices, chance, against if baseline else "random order", equal_scores)
 
 
 class Bootstrap(beam.CombineFn):
@@ -167,6 +173,7 @@ class _Score(beam.DoFn):
     """Beam transform from batches of serialized lists to `(slice, (keys, values))`.
 
     The values of a query are all measures of: our model; ours less the baseline; ours less chance.
+    The last value is 1 if our model gives several items one score, and 0 if the scores differ.
     """
 
     def __init__(self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int) -> None:
@@ -187,10 +194,14 @@ class _Score(beam.DoFn):
         def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
             baseline = self.baseline(inputs) if self.baseline else chance
             # as one batch, so that the metrics are traced once
-            scores = tf.concat([self.ours(inputs), baseline, chance], axis=0)
+            ours = self.ours(inputs)
+            scores = tf.concat([ours, baseline, chance], axis=0)
             found = evaluate(tf.tile(labels, [3, 1]), scores)
             own, *others = tf.split(tf.stack([x.values for x in found.values()], axis=1), 3)
-            return tf.concat([own, *(own - other for other in others)], axis=1)
+            return tf.concat(
+                [own, *(own - other for other in others), _are_equal(ours, labels == labels)],
+                axis=1,
+            )
 
         self.values = values
 
@@ -215,8 +226,18 @@ class _Score(beam.DoFn):
             yield name, (keys[rows], values[rows])
 
 
-def _compared(name: str, sums: Resampled) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The comparisons of a slice: with the baseline, and with a random order."""
+def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns 1 for a list of several items with one score, `[batch_size, 1]`, else 0."""
+    highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
+    is_equal = tf.reduce_all((scores == highest) | ~mask, axis=1, keepdims=True)
+    is_list = tf.math.count_nonzero(mask, axis=1, keepdims=True) > 1
+    return tf.cast(is_equal & is_list, scores.dtype)
+
+
+def _compared(
+    name: str, sums: Resampled
+) -> tuple[str, dict[str, Any], dict[str, Any], list[float]]:
+    """The comparisons of a slice with the baseline and a random order, and the share of ties."""
     means, (lows, highs) = sums.mean(), sums.interval()
     count = len(measures())
     against = []
@@ -227,4 +248,4 @@ def _compared(name: str, sums: Resampled) -> tuple[str, dict[str, Any], dict[str
             low, high = float(lows[start + i]), float(highs[start + i])
             compared[metric] = Comparison(ours - gap, ours, low, high, sums.queries)
         against.append({metric: dataclasses.asdict(one) for metric, one in compared.items()})
-    return name, against[0], against[1]
+    return name, against[0], against[1], [float(means[-1])]

@@ -10,6 +10,7 @@ from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -102,7 +103,7 @@ def feature_importances(
     slots = SCORED // (repeats * len(columns) + 1)
     lists = lists.first(slots // lists.labels.shape[1])
     scored = tf.function(model, autograph=False)
-    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10)
+    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, ties=AVERAGED)
 
     def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
         inputs = dict(lists.inputs)

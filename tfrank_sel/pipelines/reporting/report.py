@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel import data, losses, metrics
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import sketches
@@ -149,7 +150,7 @@ def _samples(
     models: Mapping[str, Scorer], spec: data.FeatureSpec, split: Split
 ) -> Iterator[dict[str, Any]]:
     """Some lists of several labels as the models rank them."""
-    measure, left = metrics.NDCG(k=10), SAMPLES
+    measure, left = metrics.NDCG(k=10, ties=AVERAGED), SAMPLES
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue

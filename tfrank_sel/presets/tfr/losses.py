@@ -128,7 +128,7 @@ def sigmoid_cross_entropy_loss(**kwargs: Any) -> losses.SigmoidCrossEntropyLoss:
 
 def mean_squared_loss(**kwargs: Any) -> losses.MeanSquaredLoss:
     """Makes a mean squared loss that is divided by the list size."""
-    return losses.MeanSquaredLoss(_of_items(kwargs), **kwargs)
+    return losses.MeanSquaredLoss(_of_items(kwargs), min_label=0.0, **kwargs)
 
 
 def ordinal_loss(
