@@ -87,8 +87,8 @@ figure_of("4")
 
 # %% [markdown]
 # The fit: a linear model cannot represent the scores below, so it must be wrong somewhere. Tell
-# `losses.design` that high scores matter. Above the score 1, the mean error is about a fifth
-# smaller than with the squared error. Between 0 and 1 it is larger.
+# `losses.design` that high scores matter. Above the score 1, the mean error is about a third
+# smaller than with the squared error. Between 0 and 1 it is about three tenths larger.
 
 # %%
 features = random.normal(size=(1024, 10, 4)).astype("float32")
