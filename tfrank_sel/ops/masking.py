@@ -7,6 +7,8 @@ slots, including NaN and infinity, have no effect.
 
 import tensorflow as tf
 
+from tfrank_sel.ops.precision import in_float64
+
 
 def masked_sum(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Sums the valid items of each list."""
@@ -90,6 +92,7 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
 
 
+@in_float64
 def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
 
