@@ -176,7 +176,7 @@ def test_a_server_that_finds_no_model_tells_why_in_a_line(bucket, monkeypatch):
         return refused("serve", "--model-base-path", url, "--rest-port=0", "--grpc-port=0")
 
     assert f"{bucket}/none must hold a version" in line(f"{bucket}/none")
-    assert "Received: the unknown scheme foo://" in line("foo://bucket/ranker")
+    assert "base_path must be a local folder, or a URL of s3" in line("foo://bucket/ranker")
     assert "Received: the unknown scheme foo://" in refused(
         "serve", "--model-config-file", "foo://bucket/models.config"
     )
@@ -204,7 +204,7 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
             str(x.relative_to(copied)) for x in copied.rglob("*") if x.is_file()
         }
     options[1] = tmp_path / "another"
-    assert "unknown scheme foo://" in refused("deployment", *options, "foo://bucket")
+    assert "Received: foo://bucket" in refused("deployment", *options, "foo://bucket")
 
 
 def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):

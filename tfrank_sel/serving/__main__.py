@@ -5,11 +5,12 @@ import json
 import logging
 import os
 import pathlib
+import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import rich.console
 import rich.progress
@@ -19,6 +20,10 @@ import typer
 from tfrank_sel.data import stores
 from tfrank_sel.serving import releases
 from tfrank_sel.serving.console import fail, quiet
+from tfrank_sel.serving.output import unhindered
+
+if TYPE_CHECKING:
+    from tfrank_sel.serving.endpoint import Endpoint
 
 # of the server that receives the requests
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
@@ -112,9 +117,6 @@ def serve(
 
     # The event loop waits so long for a thread that runs Python, several times a request.
     sys.setswitchinterval(5e-4)
-    stopped = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
     try:
         if model_config_file:
             models = model_config.read(model_config_file)
@@ -144,18 +146,13 @@ def serve(
             config_poll_seconds=model_config_file_poll_wait_seconds,
             allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
         )
-        gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
-        with quiet():
-            endpoint.start()
     except ServingError as error:
         fail(str(error))
-    names = ", ".join(model.name for model in models)
-    address = f"http://{host}:{endpoint.rest_port}/v1/models/"
-    rest = ", ".join(address + model.name for model in models)
-    print(f"Serving {names}: gRPC {host}:{endpoint.grpc_port}, REST {rest}", flush=True)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
-    stopped.wait()
-    endpoint.stop()
+    gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
+    with unhindered():
+        has_ended = _serve(endpoint, [model.name for model in models])
+    if not has_ended:
+        os._exit(0)  # what does not end would keep the process
 
 
 @app.command()
@@ -197,10 +194,11 @@ def deployment(
     with quiet():
         from tfrank_sel.serving.deployment.folder import write
         from tfrank_sel.serving.deployment.model_config import located
+        from tfrank_sel.serving.status import ServingError
     try:
         with quiet():
             write(output, model_name, located(saved_model_base), copy_models=copy_models)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ServingError) as error:
         fail(str(error))
     print(f"{output} holds the deployment of {model_name}")
 
@@ -297,6 +295,39 @@ def load_test(
     print(f"errors: {errors or 'none'}")
     if found.errors:
         raise typer.Exit(1)
+
+
+def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
+    """Serves until a signal, and returns whether all has ended."""
+    from tfrank_sel.serving.status import ServingError
+
+    events: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: events.put(None))
+    is_ready = threading.Event()
+
+    def start() -> None:
+        try:
+            with quiet():
+                endpoint.start()
+            is_ready.set()
+            address = f"http://{endpoint.host}:{endpoint.rest_port}/v1/models/"
+            rest = ", ".join(address + name for name in names)
+            grpc = f"{endpoint.host}:{endpoint.grpc_port}"
+            print(f"Serving {', '.join(names)}: gRPC {grpc}, REST {rest}", flush=True)
+            form = "%(asctime)s %(message)s"
+            logging.basicConfig(level=logging.INFO, format=form, stream=sys.stdout)
+        except Exception as error:
+            events.put(error)
+
+    # A signal is handled while this thread runs Python; a model may load for long, or for ever.
+    threading.Thread(target=start, name="start", daemon=True).start()
+    error = events.get()
+    if isinstance(error, ServingError):
+        fail(str(error))
+    if error is not None:
+        raise error
+    return is_ready.is_set() and endpoint.stop()
 
 
 def main() -> None:

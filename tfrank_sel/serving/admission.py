@@ -41,38 +41,58 @@ class Admission:
             decoded_bytes=min(_LARGE, limits.decoded_bytes),
         )
         self._trimming = False
-        self._receiving: dict[asyncio.Timeout, None] = {}  # oldest first
+        # of each connection, oldest first
+        self._receiving: dict[object, dict[asyncio.Timeout, None]] = {}
+        self._ended_early: set[asyncio.Timeout] = set()
         self._requests = 0
         self._bytes = 0
         self._small = futures.ThreadPoolExecutor(_THREADS, "requests")
         self._large = futures.ThreadPoolExecutor(1, "large-requests")
 
     @contextlib.asynccontextmanager
-    async def receiving(self) -> AsyncIterator[None]:
-        """Receives a request in time. If too many are being received, the oldest ends.
+    async def receiving(self, connection: object) -> AsyncIterator[None]:
+        """Receives a request in time.
+
+        If too many are being received, the oldest of the connection with the most of them ends.
+
+        Args:
+            connection: The connection that it comes from.
 
         Raises:
-            ServingError: DEADLINE_EXCEEDED if the client is too slow.
+            ServingError: DEADLINE_EXCEEDED if the client is too slow, UNAVAILABLE if the request
+                ends for another; the client may repeat it.
         """
         limits = self.limits
-        if len(self._receiving) >= limits.receiving:
-            oldest = next(iter(self._receiving))
-            del self._receiving[oldest]
+        if sum(map(len, self._receiving.values())) >= limits.receiving:
+            most = max(self._receiving, key=lambda x: len(self._receiving[x]))
+            oldest = next(iter(self._receiving[most]))
+            self._received(most, oldest)
+            self._ended_early.add(oldest)
             oldest.reschedule(asyncio.get_running_loop().time())
+        timeout = asyncio.timeout(limits.send_seconds)
         try:
-            async with asyncio.timeout(limits.send_seconds) as timeout:
-                self._receiving[timeout] = None
-                try:
-                    yield
-                finally:
-                    self._receiving.pop(timeout, None)
+            async with timeout:
+                self._receiving.setdefault(connection, {})[timeout] = None
+                yield
         except TimeoutError as error:
+            if timeout in self._ended_early:
+                message = f"At most {limits.receiving} requests may be received at a time"
+                message += ". Received: more; try again later"
+                raise ServingError(Code.UNAVAILABLE, message) from error
             raise ServingError(
                 Code.DEADLINE_EXCEEDED,
-                f"A request must come in {limits.send_seconds} seconds, and sooner if more than "
-                f"{limits.receiving} come at a time. Received: a part",
+                f"A request must come in {limits.send_seconds} seconds. Received: a part",
                 http_status=408,
             ) from error
+        finally:
+            self._received(connection, timeout)
+            self._ended_early.discard(timeout)
+
+    def _received(self, connection: object, timeout: asyncio.Timeout) -> None:
+        of_connection = self._receiving.get(connection, {})
+        of_connection.pop(timeout, None)
+        if not of_connection:
+            self._receiving.pop(connection, None)
 
     async def run(self, work: Callable[[bytes, Limits], T], body: bytes, seconds: float) -> T:
         """Runs the work of a request in a thread.

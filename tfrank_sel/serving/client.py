@@ -41,7 +41,8 @@ class Ranked:
 class Ranker(Checked):
     """A ranker on a server: this package's endpoint, or TensorFlow Serving.
 
-    A request that fails with UNAVAILABLE is repeated up to three times; other errors are not.
+    A request that fails with UNAVAILABLE, or that the server cancels over gRPC, is repeated up to
+    three times; other errors are not.
 
     The first request reads the inputs of the model from its signature `predict`, which
     distinguishes numbers, texts and integers. Booleans and timestamps need the manifest, too.

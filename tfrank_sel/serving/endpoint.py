@@ -24,6 +24,8 @@ from tfrank_sel.serving.limits import LimitedHttp, Limits
 from tfrank_sel.serving.rest.api import RestApi
 from tfrank_sel.serving.status import Code, ServingError
 
+_STOP_SECONDS = 2.0  # for requests that are dropped when the grace is over
+
 
 class Endpoint:
     """Answers TensorFlow Serving's gRPC and REST requests on two ports of this machine.
@@ -119,22 +121,27 @@ class Endpoint:
         await server.start()
         await self._stopped.wait()
         rest.should_exit = True
+        due = self._loop.time() + self._grace
         await server.stop(self._grace)
-        await asyncio.wait([serving], timeout=self._grace)
+        await asyncio.wait([serving], timeout=max(0.0, due - self._loop.time()))
         await asyncio.to_thread(admission.close)
 
-    def stop(self, grace_seconds: float = 10.0) -> None:
+    def stop(self, grace_seconds: float = 10.0) -> bool:
         """Closes the ports, lets running requests end, and frees the models.
 
         Args:
             grace_seconds: Maximum time for running requests to end.
+
+        Returns:
+            Whether all has ended. A request that does not end, and a version that is loading,
+            cannot be stopped: four seconds later, they are left to the end of the process.
         """
         if self._loop is None or self._thread is None:
-            return
+            return True
         self._grace = grace_seconds
         self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join()
-        self._core.stop()
+        self._thread.join(grace_seconds + _STOP_SECONDS)
+        return self._core.stop() and not self._thread.is_alive()
 
     def __enter__(self) -> "Endpoint":
         self.start()

@@ -68,8 +68,7 @@ def create_server(core: ServerCore, admission: Admission) -> grpc.aio.Server:
         # Otherwise a second server could take the same port, and half of its requests.
         ("grpc.so_reuseport", 0),
     ]
-    # A traceback for every client that goes away would fill the log, and block the loop if nobody
-    # reads it. Such calls are counted instead.
+    # Calls of clients that go away are counted, not logged with a traceback each.
     logging.getLogger("grpc").setLevel(logging.CRITICAL)
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers([Services(core, admission)])
@@ -130,7 +129,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             messages: AsyncIterator[bytes], context: "grpc.aio.ServicerContext[bytes, bytes]"
         ) -> bytes:
             try:
-                return await self._answer(api, method, messages, _seconds(context))
+                return await self._answer(api, method, messages, context)
             except ServingError as error:
                 code, message = error.code, str(error)
             await context.abort(_STATUS_CODES[int(code)], message)
@@ -139,9 +138,13 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return grpc.stream_unary_rpc_method_handler(handle)
 
     async def _answer(
-        self, api: str, method: _Method, messages: AsyncIterator[bytes], seconds: float | None
+        self,
+        api: str,
+        method: _Method,
+        messages: AsyncIterator[bytes],
+        context: "grpc.aio.ServicerContext[bytes, bytes]",
     ) -> bytes:
-        limits = self._admission.limits
+        limits, seconds = self._admission.limits, _seconds(context)
         if seconds is None:
             seconds = _YEAR if method.is_slow else limits.run_seconds
         due = time.monotonic() + seconds
@@ -156,7 +159,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
 
         observed = self._core.observed if method.is_counted else _uncounted
         with observed(api, "GRPC") as seen:
-            async with self._admission.receiving():
+            async with self._admission.receiving(context.peer()):
                 body = await anext(messages, None)
             if body is None:
                 raise invalid("A call must send a message. Received: none")

@@ -45,7 +45,9 @@ class Limits(Checked):
         lists: Lists and objects in a JSON body.
         requests: Requests that wait or run at a time.
         waiting_bytes: Size of these requests together.
-        receiving: Requests that are received at a time; the oldest gives way to a new one.
+        receiving: Requests that are received at a time; the oldest of the connection with the most
+            of them gives way to a new one.
+        pipelined: HTTP requests of a connection that wait for the answer to an earlier one.
         send_seconds: Time for a client to send a request.
         run_seconds: Time to answer a request, if the client sets no earlier deadline.
 
@@ -63,6 +65,7 @@ class Limits(Checked):
     requests: int = 1024
     waiting_bytes: int = 2**27
     receiving: int = 64
+    pipelined: int = 16
     send_seconds: float = 30.0
     run_seconds: float = 30.0
 
@@ -119,6 +122,8 @@ class Limits(Checked):
 class LimitedHttp(HttpToolsProtocol):
     """One connection of HTTP/1.1, closed when a request's head is too long or too slow.
 
+    So it is when too many requests wait for the answer to an earlier one.
+
     Args:
         limits: The limits.
         **protocol: What uvicorn gives its protocols.
@@ -151,6 +156,8 @@ class LimitedHttp(HttpToolsProtocol):
             self.transport.close()
 
     def on_message_begin(self) -> None:
+        if len(self.pipeline) >= self._limits.pipelined:
+            raise exceeded("pipelined requests", self._limits.pipelined, len(self.pipeline) + 1)
         self._head = 0
         super().on_message_begin()
 

@@ -29,7 +29,9 @@ class Metrics:
         self._loads = _Counts(
             ":tensorflow:cc:saved_model:load_attempt_count", "model_path", "status"
         )
+        self._rounds = _Counts(":tfrank_sel:serving:failed_round_count", "followed", "status")
         self._registry.register(self._counts)
+        self._registry.register(self._rounds)
         self._registry.register(self._loads)
         self._latency = Histogram(
             ":tensorflow:serving:request_latency",
@@ -73,6 +75,10 @@ class Metrics:
     def loaded(self, path: str, *, failed: bool) -> None:
         """Counts an attempt to load a version."""
         self._loads.add(path, "fail" if failed else "success")
+
+    def failed_round(self, followed: str) -> None:
+        """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
+        self._rounds.add(followed, "fail")
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

@@ -23,7 +23,8 @@ from tfrank_sel.serving.rest import json_inputs, json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
 _ANY_SIZE = -1
-# A server that starts or changes versions is asked again; other errors are not retried.
+# A server that starts, changes versions or has too much to do is asked again, and so is one that
+# cancels a call; other errors are not retried.
 _TRIES = 4
 _WAIT = 0.1
 _RETRY = {
@@ -31,7 +32,7 @@ _RETRY = {
     "initialBackoff": f"{_WAIT}s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 _SERVICE = "tensorflow.serving.PredictionService"
 

@@ -1,5 +1,6 @@
 """Pages and cards, rendered from the templates of this folder."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ def render(name: str, /, **values: Any) -> str:
     """Renders a template.
 
     Args:
-        name: Name of the template; text is escaped in HTML templates.
+        name: Name of the template. Text is escaped in HTML templates; in Markdown templates by the
+            filters `md` and `code`.
         **values: Values of all its variables.
     """
     environment = jinja2.Environment(
@@ -22,7 +24,23 @@ def render(name: str, /, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters.update(md=in_markdown, code=as_code)
     return environment.get_template(name).render(**values)
+
+
+def in_markdown(text: object) -> str:
+    """Returns text as Markdown that shows it, on one line.
+
+    Example:
+        >>> print(in_markdown("<b> [a](b)"))
+        \\<b\\> \\[a\\](b)
+    """
+    return re.sub(r"([\\`*\[\]<>|&])", r"\\\1", " ".join(str(text).split()))
+
+
+def as_code(text: object) -> str:
+    """Returns text as a code span of Markdown, on one line; a backtick becomes an apostrophe."""
+    return f"`{' '.join(str(text).split()).replace('`', chr(39))}`"
 
 
 def drawn(figures: Mapping[str, str]) -> dict[str, markupsafe.Markup]:

@@ -12,6 +12,9 @@ from tfrank_sel.data import stores
 from tfrank_sel.serving.deployment import text_messages
 from tfrank_sel.serving.status import ServingError, invalid
 
+# Anyone who can reach `ModelService` can name a folder: no scheme that asks servers by address.
+SCHEMES = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "hdfs", "memory")
+
 
 @dataclasses.dataclass(frozen=True)
 class Latest(Checked):
@@ -102,7 +105,17 @@ class ModelConfig(Checked):
 
 
 def located(base_path: str) -> pathlib.Path | str:
-    """Returns the folder of a path; the URL of one in a store as it is."""
+    """Returns the folder of a path; the URL of one in a store as it is.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT for a scheme that is not one of `SCHEMES`, or a NUL.
+    """
+    scheme, _, rest = base_path.partition("://")
+    if stores.is_remote(base_path) and (scheme not in SCHEMES or "::" in rest):
+        wanted = f"base_path must be a local folder, or a URL of {', '.join(SCHEMES)}"
+        raise invalid(f"{wanted}. Received: {base_path}")
+    if "\0" in base_path:
+        raise invalid(f"base_path must be a path without NUL. Received: {base_path!r}")
     return base_path.rstrip("/") if stores.is_remote(base_path) else pathlib.Path(base_path)
 
 

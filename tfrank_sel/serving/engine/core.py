@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.rounds import Rounds
 from tfrank_sel.serving.engine.versions import Load, ModelVersions, VersionStatus, unknown_servable
 from tfrank_sel.serving.monitoring import Metrics, Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid
@@ -18,9 +19,9 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 _log = logging.getLogger(__name__)
 
 _PLATFORM = "tensorflow"
-_PATIENCE = (
-    1.0  # maximum seconds that a change of the configuration waits for a version that is loading
-)
+# maximum seconds that a version that is loading delays a change of the configuration, and the end
+_PATIENCE = 1.0
+_STOP_SECONDS = 2.0
 
 
 class ServerCore:
@@ -63,6 +64,7 @@ class ServerCore:
         self._metrics = Metrics()
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
+        self._config_rounds = Rounds()
         self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
 
     def start(self) -> None:
@@ -78,17 +80,24 @@ class ServerCore:
             raise
         self._poller.start()
 
-    def stop(self) -> None:
-        """Stops following the folders and releases the models."""
+    def stop(self) -> bool:
+        """Stops following the folders and releases the models.
+
+        Returns:
+            Whether all has ended. A version that is loading cannot be stopped: after two seconds,
+            its thread is left to the end of the process.
+        """
         self._stopped.set()
-        self._poller.join()
+        self._poller.join(_STOP_SECONDS)
         self._close_models()
+        return not self._poller.is_alive()
 
     def reload(self, configs: Sequence[ModelConfig]) -> None:
         """Replaces the served models: loads the new ones, then releases the others.
 
         Args:
-            configs: The models. A model with the same folder as before keeps its loaded versions.
+            configs: The models. A model with the same folder as before keeps its loaded versions;
+                one with a new folder keeps its old folder until the new one has a version.
 
         Raises:
             ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
@@ -100,15 +109,17 @@ class ServerCore:
                 self._check(config)
             models, kept, new = {}, [], []
             for config in configs:
-                model = self._models.get(config.name)
-                if model is None or model.config.base_path != config.base_path:
-                    model = ModelVersions(config, self._load)
-                    model.poll()
-                    new.append(model)
-                else:
-                    kept.append(model)
-                model.config = config
-                models[config.name] = model
+                old = self._models.get(config.name)
+                if old is not None and old.config.base_path == config.base_path:
+                    old.config = config
+                    kept.append(old)
+                    models[config.name] = old
+                    continue
+                model = ModelVersions(config, self._load)
+                model.poll()
+                new.append(model)
+                is_kept = old is not None and old.is_available() and not model.is_available()
+                models[config.name] = old if old is not None and is_kept else model
             gone = [x for x in self._models.values() if x not in models.values()]
             self._models = models
             for model in gone:
@@ -227,21 +238,23 @@ class ServerCore:
     def _poll(self) -> None:
         next_read = time.monotonic() + self._config_poll_seconds
         while not self._stopped.wait(self._poll_seconds):
-            for model in self._models.values():
+            for name, model in self._models.items():
                 model.poll()
+                if model.fault:
+                    self._metrics.failed_round(name)
             if self._config_file and self._config_poll_seconds and time.monotonic() >= next_read:
                 self._read_again(self._config_file)
                 next_read = time.monotonic() + self._config_poll_seconds
 
     def _read_again(self, path: str | os.PathLike[str]) -> None:
-        try:
+        with self._config_rounds.attempt(f"cannot serve what {path} says"):
             configs = model_config.read(path)
             if configs != self._configs:
                 self.reload(configs)
                 self._configs = configs  # a refused configuration is tried again
                 _log.info("serving what %s says", path)
-        except ServingError as error:
-            _log.warning("%s", error)
+        if self._config_rounds.fault:
+            self._metrics.failed_round(os.fspath(path))
 
     def _close_models(self) -> None:
         for model in self._models.values():

@@ -4,8 +4,9 @@ import abc
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +16,8 @@ from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import loader_impl
 
 from tfrank_sel.serving.status import Code, ServingError, invalid
+
+T = TypeVar("T")
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -89,6 +92,18 @@ class Model(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Frees the model's memory; the model cannot run afterwards."""
+
+
+def per_model(told: Callable[[Model], T]) -> Callable[[Model], T]:
+    """Wraps a function of a model, which then is called once for each version in memory."""
+    known: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
+
+    def wrapped(model: Model) -> T:
+        if model not in known:
+            known[model] = told(model)
+        return known[model]
+
+    return wrapped
 
 
 class LoadedModel(Model):

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tfrank_sel import export
 from tfrank_sel.data import stores
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.rounds import Rounds
 from tfrank_sel.serving.engine.warmup import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -81,7 +81,12 @@ class ModelVersions:
         self._loaded: dict[int, _Handle] = {}
         self._failures: dict[int, _Failure] = {}
         self._statuses: dict[int, VersionStatus] = {}
-        self._unreadable = ""
+        self._rounds = Rounds()
+
+    @property
+    def fault(self) -> str:
+        """What the last check of the folder failed with; empty if it did not."""
+        return self._rounds.fault
 
     def poll(self, patience: float = 0.0) -> None:
         """Checks the folder once, and loads and releases versions accordingly.
@@ -95,24 +100,16 @@ class ModelVersions:
         """
         if self._polling.acquire(timeout=patience):
             try:
-                self._poll()
+                with self._rounds.attempt(f"cannot read {self.config.base_path}"):
+                    self._poll()
             finally:
                 self._polling.release()
 
     def _poll(self) -> None:
-        try:
-            found = find(self.config.base_path)
-            aspired = self.config.policy.aspired(found)
-            new = [version for version in aspired if version not in self._loaded]
-            near = {version: pathlib.Path(stores.near_folder(found[version])) for version in new}
-        except (OSError, InputError) as error:
-            reason = error.reason if isinstance(error, InputError) else error
-            told = f"cannot read {self.config.base_path}: {reason}"
-            if not self._unreadable:  # logged once, not at every check
-                _log.warning("%s", told)
-            self._unreadable = told
-            return
-        self._unreadable = ""
+        found = find(self.config.base_path)
+        aspired = self.config.policy.aspired(found)
+        new = [version for version in aspired if version not in self._loaded]
+        near = {version: pathlib.Path(stores.near_folder(found[version])) for version in new}
         for version in set(self._failures) - set(aspired):
             del self._failures[version]
             self._set(dataclasses.replace(self._statuses[version], state=State.END))
@@ -154,7 +151,7 @@ class ModelVersions:
         statuses = self.statuses()
         if statuses:
             return statuses[0].message
-        return self._unreadable or (
+        return self.fault or (
             f"{self.config.base_path} must hold a version: a folder whose name is an integer. "
             "Received: none"
         )

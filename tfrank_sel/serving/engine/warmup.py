@@ -6,10 +6,11 @@ They are in `assets.extra/tf_serving_warmup_requests`, a TFRecord file of `Predi
 import pathlib
 from collections.abc import Iterator
 
-import tensorflow as tf
 from google.protobuf import message
 from tensorflow_serving.apis import prediction_log_pb2
 
+from tfrank_sel.data.formats import forms
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.engine import inference, tensor_protos
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
@@ -54,16 +55,17 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
     if not path.exists():
         return
     try:
-        for count, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator(), 1):
+        for count, record in enumerate(forms.records(str(path)), 1):
             if count > _MAX_RECORDS:
                 raise invalid(
                     f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
                 )
             yield prediction_log_pb2.PredictionLog.FromString(record)
-    except (tf.errors.DataLossError, message.DecodeError) as error:
+    except (InputError, message.DecodeError) as error:
+        reason = error.reason if isinstance(error, InputError) else error
         raise ServingError(
             Code.DATA_LOSS,
-            f"{path}: {error}. Please verify your warmup data is in TFRecord format.",
+            f"{path}: {reason}. Please verify your warmup data is in TFRecord format.",
         ) from error
 
 

@@ -1,6 +1,5 @@
 """TensorFlow Serving's REST API, an ASGI application on the shared core."""
 
-import asyncio
 import functools
 import json
 import re
@@ -15,7 +14,7 @@ from tfrank_sel.serving import monitoring
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.inference import classify, regress, serialized
-from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE
+from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
@@ -31,7 +30,7 @@ Answer = tuple[int, bytes, bytes]
 Target = tuple[str, int | None, str | None]
 
 # What is said while the request is not whole.
-_CLOSING = (408, 413, 429, 431)
+_CLOSING = (408, 413, 429, 431, 503)
 _CORS = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"POST, GET"),
@@ -86,11 +85,10 @@ class RestApi:
             path += "?" + scope["query_string"].decode("latin-1")
         method, headers = scope["method"], dict(scope["headers"])
         if path == "/":
-            # it parses warm-up requests, for which other clients do not wait
-            text = await asyncio.to_thread(page.written, self._core)
+            text = await self._run(lambda *_: page.written(self._core))
             return 200, b"text/html; charset=utf-8", text
         if path == monitoring.PATH:
-            return 200, b"text/plain", self._core.metrics()
+            return 200, b"text/plain", await self._run(lambda *_: self._core.metrics())
         if path.startswith(monitoring.PATH + "?"):
             return 400, b"text/plain", f"Unexpected path: {path}".encode()
         if not re.match(r"/v1/", path, re.IGNORECASE):
@@ -102,23 +100,30 @@ class RestApi:
         name = urllib.parse.unquote(match["name"] or "") if match else ""
         verb = match["verb"] if match and method == "POST" else ""
         with self._core.observed(verb, "REST", name):
-            body = await self._body(headers, receive)
+            body = await self._body(headers, receive, scope["client"])
             # The path may be of any case, the verb may not.
             if match is None or verb != verb.lower():
                 raise invalid(f"Malformed request: {method} {path}")
+            work: Callable[[bytes, Limits], bytes]
             if method == "GET":
-                answer = self._metadata(match) if match["metadata"] else self._status(match)
+                told = self._metadata if match["metadata"] else self._status
+                work, body = (lambda *_: told(match)), b""
             else:
                 work = functools.partial(self._post, verb, _target(match))
-                answer = await self._admission.run(work, body, self._limits.run_seconds)
+            answer = await self._run(work, body)
         return 200, b"application/json", answer
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+    async def _run(self, work: Callable[[bytes, Limits], bytes], body: bytes = b"") -> bytes:
+        return await self._admission.run(work, body, self._limits.run_seconds)
+
+    async def _body(
+        self, headers: Mapping[bytes, bytes], receive: Receive, connection: object
+    ) -> bytes:
         """Returns the whole body, inflated."""
         limit = self._limits.body_bytes
         parts: list[bytes] = []
         size, is_whole = 0, False
-        async with self._admission.receiving():
+        async with self._admission.receiving(connection):
             while not is_whole and size <= limit:
                 event = await receive()
                 parts.append(event.get("body", b""))
@@ -131,7 +136,7 @@ class RestApi:
             raise _too_long("A body", limit, 413)
         if headers.get(b"content-encoding", b"").lower() != b"gzip":
             return body
-        return await self._admission.run(_inflated, body, self._limits.run_seconds)
+        return await self._run(_inflated, body)
 
     def _post(self, verb: str, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
@@ -177,7 +182,7 @@ class RestApi:
         name, version, label = _target(match)
         with self._core.acquire(name, version, label) as model:
             spec = {"name": name, "signature_name": "", "version": str(model.version)}
-            metadata = {"signature_def": _as_dict(signature_map(model))}
+            metadata = {"signature_def": _signatures(model)}
         return _json({"model_spec": spec, "metadata": metadata})
 
 
@@ -218,6 +223,11 @@ def _as_dict(proto: message.Message) -> dict[str, Any]:
         proto, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
     return result
+
+
+@per_model
+def _signatures(model: Model) -> dict[str, Any]:
+    return _as_dict(signature_map(model))
 
 
 def _json(document: dict[str, Any]) -> bytes:

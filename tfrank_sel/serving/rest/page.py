@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tfrank_sel.serving import manifest
 from tfrank_sel.serving.engine import warmup
 from tfrank_sel.serving.engine.core import ServerCore
-from tfrank_sel.serving.engine.model import Model
+from tfrank_sel.serving.engine.model import Model, per_model
 from tfrank_sel.serving.status import ServingError
 
 EXAMPLES = 3
@@ -34,13 +34,18 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
     """The inputs of the latest version of a model, as far as they are known, and examples."""
     try:
         with core.acquire(name, None, None) as model:
-            signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
-            told = manifest.read(model.path) if (model.path / manifest.PATH).exists() else {}
-            takes = manifest.takes(signature, told)
-            found = itertools.islice(_examples(model, takes), EXAMPLES)
-            return {**takes.config(), "examples": list(found)}
+            return _of_model(model)
     except (ServingError, OSError, ValueError):
         return {**manifest.Takes(None, {}).config(), "examples": []}
+
+
+@per_model
+def _of_model(model: Model) -> dict[str, Any]:
+    signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
+    told = manifest.read(model.path) if (model.path / manifest.PATH).exists() else {}
+    takes = manifest.takes(signature, told)
+    found = itertools.islice(_examples(model, takes), EXAMPLES)
+    return {**takes.config(), "examples": list(found)}
 
 
 def _examples(model: Model, takes: manifest.Takes) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,248 @@
+"""Nothing that goes wrong in one place silences the endpoint, or stops what follows folders."""
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.ports import free_port
+from tests.serving.test_reload import soon, write
+from tfrank_sel.serving.admission import Admission
+from tfrank_sel.serving.deployment import model_config
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine import versions, warmup
+from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.limits import Limits
+from tfrank_sel.serving.rest import page
+from tfrank_sel.serving.status import Code, ServingError
+
+FLOODS = {
+    "print": "for i in range(40000): print('x' * 99)",
+    "logging": "import logging\nfor i in range(40000): logging.warning('x' * 99)",
+    "below Python": "import os\nfor i in range(40000): os.write(2, b'x' * 99)",
+    "a process": "import subprocess\n"
+    "subprocess.run(['head', '-c', '4000000', '/dev/zero'], stderr=subprocess.STDOUT)",
+}
+
+
+@pytest.mark.parametrize("kind", FLOODS)
+def test_output_that_nobody_reads_stops_nothing(kind, tmp_path):
+    done = tmp_path / "done"
+    code = "import pathlib\nfrom tfrank_sel.serving.output import unhindered\nwith unhindered():\n"
+    lines = [*FLOODS[kind].splitlines(), f"pathlib.Path({str(done)!r}).touch()"]
+    code += "".join(f"    {line}\n" for line in lines)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    with process:
+        assert process.wait(100) == 0  # while nothing is read
+        assert process.stdout.read()
+    assert done.exists()
+
+
+def test_output_that_is_read_is_whole_and_in_order():
+    code = (
+        "from tfrank_sel.serving.output import unhindered\n"
+        "with unhindered():\n    for i in range(1000): print(i, flush=True)\nprint('after')"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [*map(str, range(1000)), "after"]
+
+
+ODD = [ValueError("NUL"), TypeError("scheme"), AttributeError("empty"), KeyError("Size"), OSError()]
+
+
+@pytest.mark.parametrize("error", ODD, ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("place", ["folder", "configuration"])
+def test_no_exception_of_one_round_ends_the_next(half, tmp_path, monkeypatch, caplog, error, place):
+    failing, rounds = threading.Event(), []
+
+    def fails(kept):
+        def wrapped(*arguments):
+            if failing.is_set():
+                rounds.append(1)
+                raise error
+            return kept(*arguments)
+
+        return wrapped
+
+    path, base = tmp_path / "models.config", tmp_path / "base"
+    shutil.copytree(half / "1", base / "1")
+    write(path, base, "")
+    module, name = (versions, "find") if place == "folder" else (model_config, "read")
+    monkeypatch.setattr(module, name, fails(getattr(module, name)))
+    options = {"poll_seconds": 0.02, "config_file": path, "config_poll_seconds": 0.02}
+    core = ServerCore(model_config.read(path), **options)
+    core.start()
+    try:
+        failing.set()
+        assert soon(lambda: len(rounds) > 3)
+        with core.acquire("half") as model:
+            assert model.version == 1
+        failing.clear()
+        shutil.copytree(half / "2", base / "2")
+        assert soon(lambda: core.statuses("half", 2)[0].state == versions.State.AVAILABLE)
+        told = [x for x in caplog.messages if type(error).__name__ in x or "cannot" in x]
+        assert len(told) == 1
+        assert b":tfrank_sel:serving:failed_round_count{" in core.metrics()
+    finally:
+        core.stop()
+
+
+@pytest.mark.parametrize("wrong", ["nowhere", "empty", "broken"])
+def test_a_model_with_a_wrong_new_folder_stays_until_it_has_a_version(half, tmp_path, wrong):
+    path, new = tmp_path / "models.config", tmp_path / wrong
+    if wrong != "nowhere":
+        new.mkdir()
+    if wrong == "broken":
+        (new / "1").mkdir()
+        (new / "1" / "saved_model.pb").write_text("no graph")
+    write(path, half, "")
+    core = ServerCore(
+        model_config.read(path), poll_seconds=0.02, config_file=path, config_poll_seconds=0.02
+    )
+    core.start()
+    try:
+        with pytest.raises(ServingError) as error:
+            core.reload([ModelConfig("half", new)])
+        assert error.value.code == Code.UNKNOWN
+        with core.acquire("half") as model:
+            assert model.version == 2
+        write(path, new, "")
+        shutil.copytree(half / "1", new / "7")
+        assert soon(lambda: core.statuses("half", 7)[0].state == versions.State.AVAILABLE)
+        with core.acquire("half") as model:
+            assert model.version == 7
+    finally:
+        core.stop()
+
+
+@pytest.mark.parametrize(
+    "base_path",
+    ["http://127.0.0.1:9/m", "github://x", "zip://x::http://h", "s3://b::http://h", "/srv/\0m"],
+)
+def test_folders_are_here_or_in_stores_that_are_known(base_path):
+    with pytest.raises(ServingError, match=r"base_path must be .*\. Received: ") as error:
+        model_config.located(base_path)
+    assert error.value.code == Code.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("scheme", model_config.SCHEMES)
+def test_a_store_that_is_known_is_accepted(scheme):
+    assert model_config.located(f"{scheme}://bucket/m/") == f"{scheme}://bucket/m"
+
+
+def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(path, version):
+        if version == 2:
+            loading.set()
+            go_on.wait(60)
+        return LoadedModel(path, version)
+
+    first = ModelConfig("half", half, model_config.Specific([1]))
+    core = ServerCore([first], poll_seconds=0.02, load=load)
+    core.start()
+    core._models["half"].config = ModelConfig("half", half)
+    assert loading.wait(20)
+    assert not core.stop()
+    go_on.set()
+    core._poller.join(60)
+    assert not core._poller.is_alive()
+
+
+def test_a_signal_ends_a_server_whose_first_version_is_loading(half, tmp_path):
+    code = (
+        "import sys, time\nfrom tfrank_sel.serving import endpoint\n"
+        "class Slow:\n    def __init__(self, *_, **__):\n"
+        "        print('loading', flush=True); time.sleep(1000)\n"
+        "endpoint.LoadedModel = Slow\n"
+        "from tfrank_sel.serving.__main__ import main\nmain()"
+    )
+    ports = [f"--grpc-port={free_port()}", f"--rest-port={free_port()}"]
+    command = [sys.executable, "-c", code, "serve", f"--model-base-path={half}", *ports]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_the_connection_with_the_most_unfinished_requests_gives_way():
+    async def receive(admission, connection, seconds):
+        async with admission.receiving(connection):
+            await asyncio.sleep(seconds)
+
+    async def run():
+        admission = Admission(Limits(receiving=4))
+        good = asyncio.create_task(receive(admission, "good", 0.2))
+        await asyncio.sleep(0)
+        bad = [asyncio.create_task(receive(admission, "bad", 0.1)) for _ in range(50)]
+        ended = await asyncio.gather(good, *bad, return_exceptions=True)
+        admission.close()
+        return ended
+
+    good, *bad = asyncio.run(run())
+    assert good is None
+    codes = [x.code for x in bad if x is not None]
+    assert codes == [Code.UNAVAILABLE] * 47
+
+
+def test_a_connection_with_too_many_waiting_requests_is_closed(endpoint):
+    one = b"GET /v1/models/half/metadata HTTP/1.1\r\nhost: h\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", endpoint.rest_port), timeout=20) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(one * 1000)
+            while connection.recv(1 << 16):
+                pass
+        assert select.select([connection], [], [], 0)[0]  # closed
+    with socket.create_connection(("127.0.0.1", endpoint.rest_port), timeout=20) as connection:
+        connection.sendall(one * 10 + one.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        answer = b""
+        while received := connection.recv(1 << 16):
+            answer += received
+    assert answer.count(b"HTTP/1.1 200") == 11
+
+
+def test_the_page_reads_the_warm_up_requests_of_a_version_once(half, monkeypatch):
+    read = []
+    monkeypatch.setattr(warmup, "read", lambda path: read.append(path) or iter(()))
+    core = ServerCore([ModelConfig("half", half)])
+    core.reload([ModelConfig("half", half)])
+    read.clear()
+    assert page.written(core) == page.written(core)
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("kept", [1, 11, 12, 15, -1])
+def test_warm_up_requests_that_are_cut_are_refused(half, tmp_path, kept):
+    shutil.copytree(half / "1", tmp_path / "1")
+    path = tmp_path / "1" / warmup.PATH
+    path.parent.mkdir()
+    record = b"\x10\0\0\0\0\0\0\0" + bytes(4 + 16 + 4)
+    path.write_bytes(record[:kept])
+    with pytest.raises(ServingError) as error:
+        list(warmup.read(path))
+    assert error.value.code == Code.DATA_LOSS
+    assert os.fspath(path) in str(error.value)
+
+
+def test_rounds_log_a_change_of_the_fault(caplog):
+    followed = versions.Rounds()
+    for reason in ("a", "a", "b", "b", "a"):
+        with followed.attempt("cannot"):
+            raise RuntimeError(reason)
+    assert [x[-1] for x in caplog.messages] == ["a", "b", "a"]
+    with followed.attempt("cannot"):
+        time.sleep(0)
+    assert followed.fault == ""
