@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from tfrank_sel.models.als import archive, progress, retrieval
 from tfrank_sel.models.als.explanation import Explanation, explained
 from tfrank_sel.models.als.group import Group, SingleProcess
-from tfrank_sel.models.als.interactions import as_matrix
+from tfrank_sel.models.als.interactions import as_matrix, merged
 from tfrank_sel.models.als.objectives import RG2, Objective
 from tfrank_sel.models.als.solver import Solver
 from tfrank_sel.models.als.weights import activity_weights, base_weights
@@ -207,9 +207,10 @@ class RGFactorizer(Configurable):
     def partial_fit(
         self, interactions: Any, sweeps: int = 1, *, list_weights: ArrayLike | None = None
     ) -> Self:
-        """Continues from the current factors, possibly on other interactions.
+        """Adds interactions, and refits the users and items that have some of them.
 
-        New users and items start from random factors; so do all if there are no factors yet.
+        They are refitted to all of their interactions; a new gain replaces the old one of a pair.
+        Others keep their vectors. New users and items start from random factors.
 
         Args:
             interactions: Positives, as in `as_matrix`.
@@ -220,19 +221,22 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
         """
-        matrix, factors = as_matrix(interactions), None
+        matrix, factors, known = as_matrix(interactions), None, (0, 0)
+        counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if hasattr(self, "seen_"):
-            shape = tuple(map(max, zip(self.seen_.shape, matrix.shape, strict=True)))
-            matrix.resize(shape)
-            old = (self.user_factors_, self.item_factors_)
-            factors = [
-                np.concatenate([have, new[len(have) :]])
-                for have, new in zip(old, self._random(shape), strict=True)
-            ]
+            known, matrix = self.seen_.shape, merged(self.seen_, matrix)
+            old, new = (self.user_factors_, self.item_factors_), self._random(matrix.shape)
+            factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
         self._start(matrix, factors)
         solver = self._solver(matrix, list_weights, SingleProcess())
+        users, items = self.user_factors_, self.item_factors_
+        rest = [np.setdiff1d(np.arange(n), x.nonzero()) for n, x in zip(known, counts, strict=True)]
+        old_users, old_items = users[rest[0]], items[rest[1]]
         for _ in range(sweeps):
-            solver.sweep(self.user_factors_, self.item_factors_)
+            solver.renew_users(users, items)
+            users[rest[0]] = old_users
+            solver.renew_items(users, items)
+            items[rest[1]] = old_items
         return self
 
     def recommend(
@@ -258,10 +262,11 @@ class RGFactorizer(Configurable):
                 less time; all items are compared if `None`.
 
         Raises:
-            ValueError: If `k` is not positive, an index is out of range, or both `items` and
-                `index` are given.
+            ValueError: If `k` is not positive, an index is out of range, a user has no
+                interactions, or both `items` and `index` are given.
         """
         users = retrieval.indices("users", users, len(self.user_factors_))
+        retrieval.check_known(np.atleast_1d(users), self.user_factors_)
         rows, factors, threads = np.atleast_1d(users), self.item_factors_, self._threads
         seen = self.seen_[rows] if filter_seen else None
         if index is None:

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 Matrix: TypeAlias = Any  # SciPy's sparse matrices have no types
 
 _COLUMNS = ("user", "item", "gain")
+# most indices that a column may have: so many per interaction, and so many more
+_GAPS, _FREE = 10, 100_000
 
 
 def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix:
@@ -20,7 +22,7 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a pandas frame or an
             Arrow table with columns `user`, `item` and optionally `gain`; a tuple of two or three
             NumPy arrays in that order; or an array `[count, 2 or 3]` of such columns. Users and
-            items are integers from 0. The default gain is 1.
+            items are indices from 0 without large gaps. The default gain is 1.
         shape: The numbers of users and items; if `None`, inferred from the interactions.
 
     Raises:
@@ -28,7 +30,7 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         ValueError: If a user, an item or a gain is out of range, or columns differ in length.
     """
     if sp.issparse(interactions):
-        matrix = sp.csr_matrix(interactions, copy=True)
+        matrix = sp.csr_matrix(interactions.astype(_wide(interactions.dtype)), copy=True)
         if shape is not None and matrix.shape != tuple(shape):
             raise ValueError(
                 f"`interactions` must have shape {tuple(shape)}. Received: shape={matrix.shape}"
@@ -37,9 +39,9 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         users, items, gains = _columns(interactions)
         _check_ids("user", users, None if shape is None else shape[0])
         _check_ids("item", items, None if shape is None else shape[1])
+        gains = gains.astype(_wide(gains.dtype))
         matrix = sp.csr_matrix((gains, (users, items)), shape=shape)
     matrix.sum_duplicates()
-    matrix.data = matrix.data.astype(np.float64 if matrix.data.itemsize > 4 else np.float32)
     if not np.all(np.isfinite(matrix.data)) or np.any(matrix.data < 0):
         raise ValueError(
             "Gains must be finite and not negative. Received: gains from "
@@ -47,6 +49,22 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
         )
     matrix.eliminate_zeros()
     return matrix
+
+
+def merged(old: Matrix, new: Matrix) -> Matrix:
+    """Returns the interactions of both matrices; for a pair in both, the gain is that of `new`."""
+    shape = tuple(map(max, zip(old.shape, new.shape, strict=True)))
+    old, new = old.copy(), new.copy()
+    old.resize(shape)
+    new.resize(shape)
+    found = sp.csr_matrix(old - old.multiply(new != 0) + new)
+    found.eliminate_zeros()
+    return found
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of gains, in which duplicates are summed."""
+    return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
 
 
 def _columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -86,4 +104,10 @@ def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
         raise ValueError(
             f"`{name}` must be from 0 to {'any' if count is None else count - 1}. "
             f"Received: from {ids.min()} to {ids.max()}"
+        )
+    if count is None and len(ids) and ids.max() >= _GAPS * len(ids) + _FREE:
+        raise ValueError(
+            f"`{name}` must be indices from 0 without large gaps. "
+            f"Received: {len(ids)} interactions, indices up to {ids.max()}. Number the ids: "
+            "`ids, indices = np.unique(ids, return_inverse=True)`"
         )

@@ -73,6 +73,16 @@ def best_among(
     return np.where(ids < 0, -1, items[ids]).astype(np.int32), scores
 
 
+def check_known(users: NDArray[Any], factors: Array) -> None:
+    """Raises an error if users have no interactions: their vector 0 scores all items alike."""
+    unknown = users[~factors[users].any(axis=1)]
+    if len(unknown):
+        raise ValueError(
+            "`users` must have interactions. Received: users without interactions "
+            f"{unknown[:5].tolist()}. Recommend popular items to them: `seen_.getnnz(axis=0)`"
+        )
+
+
 def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     """Returns indices from 0 to `count - 1`, of any shape.
 

@@ -1,0 +1,65 @@
+"""Interactions at the entrance: narrow dtypes, gaps, new interactions, unknown users."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from tfrank_sel.models.als import RG2, RGCross, RGFactorizer
+from tfrank_sel.models.als.interactions import as_matrix
+
+NARROW = (np.bool_, np.uint8, np.int8, np.float16, np.int16, np.uint16, np.int64, np.float64)
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("layout", ["tuple", "coo", "csr", "csc"])
+def test_duplicates_are_summed_in_a_wide_type(dtype, layout):
+    gains = np.full(400, 1 if dtype is np.bool_ else 100, dtype)
+    users, items = np.zeros(400, int), np.zeros(400, int)
+    given = (users, items, gains)
+    if layout != "tuple" and dtype is np.float16:
+        pytest.skip("SciPy has no matrices of float16")
+    if layout != "tuple":
+        given = sparse.coo_matrix((gains, (users, items)), (1, 1))
+    if layout in ("csr", "csc"):  # compressed by hand, with duplicates
+        kind = sparse.csr_matrix if layout == "csr" else sparse.csc_matrix
+        given = kind((gains, users, np.array([0, 400])), (1, 1))
+    assert as_matrix(given)[0, 0] == 400.0 * float(gains[0])
+
+
+@pytest.mark.parametrize("objective", [RG2(alpha=0.1), RGCross(alpha=0.1)])
+def test_rows_without_new_interactions_are_kept(objective):
+    rng = np.random.default_rng(0)
+    old = np.unique(np.stack([rng.integers(0, 20, 90), rng.integers(0, 9, 90)]), axis=1)
+    model = RGFactorizer(objective, num_factors=3, sweeps=2).fit(tuple(old))
+    users, items = model.user_factors_.copy(), model.item_factors_.copy()
+    shape = model.seen_.shape
+    model.partial_fit((np.array([3, 22, 22]), np.array([1, 1, 10])), sweeps=2)
+    others = np.setdiff1d(np.arange(shape[0]), [3])
+    np.testing.assert_array_equal(model.user_factors_[others], users[others])
+    rest = np.setdiff1d(np.arange(shape[1]), [1])
+    np.testing.assert_array_equal(model.item_factors_[rest], items[rest])
+    assert np.abs(model.user_factors_[[3, 22]]).max(axis=1).min() > 0.0
+    assert model.seen_.shape == (23, 11)
+    assert all(model.seen_[user, item] for user, item in old.T)
+
+
+def test_all_interactions_again_are_a_sweep():
+    rng = np.random.default_rng(1)
+    given = (np.arange(60) % 12, rng.integers(0, 5, 60))
+    one, two = (RGFactorizer(num_factors=3, sweeps=x).fit(given) for x in (2, 3))
+    one.partial_fit(given)
+    np.testing.assert_allclose(one.user_factors_, two.user_factors_, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_identifiers_with_large_gaps_are_refused(place):
+    columns = [np.arange(50), np.arange(50)]
+    columns[place] = 8_000_000 - columns[place]
+    with pytest.raises(ValueError, match=r"indices up to 8000000.*np\.unique"):
+        as_matrix(tuple(columns))
+
+
+def test_a_user_without_interactions_is_refused():
+    model = RGFactorizer(num_factors=2, sweeps=1).fit((np.array([0, 2]), np.array([0, 1])))
+    with pytest.raises(ValueError, match=r"without interactions \[1\].*popular"):
+        model.recommend([0, 1], k=1)
