@@ -11,7 +11,7 @@ def test_a_published_model_has_a_card_and_its_facts_in_the_manifest(tracked):
     told = json.loads((extra / "manifest.json").read_text())["card"]
     assert text == card.text(told)
     assert text.startswith("# Model card: ranker\n")
-    assert "Ranks the offers | of a test." in text
+    assert "Ranks the offers \\| of a test." in text
     assert len(text.splitlines()) < 100  # a page
 
 

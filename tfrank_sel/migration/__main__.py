@@ -6,7 +6,8 @@ import pathlib
 import sys
 
 try:
-    from tfrank_sel.migration.rewriting import MARK, rewrite
+    from tfrank_sel.migration.files import rewritten
+    from tfrank_sel.migration.rewriting import MARK
 except ModuleNotFoundError as error:
     raise ImportError(
         f"tfrank-sel-migrate needs {error.name}: pip install 'tfrank_sel[migrate]'"
@@ -20,7 +21,7 @@ def main() -> None:
         description="Rewrite code that uses tensorflow-ranking so that it uses tfrank_sel. "
         f"A comment `{MARK}...` is added above each statement that you must change by hand.",
     )
-    parser.add_argument("files", nargs="+", type=pathlib.Path, help="Python files to rewrite.")
+    parser.add_argument("files", nargs="+", type=pathlib.Path, help="Python files or notebooks.")
     parser.add_argument(
         "--write", action="store_true", help="Write the files instead of printing a diff."
     )
@@ -29,22 +30,27 @@ def main() -> None:
     for file in given.files:
         try:
             marks += _migrate(file, given.write)
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:
-            parser.exit(2, f"Cannot rewrite {file}: {error}\n")
+        except (OSError, SyntaxError, ValueError) as error:
+            parser.exit(2, f"Cannot rewrite {file}: {' '.join(str(error).split())}\n")
     if marks:
         print(f"Places to change by hand: {marks}. Search for: {MARK.strip()}", file=sys.stderr)
 
 
 def _migrate(file: pathlib.Path, is_written: bool) -> int:
     """Rewrites a file, or prints the diff, and returns the number of marks that this adds."""
-    old = file.read_text()
-    new = rewrite(old)
-    if is_written:
-        file.write_text(new)
-    else:
-        before, after = (text.splitlines(keepends=True) for text in (old, new))
+    old = file.read_bytes()
+    new = rewritten(file.name, old)
+    if is_written and new != old:
+        file.write_bytes(new)
+    elif not is_written:
+        before, after = (_lines(text) for text in (old, new))
         print("".join(difflib.unified_diff(before, after, str(file), str(file))), end="")
-    return new.count(MARK) - old.count(MARK)
+    return new.count(MARK.encode()) - old.count(MARK.encode())
+
+
+def _lines(content: bytes) -> list[str]:
+    """Returns the lines of a text for people to read, whatever its encoding."""
+    return [f"{line}\n" for line in content.decode(errors="replace").splitlines()]
 
 
 if __name__ == "__main__":

@@ -72,6 +72,53 @@ REDUCTIONS = {
     "NONE": "none",
 }
 
+# functions whose seed changes nothing here, as ties keep their order
+SEEDED = {"utils.sort_by_scores", "keras.metrics.AlphaDCGMetric"}
+
+# losses that take no lambda weight
+UNWEIGHTED = {
+    "ApproxMRRLoss",
+    "ApproxNDCGLoss",
+    "CalibratedSoftmaxLoss",
+    "GumbelApproxNDCGLoss",
+    "MixtureEMLoss",
+    "UniqueSoftmaxLoss",
+}
+
+# names of the keys, whose values are the strings that `get` takes
+KEYS = {
+    "RankingLossKey": {
+        "APPROX_MRR_LOSS",
+        "APPROX_NDCG_LOSS",
+        "CALIBRATED_SOFTMAX_LOSS",
+        "COUPLED_RANKDISTIL_LOSS",
+        "GUMBEL_APPROX_NDCG_LOSS",
+        "LIST_MLE_LOSS",
+        "MEAN_SQUARED_LOSS",
+        "ORDINAL_LOSS",
+        "PAIRWISE_HINGE_LOSS",
+        "PAIRWISE_LOGISTIC_LOSS",
+        "PAIRWISE_MSE_LOSS",
+        "PAIRWISE_SOFT_ZERO_ONE_LOSS",
+        "SIGMOID_CROSS_ENTROPY_LOSS",
+        "SOFTMAX_LOSS",
+        "UNIQUE_SOFTMAX_LOSS",
+        "YETI_LOGISTIC_LOSS",
+    },
+    "RankingMetricKey": {
+        "ALPHA_DCG",
+        "ARP",
+        "DCG",
+        "HITS",
+        "MAP",
+        "MRR",
+        "NDCG",
+        "ORDERED_PAIR_ACCURACY",
+        "PRECISION",
+        "PRECISION_IA",
+    },
+}
+
 # what a person must change, and by what
 BY_HAND = {
     "data.parse_from_example_list": "Call `data.parsing.parse_elwc(serialized, "
@@ -112,6 +159,26 @@ BY_HAND = {
     "keras.pipeline": "Call `model.compile` and `model.fit`, or run `tfrank-sel-pipelines`.",
     "feature": "Use Keras' preprocessing layers, such as `keras.layers.StringLookup`.",
     "keras.feature": "Use Keras' preprocessing layers, such as `keras.layers.StringLookup`.",
+    "data": "Read with `data.batches`, or call the parsers in `data.parsing`.",
+    "head": "Build a Keras model: TensorFlow 2.16 has no estimators.",
+    "utils": "No counterpart: write it with the functions of TensorFlow, or use a loss or metric "
+    "of this package, which does this itself.",
+    "keras.utils": "No counterpart: give any function of a tensor as gain or discount.",
+    "keras.layers": "No counterpart: use Keras' layers.",
+    "keras.model": "Build a functional Keras model: inputs, preprocessing, scorer.",
+    "keras.saved_model": "Call `export.export`.",
+    "keras.strategy_utils": "Use `tf.distribute` itself.",
+    "keras.canned": "Use `models.Scorer`, or one small network per feature in Keras.",
+    "keras.losses.RankingLossKey": "Give the key as a string. All keys are "
+    "`presets.tfr.losses.KEYS`.",
+    "keras.metrics.RankingMetricKey": "Give the key as a string. All keys are "
+    "`presets.tfr.metrics.KEYS`.",
+    "ext": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
+    "extension": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
     "extension.tfrbert": "No counterpart: encode the texts with keras-hub, and rank the vectors.",
 }
+NOT_CALLED = (
+    "Only its calls are rewritten: the preset is a function. To subclass or to compare "
+    "types, use the class in `tfrank_sel.losses` or `tfrank_sel.metrics`."
+)
 OTHERWISE = "No counterpart is known: see docs/migration.md."

@@ -1,11 +1,19 @@
 """Rewriting of one module of Python code."""
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, QualifiedNameProvider
+from libcst import matchers
+from libcst.metadata import (
+    ExpressionContext,
+    ExpressionContextProvider,
+    MetadataWrapper,
+    ParentNodeProvider,
+    QualifiedNameProvider,
+)
 
 from tfrank_sel.migration import names
 
@@ -22,7 +30,9 @@ def rewrite(code: str) -> str:
     """Rewrites a module that uses tensorflow-ranking so that it uses this package.
 
     Losses and metrics become those of `presets.tfr`, which have the same numbers. A name that the
-    tables in `names` do not cover stays as it is; a comment above it says what to do.
+    tables in `names` do not cover stays as it is, and so does a class that is not called where it
+    is named; a comment above it says what to do. A module that imports tensorflow-ranking elsewhere
+    than at its top stays as it is but for such comments.
 
     Args:
         code: The text of a module.
@@ -35,8 +45,10 @@ def rewrite(code: str) -> str:
         SyntaxError: If `code` is not valid Python.
     """
     taken = {*_names_of(ast.parse(code))}
-    rewriter = _Rewriter({x: f"tfrank_sel_{x}" if x in taken else x for x in HOMES})
-    rewritten = MetadataWrapper(cst.parse_module(code)).visit(rewriter)
+    aliases = {x: f"tfrank_sel_{x}" if x in taken else x for x in HOMES}
+    wrapper = MetadataWrapper(cst.parse_module(code))
+    rewriter = _Rewriter(aliases, {*_imports_at_top(wrapper.module)})
+    rewritten = wrapper.visit(rewriter)
     return rewritten.code if rewriter.found else code
 
 
@@ -45,8 +57,10 @@ def _names_of(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
+        elif isinstance(node, ast.ExceptHandler):
+            yield node.name or ""
         elif isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.Import):
@@ -60,14 +74,18 @@ class _Rewriter(cst.CSTTransformer):
 
     Args:
         aliases: The names under which the new modules are imported.
+        at_top: The imports that can be replaced.
     """
 
-    METADATA_DEPENDENCIES = (QualifiedNameProvider,)
+    METADATA_DEPENDENCIES = (QualifiedNameProvider, ExpressionContextProvider, ParentNodeProvider)
 
-    def __init__(self, aliases: dict[str, str]) -> None:
+    def __init__(self, aliases: dict[str, str], at_top: set[cst.CSTNode]) -> None:
         super().__init__()
-        self.found = False  # whether the module imports tensorflow-ranking
+        self.found = False  # whether the module uses tensorflow-ranking
         self._aliases = aliases
+        self._at_top = at_top
+        self._is_left = False  # whether only comments are added
+        self._quotes: list[str] = []  # of the formatted strings around a node
         self._used: set[str] = set()
         self._notes: list[list[str]] = [[]]
 
@@ -88,13 +106,33 @@ class _Rewriter(cst.CSTTransformer):
         before = getattr(statement, "leading_lines", ())
         return statement.with_changes(leading_lines=[*before, *lines]) if notes else left
 
+    def visit_Module(self, node: cst.Module) -> None:
+        imports = matchers.findall(node, matchers.Import() | matchers.ImportFrom())
+        self._is_left = any(_is_ours(x) and x not in self._at_top for x in imports)
+
     def visit_Import(self, node: cst.Import) -> bool:
-        self._meets(node, any(_code(x.name).startswith(PACKAGE) for x in node.names))
+        self._meets(node)
         return False
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        self._meets(node, _is_ours(node))
+        self._meets(node)
         return False
+
+    def visit_FormattedString(self, node: cst.FormattedString) -> None:
+        self._quotes.append(node.end[-1])
+
+    def leave_FormattedString(
+        self, original_node: cst.FormattedString, updated_node: cst.FormattedString
+    ) -> cst.BaseExpression:
+        self._quotes.pop()
+        return updated_node
+
+    def visit_SimpleString(self, node: cst.SimpleString) -> None:
+        is_alone = isinstance(self.get_metadata(ParentNodeProvider, node), cst.Expr)
+        value = node.evaluated_value
+        if not is_alone and isinstance(value, str) and re.match(rf"{PACKAGE}(\.|$)", value):
+            self.found = True
+            self._note(f"`{value}`", "A name in a string is not rewritten: import the module.")
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         return self._name(node) is None
@@ -109,7 +147,11 @@ class _Rewriter(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
         name = self._name(original_node.func)
-        if name is None or not name.startswith(f"{PACKAGE}."):
+        if self._is_left or name is None:
+            return updated_node
+        if name.startswith(_LEGACY):
+            return updated_node.with_changes(args=self._of_optimizer(updated_node.args))
+        if not name.startswith(f"{PACKAGE}."):
             return updated_node
         own = name.removeprefix(f"{PACKAGE}.")
         if own == "keras.losses.ListMLELambdaWeight" and len(updated_node.args) == 1:
@@ -119,10 +161,15 @@ class _Rewriter(cst.CSTTransformer):
         positional = [x for x in updated_node.args if not (x.keyword or x.star)]
         if len(positional) > _places(own):
             self._note(f"`{own}`", "Give its arguments by name: their order is another.")
+        if any(x.star for x in updated_node.args):
+            self._note(f"`{own}`", "Its arguments have other names: see docs/migration.md.")
         return updated_node.with_changes(args=self._arguments(own, updated_node.args))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
+        if self._is_left:
+            return updated_node
         body: list[cst.BaseStatement] = []
+        carried: list[cst.EmptyLine] = []  # comments above imports that are removed
         new = [f"from {HOMES[x]} import {_as(x, self._aliases[x])}" for x in sorted(self._used)]
         for statement in cast(Sequence[cst.BaseStatement], updated_node.body):
             kept = _without_imports(statement)
@@ -130,16 +177,24 @@ class _Rewriter(cst.CSTTransformer):
                 lines = [
                     cst.ensure_type(cst.parse_statement(x), cst.SimpleStatementLine) for x in new
                 ]
-                leading = cst.ensure_type(statement, cst.SimpleStatementLine).leading_lines
-                body += [x.with_changes(leading_lines=leading) for x in lines[:1]] + lines[1:]
+                carried += cst.ensure_type(statement, cst.SimpleStatementLine).leading_lines
+                body += [x.with_changes(leading_lines=carried) for x in lines[:1]] + lines[1:]
+                carried = [] if new else carried
                 new = []
             if kept is not None:
+                if carried:
+                    leading = (*carried, *getattr(kept, "leading_lines", ()))
+                    kept, carried = kept.with_changes(leading_lines=leading), []
                 body.append(kept)
-        return updated_node.with_changes(body=body)
+        return updated_node.with_changes(body=body, footer=(*carried, *updated_node.footer))
 
-    def _meets(self, node: cst.CSTNode, is_ours: bool) -> None:
-        self.found |= is_ours
-        if is_ours and len(self._notes) > 2:
+    def _meets(self, node: cst.Import | cst.ImportFrom) -> None:
+        if not _is_ours(node):
+            return
+        self.found = True
+        if isinstance(node, cst.ImportFrom) and isinstance(node.names, cst.ImportStar):
+            self._note(f"`{PACKAGE}`", "Import the names that you use, then rewrite again.")
+        elif node not in self._at_top:
             self._note(f"`{PACKAGE}`", "Import it at the top of the module, then rewrite again.")
 
     def _note(self, about: str, text: str) -> None:
@@ -156,35 +211,82 @@ class _Rewriter(cst.CSTTransformer):
             return None
         return imported[0].replace(f"{PACKAGE}.python", PACKAGE)  # where the modules really are
 
-    def _renamed(self, node: cst.CSTNode, updated: cst.BaseExpression) -> cst.BaseExpression:
+    def _renamed(
+        self, node: cst.Attribute | cst.Name, updated: cst.BaseExpression
+    ) -> cst.BaseExpression:
         name = self._name(node) or ""
+        if self._is_left or not name:
+            return updated
         module, _, own = name.rpartition(".")
-        if module in _REDUCTIONS and own in names.REDUCTIONS:
-            return cst.SimpleString(f'"{names.REDUCTIONS[own]}"')
+        parent = self.get_metadata(ParentNodeProvider, node)
+        written = (ExpressionContext.STORE, ExpressionContext.DEL)
+        is_read = self.get_metadata(ExpressionContextProvider, node, None) not in written
+        is_read &= not isinstance(parent, cst.MatchClass)
+        if is_read and module in _REDUCTIONS and own in names.REDUCTIONS:
+            return self._string(names.REDUCTIONS[own], node, updated)
         if module == "tensorflow.keras.layers.experimental.preprocessing":
             return cst.parse_expression(_code(node).replace(".experimental.preprocessing", ""))
+        if name.startswith(_LEGACY):
+            return cst.parse_expression(_code(node).replace(".legacy.", "."))
+        if name == PACKAGE:
+            self._note(f"`{_code(node)}`", "The module itself is not rewritten: name what you use.")
         if not name.startswith(f"{PACKAGE}."):
             return updated
-        if module.endswith(("RankingLossKey", "RankingMetricKey")):
-            return cst.SimpleString(f'"{own.lower()}"')
         name = name.removeprefix(f"{PACKAGE}.")
+        keys = names.KEYS.get(module.rpartition(".")[2], ())
+        if is_read and own in keys:
+            return self._string(own.lower(), node, updated)
         found = counterpart(name)
+        is_called = isinstance(parent, cst.Call) and parent.func is node
         if found is None:
-            if own != "ListMLELambdaWeight":
+            weighs = own == "ListMLELambdaWeight" and is_called
+            if not (weighs and isinstance(parent, cst.Call) and len(parent.args) == 1):
                 self._note(f"`{name}`", by_hand(name))
+            return updated
+        if not (is_read and (is_called or own in names.FUNCTIONS)):
+            self._note(f"`{name}`", names.NOT_CALLED)
             return updated
         self._used.add(found[0])
         return cst.parse_expression(f"{self._aliases[found[0]]}.{found[1]}")
 
+    def _string(
+        self, value: str, node: cst.CSTNode, updated: cst.BaseExpression
+    ) -> cst.BaseExpression:
+        """Returns a string, in quotes that no formatted string around it has."""
+        quotes = [x for x in "\"'" if x not in self._quotes]
+        if not quotes:
+            self._note(f"`{_code(node)}`", f"Write the string {value}.")
+            return updated
+        return cst.SimpleString(f"{quotes[0]}{value}{quotes[0]}")
+
+    def _of_optimizer(self, given: Sequence[cst.Arg]) -> list[cst.Arg]:
+        """Returns the arguments of an optimizer of Keras 2 under the names of Keras 3."""
+        if any(x.keyword and x.keyword.value == "decay" for x in given):
+            self._note("`decay`", "Give a schedule as `learning_rate`.")
+        return [
+            x.with_changes(keyword=cst.Name("learning_rate"))
+            if x.keyword and x.keyword.value == "lr"
+            else x
+            for x in given
+        ]
+
     def _arguments(self, name: str, given: Sequence[cst.Arg]) -> list[cst.Arg]:
         """Returns the arguments of a call without needless ones, under our names."""
-        needless = names.NEEDLESS | ({"seed"} if name == "utils.sort_by_scores" else set())
-        kept = [x for x in given if not (x.keyword and x.keyword.value in needless)]
+        needless = names.NEEDLESS | ({"seed"} if name in names.SEEDED else set())
+        kept = [
+            x
+            for x in given
+            if not x.keyword or not (x.keyword.value in needless or _is_no_weight(x))
+        ]
+        own = name.rpartition(".")[2]
+        for x in kept:
+            if own in names.UNWEIGHTED and x.keyword and x.keyword.value == "lambda_weight":
+                self._note(f"`{own}`", "Remove `lambda_weight`: this loss cannot use one.")
         if kept and kept[-1] is not given[-1]:
             last = given[-1]
             end = {"comma": last.comma, "whitespace_after_arg": last.whitespace_after_arg}
             kept[-1] = kept[-1].with_changes(**end)
-        if name.rpartition(".")[2] not in names.LAMBDA_WEIGHTS:
+        if own not in names.LAMBDA_WEIGHTS:
             return kept
         return [
             x.with_changes(keyword=cst.Name(names.ARGUMENTS[x.keyword.value]))
@@ -222,6 +324,7 @@ _STATEMENTS = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 _REDUCTIONS = {
     f"{module}.Reduction" for module in ("tensorflow.losses", "tensorflow.keras.losses")
 } | {"keras.losses.Reduction"}
+_LEGACY = ("tensorflow.keras.optimizers.legacy.", "keras.optimizers.legacy.")
 
 
 def _places(name: str) -> int:
@@ -240,8 +343,29 @@ def _as(name: str, alias: str) -> str:
     return name if name == alias else f"{name} as {alias}"
 
 
-def _is_ours(node: cst.ImportFrom) -> bool:
-    return node.module is not None and _code(node.module).startswith(PACKAGE)
+def _imports_at_top(module: cst.Module) -> Iterator[cst.CSTNode]:
+    """Yields the imports of names among the statements of a module."""
+    for statement in module.body:
+        if isinstance(statement, cst.SimpleStatementLine):
+            for small in statement.body:
+                is_star = isinstance(getattr(small, "names", None), cst.ImportStar)
+                if isinstance(small, cst.Import | cst.ImportFrom) and not is_star:
+                    yield small
+
+
+def _is_ours(node: cst.CSTNode) -> bool:
+    if isinstance(node, cst.ImportFrom):
+        return node.module is not None and not node.relative and _is_in(node.module)
+    return isinstance(node, cst.Import) and any(_is_in(x.name) for x in node.names)
+
+
+def _is_in(name: cst.BaseExpression) -> bool:
+    return _code(name).partition(".")[0].strip() == PACKAGE
+
+
+def _is_no_weight(argument: cst.Arg) -> bool:
+    keyword = argument.keyword
+    return bool(keyword and keyword.value == "lambda_weight" and _code(argument.value) == "None")
 
 
 def _without_imports(statement: cst.BaseStatement) -> cst.BaseStatement | None:
@@ -253,7 +377,7 @@ def _without_imports(statement: cst.BaseStatement) -> cst.BaseStatement | None:
         if isinstance(small, cst.ImportFrom) and _is_ours(small):
             continue
         if isinstance(small, cst.Import):
-            others = [x for x in small.names if not _code(x.name).startswith(PACKAGE)]
+            others = [x for x in small.names if not _is_in(x.name)]
             if not others:
                 continue
             if len(others) < len(small.names):

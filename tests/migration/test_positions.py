@@ -1,0 +1,237 @@
+"""Every use of tensorflow-ranking is rewritten or marked, wherever it is, and code stays code."""
+
+import ast
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tfrank_sel.migration import names, rewriting
+from tfrank_sel.migration.files import rewritten
+
+HEAD = "import tensorflow_ranking as tfr\n"
+# the public names of tensorflow-ranking 0.5.5, by module
+PUBLIC = {
+    "": "data estimator ext feature head keras losses metrics model utils extension",
+    "data": "parse_from_example_in_example parse_from_example_list parse_from_sequence_example "
+    "make_parsing_fn build_ranking_dataset_with_parsing_fn build_ranking_dataset "
+    "build_ranking_serving_input_receiver_fn read_batched_sequence_example_dataset "
+    "parse_from_tf_example build_tf_example_serving_input_receiver_fn",
+    "estimator": "EstimatorBuilder make_dnn_ranking_estimator make_gam_ranking_estimator",
+    "feature": "make_identity_transform_fn encode_features encode_listwise_features",
+    "head": "create_ranking_head create_multi_ranking_head",
+    "losses": "RankingLossKey make_loss_fn make_loss_metric_fn create_ndcg_lambda_weight",
+    "metrics": "RankingMetricKey compute_mean make_ranking_metric_fn precision eval_metric pwa",
+    "model": "make_groupwise_ranking_fn",
+    "utils": "gather_per_row is_label_valid sort_by_scores sorted_ranks organize_valid_indices "
+    "padded_nd_indices de_noise ragged_to_dense parse_keys_and_weights",
+    "keras": "canned estimator feature layers losses metrics model network pipeline saved_model "
+    "strategy_utils utils",
+    "keras.layers": "create_tower FlattenList RestoreList ConcatFeatures SelfAttentionMask "
+    "DocumentInteractionAttention GAMLayer Bilinear",
+    "keras.losses": f"RankingLossKey {' '.join(names.LOSSES)} {' '.join(names.LAMBDA_WEIGHTS)} "
+    "ListMLELambdaWeight",
+    "keras.metrics": f"RankingMetricKey {' '.join(names.METRICS)}",
+    "keras.losses.RankingLossKey": "SOFTMAX_LOSS APPROX_NDCG_LOSS CIRCLE_LOSS all_keys",
+    "keras.metrics.RankingMetricKey": "NDCG MAP BPREF all_keys",
+    "keras.model": "create_keras_model AbstractModelBuilder ModelBuilder InputCreator "
+    "TypeSpecInputCreator Preprocessor Scorer UnivariateScorer DNNScorer GAMScorer",
+    "keras.network": "listwise_scoring RankingNetwork UnivariateRankingNetwork",
+    "keras.pipeline": "ModelFitPipeline SimplePipeline PipelineHparams NullDatasetBuilder",
+    "keras.saved_model": "Signatures",
+    "keras.strategy_utils": "get_strategy strategy_scope",
+    "keras.utils": "serialize_keras_object identity inverse pow_minus_1 log2_inverse "
+    "is_greater_equal_1 symmetric_log1p",
+    "keras.feature": "create_keras_inputs GenerateMask EncodeListwiseFeatures",
+    "keras.canned": "DNNRankingNetwork GAMRankingNetwork",
+}
+NAMES = [f"{module}.{x}".lstrip(".") for module, own in PUBLIC.items() for x in own.split()]
+POSITIONS = [
+    "x = {}",
+    "x = {}()",
+    "x = {}('a', 5)",
+    "x = {}(lambda_weight=None, ragged=True)",
+    "x = {}(lambda_weight=w)",
+    "x = {}(*a, **b)",
+    "x = [{}, {{1: {}()}}]",
+    "x = {}.from_config(c)",
+    "{} = 1",
+    "del {}",
+    "{}.attribute += 1",
+    "class A({}):\n    pass",
+    "class A(Base, metaclass={}):\n    x = 1",
+    "@{}\ndef f(): pass",
+    "def f(x: {}, y={}) -> {}:\n    return {}()",
+    "async def f():\n    await {}()",
+    "x = isinstance(y, ({}, int))",
+    "x = functools.partial({}, topn=5)",
+    "x = getattr({}, name)",
+    'x = f"{{{}}} and {{{}()}}"',
+    "x = f'''{{{}}}'''",
+    "if {}: pass",
+    "for {} in y: pass",
+    "for x in {}(): print(x)",
+    "with {} as y: pass",
+    "try: pass\nexcept {}: pass",
+    "x = lambda: {}()",
+    "x = [{}(y) for y in z if {}]",
+    "match x:\n    case {}(): pass",
+    "x = {}; y = 2",
+    "if x: pass\nelif {}: pass\nelse: y = {}()",
+    "assert {}",
+    "print({},\n      # why\n      {}(),  # because\n)",
+]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("form", ["dotted", "from"])
+def test_each_name_is_rewritten_or_marked_in_each_position(position: str, form: str) -> None:
+    for name in NAMES:
+        module, _, own = name.rpartition(".")
+        if form == "from":
+            if module.endswith("Key"):
+                continue
+            head = f"from tensorflow_ranking{'.' if module else ''}{module} import {own}\n"
+        else:
+            head, own = HEAD, f"tfr.{name}"
+        used = position.format(*[own] * position.count("{}"))
+        code = rewriting.rewrite(head + used + "\n")
+        tree = ast.parse(code)
+        assert "tensorflow_ranking" not in code, used  # but its import
+        marks = code.count(rewriting.MARK)
+        read = (
+            x
+            for x in ast.walk(tree)
+            if isinstance(x, ast.Attribute)
+            or (isinstance(x, ast.Name) and not isinstance(x.ctx, ast.Store))
+        )
+        left = [x for x in read if ast.unparse(x) == own]
+        assert marks or not left, (used, code)
+        assert rewriting.rewrite(code) == code
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_advice_for_each_name_is_that_of_its_module_at_least(name: str) -> None:
+    if rewriting.counterpart(name) is None and name not in (
+        "keras",
+        "keras.losses.ListMLELambdaWeight",
+    ):
+        assert rewriting.by_hand(name) != names.OTHERWISE
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from tensorflow_ranking import *\nloss = keras.losses.SoftmaxLoss()\n",
+        "from tensorflow_ranking.keras.losses import *\nloss = SoftmaxLoss()\n",
+        "import importlib\ntfr = importlib.import_module('tensorflow_ranking')\n",
+        "tfr = __import__('tensorflow_ranking.keras')\n",
+        "import pytest\ntfr = pytest.importorskip('tensorflow_ranking')\n",
+        "try:\n    import tensorflow_ranking as tfr\nexcept ImportError:\n    tfr = None\n"
+        "x = tfr.keras.losses.SoftmaxLoss()\n",
+        "if True: import tensorflow_ranking as tfr\nx = tfr.keras.metrics.get('map')\n",
+        "def f():\n    from tensorflow_ranking import keras\n    return keras.losses.get('a')\n",
+    ],
+)
+def test_an_import_that_cannot_be_replaced_stays_and_is_marked(code: str) -> None:
+    lines = rewriting.rewrite(code).splitlines()
+    assert [x for x in lines if not x.lstrip().startswith(rewriting.MARK)] == code.splitlines()
+    assert len(lines) > len(code.splitlines())
+
+
+@pytest.mark.parametrize("loss", [x for x in names.LOSSES if x != "get"])
+@pytest.mark.parametrize("version", ["", "lambda_weight=None, ragged=True, "])
+def test_what_is_rewritten_runs(loss: str, version: str) -> None:
+    code = rewriting.rewrite(f"{HEAD}made = tfr.keras.losses.{loss}({version}name='a')\n")
+    made: dict[str, object] = {}
+    exec(code, made)
+    assert made["made"].name == "a"
+
+
+@pytest.mark.parametrize("key", sorted(set().union(*names.KEYS.values())))
+def test_keys_are_those_that_there_are(key: str) -> None:
+    from tfrank_sel.presets import tfr
+
+    assert key.lower() in {*tfr.losses.KEYS, *tfr.metrics.KEYS}
+
+
+def test_optimizers_of_keras_2_become_those_of_keras_3() -> None:
+    code = f"{HEAD}import tensorflow as tf\nx = tf.keras.optimizers.legacy.Adagrad(lr=0.1)\n"
+    assert "tf.keras.optimizers.Adagrad(learning_rate=0.1)" in rewriting.rewrite(code)
+    assert rewriting.MARK in rewriting.rewrite(code.replace("lr=", "decay="))
+
+
+def test_comments_above_removed_imports_stay() -> None:
+    second = "from tensorflow_ranking.keras import losses"
+    code = f"# a\n{HEAD}# b\n{second}\n# c\nx = losses.SoftmaxLoss()\n"
+    found = rewriting.rewrite(code)
+    assert [x for x in found.splitlines() if x.startswith("#")] == ["# a", "# b", "# c"]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("coding", ["", "# -*- coding: utf-8 -*-\n", "# coding: latin-1\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_encoding_and_ends_of_lines_stay(mark: bytes, coding: str, end: str) -> None:
+    if mark and "latin" in coding:
+        pytest.skip("Python refuses both")
+    encoding = "latin-1" if "latin" in coding else "utf-8"
+    before = f"{coding}{HEAD}x = tfr.keras.losses.SoftmaxLoss()  # é\ny = tfr.data\n"
+    after = rewriting.rewrite(before)
+    found = rewritten("a.py", mark + before.replace("\n", end).encode(encoding))
+    assert found == mark + after.replace("\n", end).encode(encoding)
+    assert rewriting.MARK in after
+
+
+def notebook(*cells: object, kind: str = "code") -> dict[str, object]:
+    made = [{"cell_type": kind, "metadata": {}, "outputs": [], "source": x} for x in cells]
+    made.append(
+        {"cell_type": "markdown", "metadata": {}, "source": ["import tensorflow_ranking é"]}
+    )
+    return {"cells": made, "metadata": {"a": 1.0}, "nbformat": 4, "nbformat_minor": 5}
+
+
+CELLS = [
+    ["%%bash\n", "pip install tensorflow_ranking"],
+    ["!pip install x\n", "%matplotlib inline\n", "import tensorflow_ranking as tfr"],
+    [],
+    ["# why\n", "loss = tfr.keras.losses.SoftmaxLoss()\n", "files = !ls\n", "loss?"],
+    "x = tfr.keras.what",
+]
+
+
+@pytest.mark.parametrize("indent", [1, 4, None])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_cells_of_code_of_a_notebook_are_rewritten_and_all_else_stays(
+    indent: int, end: str
+) -> None:
+    before = json.dumps(notebook(*CELLS), indent=indent, ensure_ascii=False) + "\n"
+    found = rewritten("a.ipynb", before.replace("\n", end).encode())
+    after = [
+        CELLS[0],
+        [*CELLS[1][:2], "from tfrank_sel.presets import tfr"],
+        [],
+        ["# why\n", "loss = tfr.losses.softmax_loss()\n", "files = !ls\n", "loss?"],
+        f"{rewriting.MARK}`keras.what`: {names.OTHERWISE}\nx = tfr.keras.what",
+    ]
+    text = json.dumps(notebook(*after), indent=indent, ensure_ascii=False) + "\n"
+    assert found.decode() == text.replace("\n", end)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"not json", b"[]", b'{"cells": 1}', b"\xff\xfe\0", b'{"cells":   [ ]}']
+    + [json.dumps(notebook("import (")).encode()],
+)
+def test_a_notebook_that_cannot_be_rewritten_is_named(
+    content: bytes, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "a.ipynb"
+    file.write_bytes(content)
+    command = [sys.executable, "-m", "tfrank_sel.migration", "--write", str(file)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 2
+    [line] = [x for x in told.stderr.splitlines() if x.startswith("Cannot")]
+    assert line.startswith(f"Cannot rewrite {file}: ")
+    assert file.read_bytes() == content
