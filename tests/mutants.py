@@ -1,0 +1,153 @@
+"""Shows that the tests find faults: `python tests/mutants.py [--all] [NAME ...]`.
+
+Each line of `MUTANTS` is a fault of one line: a file of `tfrank_sel`, its text, which must occur once,
+the faulty text, and the files of `make test` that should find it. Each fault is tried alone, in a copy
+of the tree, by `pytest -x -m "not long"`, after the tests have passed without a fault. The table names
+what was caught and what was missed. The status is 1 if any was missed, and 2 if a text does not occur
+once, a file of tests does not exist, or the tests fail without a fault.
+
+`NAME` limits the faults to files whose path has it in it; `--all` runs the folders of these tests.
+"""
+
+# ruff: noqa: E501  # a fault is a line
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LEFT_OUT = shutil.ignore_patterns(".*", "build", "runs", "__pycache__")
+# the statuses of pytest
+PASSED, FAILED, NOT_COLLECTED = 0, 1, 2
+
+# fmt: off
+MUTANTS = (
+    # data
+    ("data/batching.py", "if j > 0:", "if j > 1:", "data/test_batching.py"),
+    ("data/batching.py", "if len(names) >= count:", "if len(names) > count:", "data/test_batching.py"),
+    ("data/batching.py", "if not 0 <= index < count:", "if not 0 <= index <= count:", "data/test_batching.py"),
+    ("data/cache.py", "return np.cumsum(self.sizes) - self.sizes", "return np.cumsum(self.sizes)", "data/test_cache.py"),
+    ("data/cache.py", "np.arange(edge) < sizes[..., np.newaxis]", "np.arange(edge) <= sizes[..., np.newaxis]", "data/test_cache.py"),
+    ("data/decimals.py", "kinds.take(last - has_point - 1) == _MINUS", "kinds.take(last - 1) == _MINUS", "data/test_decimals.py"),
+    ("data/formats/csv.py", "number = part.start + row.number - 1", "number = part.start + row.number", "data/test_formats.py data/test_parts.py data/test_bad_values.py"),
+    ("data/formats/rows.py", "if not np.isfinite(features).all():", "if False:", "data/test_bad_values.py data/test_formats.py"),
+    ("data/formats/values.py", "is_kept = places < max_values", "is_kept = places <= max_values", "data/test_types.py data/test_formats.py"),
+    ("data/formats/jsonl.py", "each = enumerate(file, start=part.start + 1)", "each = enumerate(file, start=part.start)", "data/test_formats.py data/test_parts.py data/test_bad_values.py"),
+    ("data/layout.py", "tf.reduce_all(lengths == len(header) + size)", "tf.reduce_all(lengths >= len(header) + size)", "data/test_layout.py data/test_parsing.py"),
+    ("data/letor.py", "row[int(name) - 1] = _number(number)", "row[int(name) - 2] = _number(number)", "data/test_letor.py"),
+    ("data/letor.py", "if not 0.0 <= value < _TOO_LARGE:", "if not 0.0 < value < _TOO_LARGE:", "data/test_letor.py"),
+    ("data/packed.py", "holds = tf.reduce_all((found == wanted) | (found == 0))", "holds = tf.reduce_any((found == wanted) | (found == 0))", "data/test_packed.py"),
+    ("data/segments.py", "valid = ids >= 0", "valid = ids > 0", "test_segments.py"),
+    ("data/wire.py", "while length > 0x7F:", "while length > 0xFF:", "data/test_writing.py data/test_packed.py data/test_elwc.py"),
+    # pipelines
+    ("pipelines/analysis/bands.py", "low = edge + 1", "low = edge", "pipelines/test_drift.py pipelines/test_statistics.py"),
+    ("pipelines/analysis/drift.py", "1.0 / reference.lists + 1.0 / found.lists", "1.0 / reference.lists - 1.0 / found.lists", "pipelines/test_drift.py"),
+    ("pipelines/analysis/gates.py", "distance <= bound)", "distance >= bound)", "pipelines/test_gates.py pipelines/test_drift.py"),
+    ("pipelines/analysis/schema.py", "(values < low) | (values > high)", "(values < low)", "pipelines/test_gates.py pipelines/test_statistics.py"),
+    ("pipelines/configuration/search.py", 'if not value["low"] < value["high"]:', "if False:", "pipelines/test_configuration.py"),
+    ("pipelines/evaluation/blessing.py", "compared.high >= -margin", "compared.high >= margin", "pipelines/test_evaluation.py"),
+    ("pipelines/evaluation/blessing.py", "overall.queries >= rules.min_queries", "overall.queries > rules.min_queries", "pipelines/test_evaluation.py"),
+    ("pipelines/evaluation/blessing.py", "milliseconds <= rules.max_milliseconds", "milliseconds >= rules.max_milliseconds", "pipelines/test_evaluation.py"),
+    ("pipelines/evaluation/slices.py", "if above < len(edges)", "if above <= len(edges)", "pipelines/test_evaluation.py"),
+    ("pipelines/folders.py", '<= {".lock"}', '<= set()', "pipelines/test_main.py pipelines/test_steps.py"),
+    ("pipelines/ingestion/census.py", "labels.min() == labels.max()", "labels.min() != labels.max()", "pipelines/test_ingest.py"),
+    ("pipelines/ingestion/census.py", "self.lists += size > 0", "self.lists += size >= 0", "pipelines/test_ingest.py"),
+    ("pipelines/ingestion/findings.py", "if y == source and z < part", "if y == source and z <= part", "pipelines/test_ingest.py pipelines/test_shards.py"),
+    ("pipelines/ingestion/shards.py", "self.part <= key[0] <= self.part + 1", "self.part <= key[0] < self.part + 1", "pipelines/test_shards.py pipelines/test_pieces.py"),
+    ("pipelines/publication.py", "if not worst <= TOLERANCE or", "if worst <= TOLERANCE or", "pipelines/test_saved.py pipelines/test_main.py"),
+    ("pipelines/rankings.py", "places + 1, doc_ids", "places, doc_ids", "pipelines/test_scoring.py"),
+    # serving
+    ("serving/admission.py", ">= limits.receiving", "> limits.receiving", "serving/test_limits.py"),
+    ("serving/admission.py", "if self._requests >= limits.requests or", "if self._requests > limits.requests or", "serving/test_limits.py"),
+    ("serving/deployment/config.py", "if largest > max_batch_size(message):", "if False:", "serving/test_options.py serving/test_deploy.py"),
+    ("serving/deployment/model_config.py", "if self.num_versions < 1:", "if self.num_versions < 0:", "serving/test_versions.py serving/test_options.py"),
+    ("serving/engine/core.py", "if status.version == version]", "if status.version != version]", "serving/test_versions.py serving/test_grpc.py"),
+    ("serving/engine/core.py", "if len({config.name for config in models}) < len(models):", "if False:", "serving/test_reload.py serving/test_versions.py"),
+    ("serving/engine/inference.py", "if task.method_name == REGRESS:", "if task.method_name != REGRESS:", "serving/test_grpc.py"),
+    ("serving/engine/predict.py", "_set(set(sent) - set(wanted))", "_set(set(wanted) - set(sent))", "serving/test_grpc.py serving/test_conformance.py"),
+    ("serving/rest/json_inputs.py", "if not limits.min <= value <= limits.max:", "if not limits.min < value <= limits.max:", "serving/test_json.py"),
+    ("serving/rest/json_outputs.py", "and not np.all(np.isfinite(array)):", "and np.all(np.isfinite(array)):", "serving/test_json.py serving/test_rest.py"),
+    # models, export, objectives
+    ("export/publication.py", "if keep < 1:", "if keep < 0:", "test_export.py serving/test_releases.py"),
+    ("export/signatures.py", "mask &= places <= tf.reshape(k, [-1, 1])", "mask &= places < tf.reshape(k, [-1, 1])", "test_export.py"),
+    ("objectives/lists.py", "(sizes > low) & (sizes <= width)", "(sizes > low) & (sizes < width)", "objectives/test_derivatives.py"),
+    ("objectives/labels.py", "if low < _min_label(formula):", "if low <= _min_label(formula):", "objectives/test_derivatives.py"),
+    ("migration/rewriting.py", "if len(others) < len(small.names):", "if len(others) <= len(small.names):", "migration/test_rewriting.py"),
+    # losses, metrics, ops
+    ("losses/lambdas.py", "beyond = lower > float(self.k)", "beyond = lower >= float(self.k)", "losses/test_tfr_lambda_weights.py contracts/test_every_formula.py"),
+    ("losses/classes/margin.py", "tf.where(c < -cos_m,", "tf.where(c < cos_m,", "contracts/test_class_labels.py contracts/test_every_formula.py"),
+    ("losses/distillation/rank_errors.py", "n * (n + 1.0) * (n - 1.0)", "n * (n + 1.0) * (n + 1.0)", "losses/test_distillation.py contracts/test_every_formula.py"),
+    ("losses/selective/matching.py", "once = place[:, tf.newaxis] < place", "once = place[:, tf.newaxis] <= place", "losses/test_selective.py contracts/test_every_formula.py"),
+    ("losses/clicks/mixture.py", "tf.where(clicks >= 1.0,", "tf.where(clicks > 1.0,", "losses/test_listwise.py contracts/test_every_formula.py"),
+    ("metrics/cascade.py", "return (1.0 - self.persistence) *", "return self.persistence *", "contracts/test_every_formula.py"),
+    ("metrics/base.py", "relevant = labels >= self.relevance_level", "relevant = labels > self.relevance_level", "metrics/test_conventions.py contracts/test_every_formula.py"),
+    ("metrics/comparison.py", "- first", "+ first", "metrics/test_compare.py"),
+    ("metrics/fusion.py", "weight * ((score - low) / span", "weight * ((score + low) / span", "metrics/test_fusion.py"),
+    ("metrics/bootstrap.py", "tail = 50.0 * (1.0 - CONFIDENCE)", "tail = 50.0 * (1.0 + CONFIDENCE)", "metrics/test_compare.py"),
+    ("metrics/diversity.py", "valid = labels >= self.min_label", "valid = labels > self.min_label", "contracts/test_diversity.py"),
+    ("ops/interleaving.py", "return tf.where(j >= 0, here, -math.inf)", "return here", "losses/test_listwise.py contracts/test_every_formula.py"),
+    ("ops/pairs.py", "first.scores - second.scores", "second.scores - first.scores", "ops/test_pairs.py"),
+)
+# fmt: on
+
+
+def main() -> int:
+    """Tries the faults and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--all", action="store_true", help="run the folders of the tests")
+    options = parser.parse_args()
+    if stale := [problem for mutant in MUTANTS if (problem := _problem(*mutant))]:
+        print(*stale, sep="\n", file=sys.stderr)
+        return 2
+    chosen = [x for x in MUTANTS if not options.names or any(y in x[0] for y in options.names)]
+    tests = {x: _paths(x[3], options.all) for x in chosen}
+    if status := _status(set().union(*tests.values())):
+        print(
+            f"The tests without a fault: expected the status 0. Received: {status}.",
+            file=sys.stderr,
+        )
+        return 2
+    missed = 0
+    for mutant in chosen:
+        file, old, new, _ = mutant
+        status = _status(tests[mutant], file, old, new)
+        if status not in (PASSED, FAILED, NOT_COLLECTED):
+            raise RuntimeError(f"Pytest did not run {sorted(tests[mutant])}; its status: {status}.")
+        missed += status == PASSED
+        print(f"{'MISSED' if status == PASSED else 'caught'}  {file}: {old} -> {new}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} faults caught, {missed} missed")
+    return int(missed > 0)
+
+
+def _paths(tests: str, folders: bool) -> set[str]:
+    paths = (pathlib.PurePosixPath("tests", x) for x in tests.split())
+    return {str(x.parent if folders and len(x.parts) > 2 else x) for x in paths}
+
+
+def _problem(file: str, old: str, new: str, tests: str) -> str:
+    """What is wrong with a line of the table, empty if nothing is."""
+    if (count := (ROOT / "tfrank_sel" / file).read_text().count(old)) != 1 or old == new:
+        return f"tfrank_sel/{file}: expected the text once: {old!r}. Received: {count} times."
+    lacking = [x for x in tests.split() if not (ROOT / "tests" / x).exists()]
+    return f"tfrank_sel/{file}: no such tests: {lacking}" if lacking else ""
+
+
+def _status(tests: set[str], file: str = "__init__.py", old: str = "", new: str = "") -> int:
+    """The status of pytest in a copy of the tree that has the fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder, "copy")
+        shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+        faulty = copy / "tfrank_sel" / file
+        faulty.write_text(faulty.read_text().replace(old, new) if old else faulty.read_text())
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not long", *sorted(tests)]
+        environment = {**os.environ, "PYTHONPATH": str(copy)}
+        return subprocess.run(command, cwd=copy, env=environment, capture_output=True).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
