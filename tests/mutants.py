@@ -76,7 +76,7 @@ MUTANTS = (
     ("export/signatures.py", "mask &= places <= tf.reshape(k, [-1, 1])", "mask &= places < tf.reshape(k, [-1, 1])", "test_export.py"),
     ("objectives/lists.py", "(sizes > low) & (sizes <= width)", "(sizes > low) & (sizes < width)", "objectives/test_derivatives.py"),
     ("objectives/labels.py", "if low < _min_label(formula):", "if low <= _min_label(formula):", "objectives/test_derivatives.py"),
-    ("migration/rewriting.py", "if len(others) < len(small.names):", "if len(others) <= len(small.names):", "migration/test_rewriting.py"),
+    ("migration/rewriting.py", "if len(positional) > _places(own):", "if len(positional) < _places(own):", "migration/test_rewriting.py"),
     # losses, metrics, ops
     ("losses/lambdas.py", "beyond = lower > float(self.k)", "beyond = lower >= float(self.k)", "losses/test_tfr_lambda_weights.py contracts/test_every_formula.py"),
     ("losses/classes/margin.py", "tf.where(c < -cos_m,", "tf.where(c < cos_m,", "contracts/test_class_labels.py contracts/test_every_formula.py"),
