@@ -10,7 +10,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 DEMO = runs/demo
 TFX_DEMO = runs/demo-tfx
 # the files of `make demo`, e.g. DATA="--train a.txt --validation b.txt --test c.txt"
-DATA =
+DATA = --synthetic
 # which tests `make test` runs; TESTS= for all
 TESTS = -m not(long)
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
@@ -34,7 +34,7 @@ demo: .venv/installed
 
 demo-tfx: .venv-tfx/installed
 	rm -rf $(TFX_DEMO)
-	.venv-tfx/bin/python -m tfrank_sel.pipelines.tfx run --output $(TFX_DEMO) --epochs 10
+	.venv-tfx/bin/python -m tfrank_sel.pipelines.tfx run --synthetic --output $(TFX_DEMO) --epochs 10
 	$(call serve_and_rank,.venv-tfx,$(TFX_DEMO),)
 
 # the environment, the folder of the run, and that of the query in it

@@ -18,7 +18,7 @@ from tfrank_sel.pipelines.run import run
 OUTPUT = Path("runs/definition")
 CONFIGURATION = {
     "data": {
-        "data": [],  # files or globs, such as "clicks/*.parquet"; a synthetic set if empty
+        "synthetic": True,  # replace by "data": files or globs, such as ["clicks/*.parquet"]
         "query": "query_id",
         "label": "relevance",
         "split": [80.0, 10.0, 10.0],  # shares of train, validation and test

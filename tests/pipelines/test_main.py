@@ -250,7 +250,8 @@ def test_many_bad_lines_are_listed_and_counted(tmp_path):
     ],
 )
 def test_wrong_options_are_status_2(tmp_path, options, reason):
-    result = CliRunner().invoke(app, ["run", "--output", str(tmp_path / "out"), *options])
+    command = ["run", "--synthetic", "--output", str(tmp_path / "out"), *options]
+    result = CliRunner().invoke(app, command)
     assert result.exit_code == 2
     [line] = result.stderr.splitlines()
     assert reason in line

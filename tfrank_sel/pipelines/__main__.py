@@ -41,6 +41,7 @@ def run(
     validation: Annotated[Files, flags.option("data.validation")] = None,
     test: Annotated[Files, flags.option("data.test")] = None,
     data: Annotated[Files, flags.option("data.data")] = None,
+    synthetic: Annotated[bool | None, flags.option("data.synthetic")] = None,
     split: Annotated[str | None, flags.option("data.split")] = None,
     format: Annotated[str | None, flags.option("data.format")] = None,
     query: Annotated[str | None, flags.option("data.query")] = None,
@@ -83,11 +84,11 @@ def run(
 ) -> None:
     """Train a ranker, compare it with a baseline and with the served model, and publish it.
 
-    Each option replaces a key of the configuration file; `config` prints all keys. Without files,
-    synthetic data is used. In the folder of a run, its configuration is read, steps that are up to
-    date are kept, and interrupted steps continue. The exit status is 3 if the data fails a gate, so
-    that nothing is trained, or if the model is not blessed, so that nothing is published. All other
-    results are in the output folder.
+    Each option replaces a key of the configuration file; `config` prints all keys. Name files, or
+    ask for synthetic data with `--synthetic`. In the folder of a run, its configuration is read,
+    steps that are up to date are kept, and interrupted steps continue. The exit status is 3 if the
+    data fails a gate, so that nothing is trained, or if the model is not blessed, so that nothing
+    is published. All other results are in the output folder.
     """
     steps.take(output, config, context.params, force=from_ and from_.value)
 

@@ -117,6 +117,7 @@ _KEYS = {
             "validation",
             "test",
             "data",
+            "synthetic",
             "split",
             "format",
             "query",

@@ -117,6 +117,19 @@ def write_json(path: str | Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
+def read_json(path: Path) -> Any:
+    """Reads a JSON file of a step.
+
+    Raises:
+        tfrank_sel.data.InputError: If it is damaged.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        reason = f"expected JSON; remove the folder {path.parent} to run its step again"
+        raise InputError(str(path), f"{reason}. Received: {error}") from error
+
+
 def link(folder: str | Path, place: str | Path) -> None:
     """Links the files of a folder or URL into another; copies them if links are not possible."""
     for path in stores.find(folder):

@@ -34,9 +34,9 @@ class Kind:
 
 
 _OF_DATA = (
-    "train", "validation", "test", "data", "split", "format", "query", "label", "doc_id", "weight",
-    "list_weight", "propensity", "slice_by", "adjacent", "num_features", "allow_bad_lines",
-    "continue_from", "memory",
+    "train", "validation", "test", "data", "synthetic", "split", "format", "query", "label",
+    "doc_id", "weight", "list_weight", "propensity", "slice_by", "adjacent", "num_features",
+    "allow_bad_lines", "continue_from", "memory",
 )  # fmt: skip
 STEPS = {
     "ingest": Kind((*(f"data.{key}" for key in _OF_DATA), "features")),
@@ -130,6 +130,10 @@ class Manifest:
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": {"python": sys.version.split()[0], **_versions()},
             "seconds": dict(seconds),
+            "written": {
+                name: dataclasses.asdict(Fingerprint.of(str(folder / name)))
+                for name in _names(folder)
+            },
         }
         folders.write_json(folder / folders.MANIFEST, told)
 
@@ -137,7 +141,50 @@ class Manifest:
 def read(output: Path, step: str) -> dict[str, Any] | None:
     """Returns the stored manifest of a step; None if the step has not been run."""
     path = output / step / folders.MANIFEST
-    return json.loads(path.read_text()) if path.is_file() else None
+    if not path.is_file():
+        return None
+    found: dict[str, Any] = folders.read_json(path)
+    return found
+
+
+def check_written(output: Path, steps: Iterable[str]) -> None:
+    """Raises an error if files of a step are not those that it wrote.
+
+    Only files whose size or time of modification changed are read.
+
+    Args:
+        output: Folder of the run.
+        steps: The steps to check.
+
+    Raises:
+        tfrank_sel.data.InputError: If a file is missing, changed, or new among the records; the
+            error names the first one.
+    """
+    for step in steps:
+        folder = output / step
+        written = (read(output, step) or {}).get("written", {})
+        for name, values in written.items():
+            path, known = folder / name, Fingerprint(**values)
+            if not path.is_file():
+                raise _replaced(path, step, "a missing file")
+            if Fingerprint.of(str(path), known).digest != known.digest:
+                raise _replaced(path, step, "a changed file")
+        if step == "ingest" and written:
+            for name in _names(folder):
+                if name not in written:
+                    raise _replaced(folder / name, step, "a new file")
+
+
+def _replaced(path: Path, step: str, received: str) -> InputError:
+    reason = f"must be as {step} wrote it; `run --from {step}` writes it again"
+    return InputError(str(path), f"{reason}. Received: {received}")
+
+
+def _names(folder: Path) -> list[str]:
+    """The files of a step, except those that no step reads."""
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    names = sorted(path.as_posix() for path in files if not path.name.startswith("."))
+    return [x for x in names if x != folders.MANIFEST and not x.startswith("logs/")]
 
 
 def current(

@@ -39,7 +39,7 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
             path = folder / f"{split}.txt"
             letor.write(path, (next(lists) for _ in range(count)))
             sources.append(Source(str(path), split))
-        step.tell(f"no files given: using synthetic data with {SYNTHETIC_LISTS} lists")
+        step.tell(f"synthetic data with {SYNTHETIC_LISTS} lists")
     return Inputs(sources)
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -47,7 +46,7 @@ class Pushed:
     def load(cls, folder: Path) -> Self | None:
         """Reads `pushed.json`; None if it does not exist."""
         path = folder / "pushed.json"
-        return cls(**json.loads(path.read_text())) if path.is_file() else None
+        return cls(**folders.read_json(path)) if path.is_file() else None
 
     def write(self, folder: Path) -> None:
         """Writes `pushed.json`."""

@@ -65,6 +65,7 @@ def run(
             after = tuple(STEPS)[tuple(STEPS).index(force) :]
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
+        manifests.check_written(found.output, [step for step in STEPS if step not in stale])
         # report objects that cannot be created before reading data
         _ = found.candidates, found.options, found.curated, workers.cluster(configuration)
         try:

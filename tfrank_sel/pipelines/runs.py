@@ -35,7 +35,7 @@ class Run:
 
     Args:
         configuration: The configuration.
-        inputs: Input files; synthetic data is used if None.
+        inputs: Input files; None for synthetic data.
         mirror: The folder.
         progress: Progress display.
     """
@@ -55,7 +55,11 @@ class Run:
     def earlier(self) -> Path | None:
         """Folder of the earlier run that this run continues."""
         found = self.configuration.data.continue_from
-        return None if found is None else mirrors.near(found)
+        if found is None:
+            return None
+        near = mirrors.near(found)
+        manifests.check_written(near, STEPS)
+        return near
 
     @functools.cached_property
     def settings(self) -> Settings:

@@ -34,6 +34,8 @@ from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.training import PreparedLists, Trained
 
 WARM_UP_LISTS = 4
+# files that identify a SavedModel: the index has a checksum of each variable
+IDENTITY = ("saved_model.pb", "variables/variables.index")
 TRIED_LISTS = 16  # by the signatures of an export
 
 
@@ -287,12 +289,25 @@ def push(run: Run, folder: Path) -> None:
 
 
 def _published(run: Run) -> str | None:
-    """The earlier version of the same export, if it was published."""
-    before = run.pushed
+    """The published version of this export in the configured folder and under its name, if any."""
+    before, serving = run.pushed, run.configuration.serving
     if before is None or before.saved_model is None or before.digest != run.digest("export"):
         return None
-    graph = stores.join(before.saved_model, "saved_model.pb")
-    return before.saved_model if stores.is_file(graph) else None
+    version = before.version if serving.version is None else serving.version
+    place = stores.join(run.serving, serving.model_name, str(version))
+    same = all(
+        _content(stores.join(place, name)) == _content(run.output / "export/saved_model" / name)
+        for name in IDENTITY
+    )
+    return place if same else None
+
+
+def _content(path: str | Path) -> bytes | None:
+    if not stores.is_file(path):
+        return None
+    with stores.opened(path) as file:
+        content: bytes = file.read()
+    return content
 
 
 def _champion(run: Run) -> str | None:

@@ -66,6 +66,10 @@ def take(
                 for table in tables.tables(result):
                     console.print(table)
         else:
+            stale = manifests.stale(
+                manifests.current(configuration, sources, mirror.path), mirror.path
+            )
+            manifests.check_written(mirror.path, [x for x in manifests.STEPS if x not in stale])
             for step in chosen:
                 console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
     except (ConfigurationError, InputError) as error:
@@ -98,6 +102,10 @@ def _tell_pushed(output: Path, console: Console) -> None:
             print(f"not blessed: {reason}", file=sys.stderr)
         where = output / "push" / "blessing.json"
         print(f"nothing is published; see {where}", file=sys.stderr)
+        raise typer.Exit(3)
+    if not stores.is_file(stores.join(pushed["saved_model"], "saved_model.pb")):
+        again = "`run --from push` publishes the model again"
+        print(f"{pushed['saved_model']} was removed: {again}", file=sys.stderr)
         raise typer.Exit(3)
     console.print("Next:", style="bold")
     base, _, _ = pushed["saved_model"].rpartition("/")

@@ -14,7 +14,7 @@ Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
 class Data(Section):
-    """Files and the roles of their columns. Without files, synthetic data is used."""
+    """Files and the roles of their columns."""
 
     train: Names = Field(default=[], description="Files or globs for training.")
     validation: Names = Field(
@@ -23,6 +23,9 @@ class Data(Section):
     test: Names = Field(default=[], description="Files or globs for the evaluation.")
     data: Names = Field(
         default=[], description="Files or globs to divide by `split`, instead of the three above."
+    )
+    synthetic: bool = Field(
+        default=False, description="Whether to use synthetic data, instead of files."
     )
     split: list[Share] = Field(
         default=[80.0, 10.0, 10.0],

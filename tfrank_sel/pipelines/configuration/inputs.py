@@ -103,6 +103,10 @@ def complete(
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
     found = inputs(configuration)
+    if (found is None) != configuration.data.synthetic:
+        reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
+        received = "no files" if found is None else "files and data.synthetic"
+        raise configuration.error("data", f"{reason}. Received: {received}")
     if found is None or configuration.features or not isinstance(found.reader, TableReader):
         return configuration, found, {}
     configuration, left_out = _with_types(configuration, found)

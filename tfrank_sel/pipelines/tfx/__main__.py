@@ -53,6 +53,7 @@ def run(
     patience: flags.Patience = None,
     batch_size: flags.BatchSize = None,
     seed: flags.Seed = None,
+    synthetic: Annotated[bool | None, flags.option("data.synthetic")] = None,
     bless_metric: flags.BlessMetric = None,
     bless_margin: flags.BlessMargin = None,
     bless_slice_margin: flags.BlessSliceMargin = None,
@@ -64,12 +65,15 @@ def run(
 ) -> None:
     """Run the pipeline on this machine. In the same folder, it continues the earlier run.
 
-    The champion is the latest blessed model. Without data, synthetic data is used. The exit status
-    is 3 if the model is not pushed, or the data fails the gates. The pipeline uses these parts of
-    the configuration: `modules`, the sections features, model, training, gates and blessing
-    (without `champion`), and the column names of the section data.
+    The champion is the latest blessed model. The exit status is 3 if the model is not pushed, or
+    the data fails the gates. The pipeline uses these parts of the configuration: `modules`, the
+    sections features, model, training, gates and blessing (without `champion`), and the column
+    names and `synthetic` of the section data.
     """
     configuration = _configuration(config, context)
+    if (data is None) != configuration.data.synthetic:
+        received = "neither" if data is None else "both"
+        raise typer.BadParameter(f"expected either --data or --synthetic. Received: {received}")
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"--data must be a folder. Received: {data}")
     output = output.absolute()
