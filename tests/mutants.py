@@ -63,7 +63,7 @@ MUTANTS = (
     # serving
     ("serving/admission.py", ">= limits.receiving", "> limits.receiving", "serving/test_limits.py"),
     ("serving/admission.py", "if self._requests >= limits.requests or", "if self._requests > limits.requests or", "serving/test_limits.py"),
-    ("serving/deployment/config.py", "if largest > max_batch_size(message):", "if False:", "serving/test_options.py serving/test_deploy.py"),
+    ("serving/deployment/config.py", "if largest > max_batch_size(message):", "if False:", "serving/test_check.py"),
     ("serving/deployment/model_config.py", "if self.num_versions < 1:", "if self.num_versions < 0:", "serving/test_versions.py serving/test_options.py"),
     ("serving/engine/core.py", "if status.version == version]", "if status.version != version]", "serving/test_versions.py serving/test_grpc.py"),
     ("serving/engine/core.py", "if len({config.name for config in models}) < len(models):", "if False:", "serving/test_reload.py serving/test_versions.py"),
