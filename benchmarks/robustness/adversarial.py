@@ -44,7 +44,7 @@ tf.get_logger().setLevel("ERROR")
 PROMISE = 2e-5
 DIGITS = 100
 SIZE = 6
-HELD = (1e-12, 1e37)
+HELD = (1e-30, 1e37)
 
 HEAD = """| loss | lists | error of the loss | error of the gradient |
 |---|---|---|---|"""

@@ -14,6 +14,10 @@ EXACT = {
         (losses.SoftmaxLoss(), [1, 0, 2], [20.0, -60.0, 0.0], [1e12, 1, 1]),
         (700.384537, [-686.384537, 0.0, 686.384537]),
     ),
+    "an item has nearly all the probability": (
+        (losses.PolyOneSoftmaxLoss(), [0, 1], [-20.0, 20.0], [1, 1]),
+        (8.49670851e-18, [8.49670851e-18, -8.49670851e-18]),
+    ),
     "near each other at a height": (
         (losses.InfoNCELoss(), [0, 0, 1], [-9999.00195, -9999.0, -9998.9004], [1, 1, 1]),
         (1.03269171, [0.321661924, 0.322290783, -0.643952707]),
@@ -38,23 +42,13 @@ EXACT = {
         (losses.MatchingLoss(links.Tan()), [1.5707], [-1.57075], [1]),
         (32629.8865, [-31971.5454]),
     ),
-    "weights and scores from end to end of a domain": (
-        (
-            losses.SelectiveSoftmaxCrossEntropyLoss(links.Inverse(links.Sigmoid(scale=2.0)), 10.0),
-            [0.999905765, 1.33674157e-05, 0.87411505, 0.888354003, 0.877997518, 0.998574376],
-            [0.999905765, 0.999989152, 0.874121785, 0.888349473, 0.989083052, 0.998574376],
-            [1.88019632e-12, 841358245888, 634158252032, 131337024, 4.17548323, 1.10658024e-10],
-        ),
-        (280.200745, [-6.5e-30, 1.08128291e-6, -1.83168503e-7, -1.43277368e-10, 9.9e-14, -2.7e-28]),
+    "a target next to an end of the domain": (
+        (losses.FenchelYoungLoss(links.Tan()), [536585.125], [1.5707944631576538], [1]),
+        (2.61961374e-16, [-0.0122820893]),
     ),
-    "a target at the cap of the link": (
-        (
-            losses.FenchelYoungLoss(links.Scaled(links.Sinh(scale=0.5), 0.5)),
-            [-6.28859637e29],
-            [-209.6],
-            [1],
-        ),
-        (2.11721438e24, [-3.04197441e22]),
+    "a target that its score holds to few digits": (
+        (losses.FenchelYoungLoss(links.Logit()), [14.150625], [0.9999992847442627], [1]),
+        (2.42663014e-20, [-2.60487142e-7]),
     ),
     "differences of errors": (
         (
@@ -99,6 +93,15 @@ EXACT = {
         ),
         (0.0693147182, [-4.58960276e-5, -2.2947877e-5]),
     ),
+    "the prior of the top item is near 1": (
+        (
+            losses.SelectiveSoftmaxCrossEntropyLoss(links.Exp(), 0.1),
+            [1.5, -6.0],
+            [1.25, -8.0],
+            [0.9997, 1],
+        ),
+        (-3.00035183e-5, [-2.43257631e-15, 2.33798928e-19]),
+    ),
     "on both sides of a mirror, of which one is finer": (
         (
             losses.SelectiveSigmoidCrossEntropyLoss(links.Inverse(links.Sigmoid())),
@@ -116,6 +119,15 @@ EXACT = {
             [1, 2e8],
         ),
         (3.65822961e-10, [6.62672528e-5, -2.83813829e-5]),
+    ),
+    "a ratio of potentials' exponentials, to a power": (
+        (
+            losses.SelectiveSoftmaxLoss(links.Tan(), 0.1),
+            [1.5706716, 1.5707942],
+            [1.4609826, 1.5707942],
+            [1, 1],
+        ),
+        (1.61958927e-15, [-1.47669644e-14, 8.7649944e-13]),
     ),
     "a prior beyond float32": (
         (

@@ -25,11 +25,15 @@ def test_gradients_of_reductions_are_zero_on_padding() -> None:
     assert np.all(np.isfinite(grad))
 
 
-def test_cross_entropy_of_a_certain_item_is_exact() -> None:
+def test_cross_entropy_keeps_a_certain_item_exact() -> None:
     x = tf.constant([[40.0, 0.0, 9.0]])
     mask = tf.constant([[True, True, False]])
-    loss = masking.cross_entropy(tf.constant([[1.0, 0.0, 5.0]]), x, mask)
-    np.testing.assert_allclose(loss, [math.log1p(math.exp(-40.0))], rtol=1e-6)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        loss = masking.cross_entropy(tf.constant([[1.0, 0.0, 5.0]]), x, mask)
+    tail = math.exp(-40.0)
+    np.testing.assert_allclose(loss, [math.log1p(tail)], rtol=1e-6)
+    np.testing.assert_allclose(tape.gradient(loss, x), [[-tail, tail, 0.0]], rtol=1e-6)
 
 
 def test_softmax_of_ties_and_huge_scores() -> None:
@@ -43,3 +47,6 @@ def test_expm1_remainder_is_exact_near_zero() -> None:
     taylor = [sum(x**n / math.factorial(n) for n in range(2, 30)) for x in t]
     expected = np.where(np.abs(t) < 1.0, taylor, np.expm1(t) - t)
     np.testing.assert_allclose(bregman.expm1_remainder(tf.constant(t)), expected, rtol=1e-13)
+    t32 = tf.constant(t, tf.float32)
+    wide = bregman.expm1_remainder(tf.cast(t32, tf.float64))
+    np.testing.assert_allclose(bregman.expm1_remainder(t32), wide, rtol=1e-6)

@@ -50,8 +50,8 @@ def _(
     if loss.lambda_weight is not None:
         labels = loss.lambda_weight.items(labels, scores, mask)
     targets = tf.where(mask, weights * loss.targets(labels, mask), 0.0)
-    log_p = masking.log_softmax(scores / loss.temperature, tf.cast(mask, scores.dtype))
-    spread = -tf.exp(log_p) * tf.math.expm1(log_p)  # p * (1 - p), 0 on padding
+    x = scores / loss.temperature
+    spread = masking.softmax(x, mask) * masking.softmax_complement(x, mask)
     return tf.reduce_sum(targets, axis=-1, keepdims=True) * spread / loss.temperature**2
 
 

@@ -7,8 +7,6 @@ slots, including NaN and infinity, have no effect.
 
 import tensorflow as tf
 
-from tfrank_sel.ops.precision import in_float64
-
 
 def masked_sum(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Sums the valid items of each list."""
@@ -23,32 +21,16 @@ def masked_mean(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
 def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes the softmax over the valid items of each list, and 0 on padding."""
-    return tf.where(mask, tf.nn.softmax(tf.where(mask, x, x.dtype.min)), 0.0)
+    exp, _, rest, count = _exponentials(x, mask)
+    return exp / (rest + count)
 
 
-def log_softmax(x: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Computes `log(exp(x_i) / sum_j w_j * exp(x_j))` of the items of each list.
-
-    The sum is that of the largest exponents times 1 plus a rest, so that the logarithm of an item
-    with nearly all of it is `log1p` of the rest, not the logarithm of a number rounded to 1.
-
-    Args:
-        x: Exponents, `[..., list_size]`.
-        weights: Weight of each item, of the shape of `x`; 0 for padding.
-
-    Returns:
-        The logarithms, of the shape of `x`; 0 for items of weight 0.
-    """
-    valid = weights > 0.0
-    x = tf.where(valid, x, x.dtype.min)
-    x -= tf.stop_gradient(tf.reduce_max(x, axis=-1, keepdims=True))
-    mass, is_top = weights * tf.exp(x), x == 0.0
-    at_top, rest = (
-        tf.reduce_sum(tf.where(part, mass, 0.0), axis=-1, keepdims=True)
-        for part in (is_top, ~is_top)
-    )
-    at_top = tf.where(at_top > 0.0, at_top, 1.0)
-    return tf.where(valid, x - tf.math.log(at_top) - tf.math.log1p(rest / at_top), 0.0)
+def softmax_complement(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `1 - softmax(x)`, accurate if an item has nearly all the probability."""
+    exp, centred, rest, count = _exponentials(x, mask)
+    # the top item depends only on `rest`
+    own = tf.where((centred < 0.0) | (count > 1.0), exp, 1.0)
+    return (rest + (count - own)) / (rest + count)
 
 
 def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -92,9 +74,12 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
 
 
-@in_float64
 def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
+
+    It is accurate at both ends: if an item has nearly all the probability, its logarithm is `log1p`
+    of the rest, not the logarithm of a number rounded to 1. The gradient,
+    `softmax(x)_i * sum_j t_j - t_i`, is equally accurate.
 
     Args:
         targets: Weight `t` of each item, `[..., list_size]`; they need not sum to 1.
@@ -104,5 +89,58 @@ def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.
     Returns:
         The cross-entropy of each list, `[...]`.
     """
-    log_shares = log_softmax(logits, tf.cast(mask, logits.dtype))
-    return -tf.reduce_sum(tf.where(mask, targets, 0.0) * log_shares, axis=-1)
+    targets = tf.where(mask, targets, 0.0)
+
+    @tf.custom_gradient
+    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return upstream[..., tf.newaxis] * _residual(targets, logits, mask)
+
+        _, centred, rest, count = _exponentials(logits, mask)
+        log_sum = tf.math.log(count) + tf.math.log1p(rest / count)
+        total = tf.reduce_sum(targets, axis=-1, keepdims=True)
+        return (total * log_sum)[..., 0] - masked_sum(targets * centred, mask), gradient
+
+    return f(logits)
+
+
+def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `softmax(x)_i * sum_j t_j - t_i`, with a custom gradient."""
+
+    @tf.custom_gradient
+    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
+        total = tf.reduce_sum(targets, axis=-1, keepdims=True)
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            p = softmax(logits, mask)
+            return total * p * (upstream - tf.reduce_sum(p * upstream, axis=-1, keepdims=True))
+
+        exp, centred, rest, count = _exponentials(logits, mask)
+        # at the top, p * total = (below + tied) / (rest + count): relative to one of the tied #
+        # targets, equal targets cancel
+        is_below = centred < 0.0
+        below = masked_sum(targets, is_below)[..., tf.newaxis]
+        top = tf.reduce_max(tf.where(is_below, targets.dtype.min, targets), axis=-1, keepdims=True)
+        tied = tf.where(is_below, tf.zeros_like(targets), targets - top)
+        among = tf.reduce_sum(tied, axis=-1, keepdims=True) - count * tied
+        at_top = (below + among - rest * targets) / (rest + count)
+        return tf.where(is_below, total / (rest + count) * exp - targets, at_top), gradient
+
+    return f(logits)
+
+
+def _exponentials(
+    x: tf.Tensor, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Computes `exp(x - max x)`, `x - max x`, the sum of the former below its top, and tie counts.
+
+    The sum of all is the sum below the top and the number of items tied at the top (at least 1).
+    """
+    x = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
+    top = tf.maximum(tf.reduce_max(x, axis=-1, keepdims=True), x.dtype.min)  # for no item: finite
+    centred = x - top
+    exp = tf.exp(centred)
+    below = centred < 0.0
+    rest = tf.reduce_sum(tf.where(below, exp, 0.0), axis=-1, keepdims=True)
+    ties = tf.reduce_sum(tf.where(below, tf.zeros_like(x), 1.0), axis=-1, keepdims=True)
+    return exp, centred, rest, tf.maximum(ties, 1.0)

@@ -8,7 +8,6 @@ from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.lambdas import SwapLambdaWeight
 from tfrank_sel.losses.targets import Shares, Targets, check_temperature
 from tfrank_sel.ops import masking
-from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import register
 
 BY_SHARES = Shares()
@@ -75,7 +74,6 @@ class SoftmaxLoss(ListwiseLoss):
             return self.lambda_weight.largest_label(self.dtype)
         return self.targets.largest_label(self.dtype)
 
-    @in_float64
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:

@@ -10,7 +10,6 @@ from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise.softmax import BY_SHARES
 from tfrank_sel.losses.targets import Targets, check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
-from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import register
 
 
@@ -76,7 +75,6 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     def largest_label(self) -> float:
         return self.targets.largest_label(self.dtype)
 
-    @in_float64
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -146,14 +144,34 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     def largest_label(self) -> float:
         return self.targets.largest_label(self.dtype)
 
-    @in_float64
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Adds the cross-entropy and the gap between the probabilities and 1."""
-        log_p = masking.log_softmax(scores / self.temperature, tf.cast(mask, scores.dtype))
-        targets = weights * self.targets(labels, mask)
-        return -masking.masked_sum(targets * (log_p + self.epsilon * tf.math.expm1(log_p)), mask)
+        x, targets = scores / self.temperature, weights * self.targets(labels, mask)
+        return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
+
+
+def _lacking(targets: tf.Tensor, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `sum_i t_i * (1 - p_i)` of each list, `p = softmax(x)`.
+
+    Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is computed relative to the target of the largest
+    score, so that items tied there cancel.
+    """
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            p, scores = masking.softmax(x, mask), tf.where(mask, x, x.dtype.min)
+            at_top = mask & (scores == tf.reduce_max(scores, axis=-1, keepdims=True))
+            top = tf.reduce_max(tf.where(at_top, targets, 0.0), axis=-1, keepdims=True)
+            below = tf.where(mask, top - targets, 0.0)
+            mean = tf.reduce_sum(p * below, axis=-1, keepdims=True)
+            return upstream[:, tf.newaxis] * p * (below - mean)
+
+        return masking.masked_sum(targets * masking.softmax_complement(x, mask), mask), gradient
+
+    return f(x)
 
 
 @register

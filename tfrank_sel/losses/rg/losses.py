@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import masking, ranking
-from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import register
 
 
@@ -74,7 +73,6 @@ class RG2Loss(ListwiseLoss):
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    @in_float64
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -144,7 +142,6 @@ class RGCrossLoss(ListwiseLoss):
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    @in_float64
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -166,18 +163,24 @@ def _gains(gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.T
 def _expansion(
     gains: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns `G * (log V + var / 2) - sum_i g_i * (o_i - mu)` and `mu` of each list, 0 for a list
-    without weight.
+    """Returns `G * (log V + var / 2) - sum g * (o - mu)` and `mu` of each list.
+
+    It is expanded around the item `r` of the largest weight, then around the mean. This avoids
+    cancellation if all logits lie far from zero, or if `r` has nearly all of the weight. A list
+    without weight is zero.
     """
     total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+    gains = tf.where(total > 0.0, gains, tf.zeros_like(gains))
     shares = tf.math.divide_no_nan(weights, total)
-    scores = tf.where(mask, scores, 0.0)
-    mean = tf.reduce_sum(shares * scores, axis=-1, keepdims=True)
-    d, gains = scores - mean, tf.where(total > 0.0, gains, 0.0)
-    log_total = tf.math.log(tf.where(total > 0.0, total, 1.0))[:, 0]
-    variance = tf.reduce_sum(shares * tf.square(d), axis=-1)
-    value = tf.reduce_sum(gains, axis=-1) * (log_total + variance / 2.0)
-    return value - tf.reduce_sum(gains * d, axis=-1), mean[:, 0]
+    is_r = tf.one_hot(tf.argmax(shares, axis=-1), tf.shape(scores)[1], True, False)
+    at_r = masking.masked_sum(scores, is_r & (shares > 0.0))[:, tf.newaxis]
+    d = tf.where(mask & ~is_r, scores - at_r, tf.zeros_like(scores))
+    mean = tf.reduce_sum(shares * d, axis=-1, keepdims=True)
+    variance = tf.reduce_sum(shares * tf.square(d - mean), axis=-1)
+    log_total = tf.math.log(tf.where(total > 0.0, total, tf.ones_like(total)))[:, 0]
+    gain = tf.reduce_sum(gains, axis=-1, keepdims=True)
+    value = gain[:, 0] * (log_total + variance / 2.0)
+    return value - tf.reduce_sum((gains - gain * shares) * d, axis=-1), (at_r + mean)[:, 0]
 
 
 def _anchor(gains: tf.Tensor, scores: tf.Tensor, alpha: float, target: float) -> tf.Tensor:
