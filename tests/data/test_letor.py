@@ -106,8 +106,13 @@ def test_a_missing_and_a_broken_file_are_refused(tmp_path):
         read(broken)
 
 
-def test_the_largest_index_is_found_past_bad_lines(tmp_path):
-    assert letor.num_features(written(tmp_path, "1 qid:1 1:1 7:0\n0 qid:1 x:1\n0 qid:2 3:1\n")) == 7
+@pytest.mark.parametrize("bad", ["x:1", "1:nan", "9:inf", "1:1 9:-inf"])
+def test_the_largest_index_is_that_of_the_good_lines(tmp_path, bad):
+    text = f"1 qid:1 1:1 7:0\n0 qid:1 {bad}\n0 qid:2 3:1\n"
+    assert letor.num_features(written(tmp_path, text)) == 7
+
+
+def test_the_largest_index_is_bounded(tmp_path):
     with pytest.raises(data.InputError, match="lines without any"):
         letor.num_features(written(tmp_path, "1 qid:1\n"))
     with pytest.raises(data.InputError, match=r"lists.txt:2: .* Received: '1000000:1'"):

@@ -44,6 +44,13 @@ def test_prints_as_trec_eval(files: tuple[pathlib.Path, pathlib.Path]) -> None:
     ]
 
 
+def test_a_byte_order_mark_changes_nothing(files: tuple[pathlib.Path, pathlib.Path]) -> None:
+    expected = printed(files, "-q")
+    for path in files:
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        assert printed(files, "-q") == expected
+
+
 def test_missing_queries_and_the_relevance_level_count_as_asked(
     files: tuple[pathlib.Path, pathlib.Path],
 ) -> None:

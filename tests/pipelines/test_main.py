@@ -234,7 +234,7 @@ def test_many_bad_lines_are_listed_and_counted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (["--train", "x"], "data must name all of `train`, `validation` and `test`"),
+        (["--train", "x"], "and `test`. Received: only train"),
         (["--epochs", "0"], "--epochs: training.epochs must be greater than or equal to 1"),
         (["--batch-size", "0"], "--batch-size: training.batch_size must be greater"),
         (["--learning-rate", "-1"], "--learning-rate: training.learning_rate must be greater"),

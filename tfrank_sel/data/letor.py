@@ -111,7 +111,8 @@ def num_features(path: str | pathlib.Path) -> int:
         any_list = True
         bodies = [item.body for item in block.items]
         whole = _pairs(b" ".join(bodies))
-        each = [whole] if whole is not None else [_pairs(body) for body in bodies]
+        is_good = whole is not None and bool(np.all(np.isfinite(whole)))
+        each = [whole] if is_good else [_pairs(body) for body in bodies]
         for pairs in each:
             if pairs is not None and np.all(np.isfinite(pairs)):
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))

@@ -218,7 +218,7 @@ def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]
     """Reads the fields of each line that is not blank, and checks their number."""
     count, line = len(form.split()), 0
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8-sig") as file:
             for line, text in enumerate(file, start=1):
                 fields = text.split()
                 if fields and len(fields) != count:

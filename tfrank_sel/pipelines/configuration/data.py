@@ -108,8 +108,8 @@ class Data(Section):
             )
         if given and len(given) < 3:
             raise ValueError(
-                "must name all of `train`, `validation` and `test`. Received: only "
-                "{', '.join(given)}"
+                "must name all of `train`, `validation` and `test`. "
+                f"Received: only {', '.join(given)}"
             )
         return self
 
