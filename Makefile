@@ -1,7 +1,8 @@
 # `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
-# its peers; `make test-long` runs the long trials, `make test-tfr` the tests of the second stack,
-# `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch. Each
-# sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
+# its peers; `make check` runs what must hold before a change lands, `make test-all` all tests but
+# `make test-matrix`. `make test-long` runs the long trials, `make test-tfr` the tests of the second
+# stack, `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch.
+# Each sets up all it needs. PYTHON names the interpreter: 3.11 to 3.13 for the default stack, 3.11 for
 # the second and for TFX.
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
@@ -18,14 +19,20 @@ BENCHMARK =
 # folders of the public data sets and of results for `make evidence`, and which numbers are made
 EVIDENCE = --data data --results build/evidence
 # what has a target of its own
-ELSEWHERE = --ignore=tests/contracts --ignore=tests/engines --ignore=tests/kubernetes
+ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
+# what compiles most, beside the contracts
+FORMULAS = tests/golden tests/links tests/losses tests/metrics tests/models tests/objectives tests/ops
+# what `make check` and `make test-all` run, one after the other
+CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
+ALL = lint test test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
+	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
 	tests/migration tfrank_sel/migration tfrank_sel/presets \
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
-.PHONY: coverage demo demo-tfx test test-engines test-kubernetes test-long test-matrix test-tfr \
-	test-tfx test-torch test-wheel benchmark evidence lint docs serving clean
+.PHONY: check coverage demo demo-tfx test test-all test-engine test-engines test-kubernetes \
+	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel benchmark evidence lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -47,26 +54,46 @@ address=$$(sed -n 's/^Serving .*: gRPC \([^,]*\),.*/\1/p' $(2)/serving.log); \
 $(1)/bin/tfrank-sel-serving rank --file $(2)/$(3)one_query.txt --address $$address
 endef
 
+check:
+	$(call run_parts,$(CHECKS))
+
+test-all:
+	$(call run_parts,$(ALL))
+
+# targets; goes on after one that fails, and counts the tests of all
+define run_parts
+@rm -f build/*.xml; status=0; \
+for part in $(1); do $(MAKE) $$part || status=1; done; \
+$(PYTHON) tests/closing_line.py build/*.xml || status=1; \
+exit $$status
+endef
+
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,$(ELSEWHERE),$(TESTS))
+	$(call run_tests,.venv,default,"tests/contracts" "$(FORMULAS)" \
+		"--ignore=tests/contracts $(FORMULAS:%=--ignore=%) $(ELSEWHERE)",$(TESTS))
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed
-	$(call run_tests,.venv,long,$(ELSEWHERE),-m long)
+	$(call run_tests,.venv,long,"$(ELSEWHERE)",-m long)
 
 test-tfr: .venv-tfr/installed
-	$(call run_tests,.venv-tfr,tfr,$(TFR_TESTS),)
+	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "$(TFR_TESTS)",)
 
-# The environment, the name of the reports, what to test beside the contracts, options. These run apart,
-# since TensorFlow never frees the memory of what a process has compiled. `worksteal` leaves the tests
-# of a file together, which share fixtures, until a process has nothing else to do.
+test-tfr-sample: .venv-tfr/installed
+	$(call run_tests,.venv-tfr,tfr,"tests/contracts" "tests/golden",$(TESTS))
+
+# The environment, the name of the reports, groups of tests, options. Each group has processes of its
+# own, since TensorFlow never frees the memory of what a process has compiled. `worksteal` leaves the
+# tests of a file together, which share fixtures, until a process has nothing else to do.
 define run_tests
-@mkdir -p build; rm -f build/$(2)-*.xml; status=0; \
+@mkdir -p build; rm -f build/$(2)-*.xml; status=0; count=0; \
 run="$(1)/bin/python -m pytest -n 2 --dist worksteal $(4)"; \
-$$run --junit-xml=build/$(2)-contracts.xml tests/contracts || status=1; \
-$$run --junit-xml=build/$(2)-rest.xml $(3) || status=1; \
+for group in $(3); do \
+	count=$$((count + 1)); \
+	$$run --junit-xml=build/$(2)-$$count.xml $$group || status=1; \
+done; \
 $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
 exit $$status
 endef
@@ -75,15 +102,21 @@ endef
 test-torch: .venv-torch/installed
 	.venv-torch/bin/python -m pytest tests/objectives/test_criteria.py
 
-test-tfx: .venv-tfx/installed
+test-tfx: TFX_TESTS = tests/tfx tfrank_sel/pipelines/tfx
+# one run of the pipeline
+test-tfx-run: TFX_TESTS = tests/tfx/test_run.py
+test-tfx test-tfx-run: .venv-tfx/installed
 	mkdir -p build
-	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml \
-		tests/tfx tfrank_sel/pipelines/tfx
+	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml $(TFX_TESTS)
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
 # the Beam steps on Flink and Spark of this machine; needs a JDK, 17, and Maven
-test-engines: .venv/installed build/engines/installed
-	.venv/bin/python -m pytest --junit-xml=build/engines.xml tests/engines
+test-engines: ENGINE_TESTS =
+# two steps on one of them
+test-engine: ENGINE_TESTS = -k "ingest_and_analyze and spark"
+test-engines test-engine: .venv/installed build/engines/installed
+	mkdir -p build
+	.venv/bin/python -m pytest --junit-xml=build/engines.xml $(ENGINE_TESTS) tests/engines
 	.venv/bin/python tests/closing_line.py build/engines.xml
 
 build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml

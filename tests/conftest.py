@@ -1,8 +1,6 @@
 """Fixtures for all tests."""
 
-import os
 import pathlib
-import time
 from collections.abc import Iterator
 
 import hypothesis
@@ -14,10 +12,12 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("busy")
 
-# what `make test` leaves to `.ci/run`: long trials, and all that documents show
+# what `make test` leaves to `make test-all`: long trials, most vectors, all that documents show
 LONG = (
     "distribution",
     "estimator/test_checks.py",
+    "golden/test_selective.py",
+    "golden/test_smooth_topk.py",
     "losses/test_digits.py",
     "models/als/test_group.py",
     "pipelines/test_card.py",
@@ -48,12 +48,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(pathlib.Path(__file__).parent / name) for name in LONG):
             item.add_marker(pytest.mark.long)
-
-
-def pytest_runtest_setup() -> None:
-    """Skips tests that begin after the time of `TESTS_UNTIL`, in seconds of the epoch."""
-    if time.time() > float(os.environ.get("TESTS_UNTIL", "inf")):
-        pytest.skip("no time left")
 
 
 @pytest.fixture

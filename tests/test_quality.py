@@ -57,6 +57,7 @@ def test_ndcg_of_each_stage_is_the_mean_over_lists():
     np.testing.assert_allclose(ndcg(lists, stages), expected, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_default_of_the_pipelines_trains_on_a_fold():
     lists = synthetic.lists(60, seed=3)
     fold = {part: list(itertools.islice(lists, 20)) for part in PARTS}

@@ -106,6 +106,7 @@ def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     np.testing.assert_array_equal(loaded(inputs), found.model(inputs))
 
 
+@pytest.mark.long
 def test_an_interrupted_training_of_trees_resumes(tmp_path):
     undisturbed = outcome(trained(tmp_path))
     *before, _ = (fit["epochs"] for fit in undisturbed[0])
@@ -118,6 +119,7 @@ def test_an_interrupted_training_of_trees_resumes(tmp_path):
     assert {epoch.loss for epoch in told} == {"rg_cross_loss_trees"}
 
 
+@pytest.mark.long
 def test_networks_start_from_those_of_the_earlier_model(tmp_path):
     first = trained(tmp_path)
     again = trained(tmp_path, start=first.model)
@@ -126,6 +128,7 @@ def test_networks_start_from_those_of_the_earlier_model(tmp_path):
         trained(tmp_path, start=trained(tmp_path, Candidate(PAIR)).model)
 
 
+@pytest.mark.long
 def test_networks_of_the_baseline_are_not_trained_twice(tmp_path):
     baseline = trained(tmp_path, Candidate(PAIR[0]))
     told = []
