@@ -32,7 +32,8 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 	tfrank_sel/data tfrank_sel/links tfrank_sel/losses tfrank_sel/metrics tfrank_sel/ops
 
 .PHONY: check coverage demo demo-tfx test test-all test-engine test-engines test-kubernetes \
-	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel benchmark evidence lint docs serving clean
+	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
+	benchmark evidence lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
