@@ -344,7 +344,9 @@ LOSSES: dict[str, Callable[..., Ours]] = {
     "SigmoidCrossEntropyLoss": pointwise(
         losses.SigmoidCrossEntropyLoss, ref_pairwise.sigmoid_cross_entropy
     ),
-    "MeanSquaredLoss": pointwise(losses.MeanSquaredLoss, ref_pairwise.mean_squared),
+    "MeanSquaredLoss": pointwise(
+        functools.partial(losses.MeanSquaredLoss, min_label=0.0), ref_pairwise.mean_squared
+    ),
     "OrdinalLoss": ordinal,
     "losses_impl.MultiClassLoss": multi_class,
     "ClickEMLoss": click_em,

@@ -95,7 +95,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
     loss = "training.loss={class = 'OrdinalLoss', ordinal_size = 2}"
     line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)
     assert line.startswith("train: ordinal_loss_ordinal_size_2 must accept the labels")
-    assert "Received: labels from 0 to 2, " in line
+    assert "Received: labels from 0 to 2. " in line
     assert not (tmp_path / "out" / "train").exists()
 
 

@@ -180,7 +180,7 @@ def test_an_unchanged_run_does_nothing_and_does_not_wait_for_tensorflow(finished
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letters.txt").write_text("mine")
-    result = invoke({}, tmp_path)
+    result = invoke({}, tmp_path, "--synthetic")
     assert result.exit_code == 2
     reason = "the output folder must be new, empty, or contain a run"
     assert result.stderr == f"{tmp_path}: {reason}. Received: a folder with other contents\n"
@@ -261,7 +261,7 @@ def test_wrong_options_are_status_2(tmp_path, options, reason):
 def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     for output, reason in (("file", "Received: a file"), ("file/run", "must be writable")):
-        result = invoke({}, tmp_path / output)
+        result = invoke({}, tmp_path / output, "--synthetic")
         assert result.exit_code == 2
         assert reason in result.stderr
 

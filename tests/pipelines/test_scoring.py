@@ -310,7 +310,9 @@ def test_help_does_not_wait_for_tensorflow():
 def values_of(model, lists):
     """The mean of each metric of the report, by scores of the model on each list alone."""
     loaded = tf.saved_model.load(str(model)).signatures["predict"]
-    measures = [metrics.NDCG(k, name=f"NDCG@{k}") for k in (1, 5, 10)] + [metrics.MRR(name="MRR")]
+    ties = metrics.ties.Averaged()
+    measures = [metrics.NDCG(k, name=f"NDCG@{k}", ties=ties) for k in (1, 5, 10)]
+    measures.append(metrics.MRR(name="MRR", ties=ties))
     evaluator = metrics.Evaluator(measures, jit_compile=False)
     found = []
     for one in lists:
