@@ -110,11 +110,10 @@ def num_features(path: str | pathlib.Path) -> int:
             continue
         any_list = True
         bodies = [item.body for item in block.items]
-        whole = _pairs(b" ".join(bodies))
-        is_good = whole is not None and bool(np.all(np.isfinite(whole)))
-        each = [whole] if is_good else [_pairs(body) for body in bodies]
+        whole = _finite_pairs(b" ".join(bodies))
+        each = [whole] if whole is not None else map(_finite_pairs, bodies)
         for pairs in each:
-            if pairs is not None and np.all(np.isfinite(pairs)):
+            if pairs is not None:
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
         if largest > MAX_FEATURES:  # the parser reports the line
             raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
@@ -277,6 +276,12 @@ def _dense(bodies: list[bytes], num_features: int) -> np.ndarray | None:
     with np.errstate(over="ignore"):
         features[cells] = value
     return features.reshape(-1, num_features) if np.all(np.isfinite(features)) else None
+
+
+def _finite_pairs(body: bytes) -> np.ndarray | None:
+    """As `_pairs`; None also if any is not finite."""
+    pairs = _pairs(body)
+    return pairs if pairs is not None and np.all(np.isfinite(pairs)) else None
 
 
 def _pairs(body: bytes) -> np.ndarray | None:
