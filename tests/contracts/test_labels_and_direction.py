@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import METRICS, one_per_class
+from tests.cases import METRICS, name_of, one_per_class
 from tfrank_sel import losses, metrics, objectives
 from tfrank_sel.losses import lambdas, targets
 from tfrank_sel.ops import ranking
@@ -64,7 +64,7 @@ def test_rows_have_no_padding_but_nan() -> None:
         objectives.lightgbm_metric(metrics.NDCG(10))([-1.0, 1.0], [0.0, 0.0], None, [2])
 
 
-@pytest.mark.parametrize("case", one_per_class(METRICS), ids=str)
+@pytest.mark.parametrize("case", one_per_class(METRICS), ids=name_of)
 def test_metrics_know_their_direction(case) -> None:
     metric = case.make()
     errors = (metrics.ARP, metrics.LogitNorm, metrics.RegionAbsoluteError, metrics.RegionDivergence)
