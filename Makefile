@@ -113,19 +113,18 @@ test-tfx test-tfx-run: .venv-tfx/installed
 
 # the Beam steps on Flink and Spark of this machine; needs a JDK, 17, and Maven
 test-engines: ENGINE_TESTS =
+test-engines: build/engines/flink/installed
 # two steps on one of them
 test-engine: ENGINE_TESTS = -k "ingest_and_analyze and spark"
-test-engines test-engine: .venv/installed build/engines/installed
+test-engines test-engine: .venv/installed build/engines/spark/installed
 	mkdir -p build
 	.venv/bin/python -m pytest --junit-xml=build/engines.xml $(ENGINE_TESTS) tests/engines
 	.venv/bin/python tests/closing_line.py build/engines.xml
 
-build/engines/installed: tests/engines/flink.xml tests/engines/spark.xml
-	rm -rf build/engines
-	for engine in flink spark; do \
-		mvn --batch-mode --quiet --file tests/engines/$$engine.xml dependency:copy-dependencies \
-			-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/build/engines/$$engine || exit 1; \
-	done
+build/engines/%/installed: tests/engines/%.xml
+	rm -rf $(@D)
+	mvn --batch-mode --quiet --file $< dependency:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
 	touch $@
 
 # a deployment on an API server of Kubernetes; needs Go, which builds it in some ten minutes
