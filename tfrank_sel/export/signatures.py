@@ -1,6 +1,7 @@
 """Signatures of a served ranker."""
 
 import contextlib
+import functools
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,13 +135,15 @@ def _endpoints(
     model: keras.Model, inputs: Inputs, top_k: int
 ) -> list[tuple[str, Endpoint, list[Any]]]:
     """Returns the name, function and inputs of each signature."""
+    # one trace of the model, which all signatures call
+    scores = tf.function(functools.partial(_scores, model, inputs), autograph=False)
 
     def strings(name: str) -> tf.TensorSpec:
         return tf.TensorSpec([None], tf.string, name=name)
 
     def scored(values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
         return {
-            "scores": tf.where(mask, _scores(model, inputs, values, mask), PADDING_SCORE),
+            "scores": tf.where(mask, scores(values, mask), PADDING_SCORE),
             "mask": mask,
         }
 
@@ -160,7 +163,7 @@ def _endpoints(
 
     def items(examples: tf.Tensor) -> tf.Tensor:
         alone = tf.ones([tf.size(examples), 1], tf.bool)
-        return _scores(model, inputs, inputs.parse_items(examples), alone)[:, 0]
+        return scores(inputs.parse_items(examples), alone)[:, 0]
 
     def regress(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"outputs": items(inputs)}
