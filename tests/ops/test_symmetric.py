@@ -74,11 +74,11 @@ def test_gradient_of_logarithms_is_the_chance_of_being_sampled() -> None:
     np.testing.assert_allclose(np.sum(chances), 3.0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_soft_kth_equals_its_plain_form(data: st.DataObject) -> None:
-    size = data.draw(st.sampled_from([2, 3, 7, 40, 41, 90, 333]))
-    k = data.draw(st.sampled_from([1, 2, 5, 6, 7, 20, 60]))
+    size = data.draw(st.sampled_from([2, 7, 41, 333]))
+    k = data.draw(st.sampled_from([1, 2, 6, 20]))
     k = min(k, size)
     spread = data.draw(st.sampled_from([0.0, 0.01, 1.0, 30.0, 1e3, 1e4]))
     tau = data.draw(st.sampled_from([1e-3, 0.1, 1.0, 50.0]))
