@@ -1,39 +1,41 @@
-"""Intended differences from tensorflow-ranking, and their tables."""
+"""Intended differences from tensorflow-ranking: `tfr_differences.json`.
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+A difference has the losses, metrics or formats of tensorflow-ranking that it is `about`, `where`
+they differ, the `difference`, and the ids of the `cases`. A case of losses and metrics has what
+tfrank_sel returns instead, which was compared with an independent reference. `of` names what
+differs; without it, all does. `python -m tests.golden.differences` prints the tables of
+`docs/migration.md`.
+"""
+
+import json
+import pathlib
+from typing import Any
 
 from tests.golden.vectors import Case
 
-
-class Difference(NamedTuple):
-    """An intended difference.
-
-    Attributes:
-        about: The losses, metrics or formats of tensorflow-ranking that it is about.
-        scenario: Where they differ, in words.
-        reason: What tensorflow-ranking does there, and what we do.
-        where: Tells the cases of these that it is about.
-        of: The names of what differs; none for all that a case asks for.
-    """
-
-    about: tuple[str, ...]
-    scenario: str
-    reason: str
-    where: Callable[[Case], bool]
-    of: tuple[str, ...] = ()
-
-    def leaves(self, *names: str) -> list[str]:
-        """Those of the names in which there is no difference."""
-        return [name for name in names if self.of and name not in self.of]
+Difference = dict[str, Any]
+DIFFERENCES: dict[str, list[Difference]] = json.loads(
+    (pathlib.Path(__file__).parent / "tfr_differences.json").read_text()
+)
+MORE_LOSSES: list[Case] = DIFFERENCES.pop("more_losses")  # of which there is no recorded value
+HEADS = {
+    "losses": "loss of tensorflow-ranking",
+    "metrics": "metric of tensorflow-ranking",
+    "data": "format",
+}
 
 
-def table(
-    kind: str, differences: Iterable[Difference], named: Callable[[tuple[str, ...]], str]
-) -> str:
-    """The table of differences in markdown; `named` writes what each is about."""
-    lines = [f"| {kind} | where | difference |", "|---|---|---|"]
-    for difference in differences:
-        names = named(difference.about)
-        lines.append(f"| {names} | {difference.scenario} | {difference.reason} |")
-    return "\n".join(lines)
+def of(kind: str, case: Case) -> list[Difference]:
+    """The intended differences of a case of losses, metrics or data."""
+    return [d for d in DIFFERENCES[kind] if case["id"] in d["cases"]]
+
+
+def table(kind: str) -> str:
+    """The differences in markdown."""
+    lines = [f"| {HEADS[kind]} | where | difference |", "|---|---|---|"]
+    rows = ((d["about"], d["where"], d["difference"]) for d in DIFFERENCES[kind])
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+if __name__ == "__main__":
+    print(*map(table, HEADS), sep="\n\n")

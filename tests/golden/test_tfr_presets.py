@@ -7,48 +7,39 @@ import pytest
 import tensorflow as tf
 
 from tests.golden import (
+    differences,
+    test_tfr_losses,
     test_tfr_metrics,
     tfr_counterparts,
-    tfr_differences,
-    tfr_metric_differences,
-    vectors,
+    tfr_metric_counterparts,
 )
 from tests.golden.vectors import Case
 from tfrank_sel.migration import names
-from tfrank_sel.ops import ranking
 from tfrank_sel.presets import tfr
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-FUNCTIONS = {
-    "2**label-1": ranking.exponential_gain,
-    "identity": ranking.linear_gain,
-    "label+1": lambda label: label + 1.0,
-    "ln2/log1p(rank)": ranking.log2_discount,
-    "1/rank": ranking.inverse_discount,
-    "1": tf.ones_like,
-}
 LOSSES = [
     case
-    for case in vectors.contents("tfr_losses.json")["cases"]
+    for case in test_tfr_losses.CASES
     if case["loss"] in names.LOSSES
     and "sum_over_batch_size" in case.get("expected", {})
     and case["deterministic"]
     and "gumbel_noise" not in case
-    and tfr_differences.of(case) is None
+    and not differences.of("losses", case)
 ]
 POLY_ONE = [
     case
-    for case in vectors.contents("tfr_losses.json")["cases"]
-    if case["loss"] == "losses_impl.PolyOneSoftmaxLoss" and tfr_differences.of(case) is None
+    for case in test_tfr_losses.CASES
+    if case["loss"] == "losses_impl.PolyOneSoftmaxLoss" and not differences.of("losses", case)
 ]
 METRICS = [
     case
-    for case in vectors.contents("tfr_metrics.json")["cases"]
+    for case in test_tfr_metrics.CASES
     if case["metric"] in names.METRICS
     and "result" in case["expected"]
     and case["deterministic"]
-    and not tfr_metric_differences.of(case)
+    and not differences.of("metrics", case)
 ]
 
 
@@ -82,7 +73,7 @@ def test_poly_one_has_the_recorded_sum(case: Case) -> None:
 @pytest.mark.parametrize("case", METRICS, ids=lambda case: case["id"])
 def test_a_metric_has_the_recorded_result(case: Case) -> None:
     arguments = {
-        k: FUNCTIONS[v] if k.endswith("_fn") else v
+        k: tfr_metric_counterparts.FUNCTIONS[v] if k.endswith("_fn") else v
         for k, v in case["kwargs"].items()
         if k not in ("ragged", "seed")
     }

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.golden import tfr_counterparts, tfr_losses_extra
+from tests.golden import differences, tfr_counterparts
 from tests.golden.vectors import Case
 
 losses_impl = pytest.importorskip("tensorflow_ranking.python.losses_impl")
 
 
-@pytest.mark.parametrize("case", tfr_losses_extra.CASES, ids=lambda case: case["id"])
+@pytest.mark.parametrize("case", differences.MORE_LOSSES, ids=lambda case: case["id"])
 def test_the_losses_differ(case: Case) -> None:
     theirs: Any = getattr(losses_impl, case["loss"].removeprefix("losses_impl."))(name="loss")
     labels, scores = tf.constant(case["y_true"]), tf.constant(case["y_pred"])

@@ -54,7 +54,7 @@ def random_batches(rng: np.random.Generator, kind: str, subtopics: int | None) -
 @pytest.mark.parametrize(("name", "arguments"), SHARED, ids=str)
 def test_shared_metrics_agree(name: str, arguments: dict[str, Any], kind: str) -> None:
     theirs = getattr(tfr.keras.metrics, name)(**arguments)
-    ours = tfr_metric_counterparts.METRICS[name](**arguments).make(
+    ours = tfr_metric_counterparts.METRICS[name](**arguments)(
         averaging=metrics.averaging.BY_RELEVANCE
     )
     is_diverse = name in ("PrecisionIAMetric", "AlphaDCGMetric")

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tests.golden import tfr_counterparts
 from tests.golden.test_tfr_losses import assert_equals_recorded
-from tests.losses.test_tfr_parity import random_case
+from tests.tfr.test_random_losses import random_case
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -59,4 +58,4 @@ def test_equals_tensorflow_ranking(name: str, weight: dict[str, Any]) -> None:
             "expected": {"none": value.numpy().tolist()},
             "grad_sum": tape.gradient(value, scores).numpy().tolist(),
         }
-        assert_equals_recorded(tfr_counterparts.of(case), {**case, **recorded})
+        assert_equals_recorded({**case, **recorded})
