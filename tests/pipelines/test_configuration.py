@@ -6,6 +6,7 @@ import keras
 import pytest
 from typer.testing import CliRunner
 
+from tests import refusals
 from tfrank_sel import losses
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines import classes, planning
@@ -76,76 +77,7 @@ def test_set_replaces_what_the_file_says(tmp_path):
     assert load(path).training.loss == [{"class": "SmoothTopKLoss", "k": 2}]
 
 
-@pytest.mark.parametrize(
-    ("set", "line"),
-    [
-        (
-            "training.epoch=3",
-            "training has no such key. Accepted: epochs, loss, patience, batch_size, workers, "
-            "optimizer, learning_rate, schedule, averaging, weight_decay, max_items, "
-            "truncation and 1 more. Received: 'epoch'",
-        ),
-        (
-            "trainng.epochs=3",
-            "the file has no such key. Accepted: training, tracking, modules, data, features, "
-            "gates, model, evaluation, blessing, serving, beam, search. Received: 'trainng'",
-        ),
-        (
-            "model.hidden_unit=3",
-            "model has no such key. Accepted: hidden_units, class, dropout, num_heads, trees. "
-            "Received: 'hidden_unit'",
-        ),
-        (
-            "training.epochs=0",
-            "training.epochs must be greater than or equal to 1. Received: 0",
-        ),
-        ("training.epochs=many", "training.epochs must be a valid integer. Received: 'many'"),
-        ("model.trees=7", "model.trees must be a table such as {num_leaves = 31}. Received: 7"),
-        (
-            "training.loss=[]",
-            "training.loss must be a loss, or a list of at least one. Received: []",
-        ),
-        (
-            "training.truncation=heads",
-            "training.truncation must be 'random', 'head' or 'top'. Received: 'heads'",
-        ),
-        (
-            "training.loss=3",
-            "training.loss must be the name of a class, or a table such as "
-            '{class = "Name", argument = 1}. Received: 3',
-        ),
-        (
-            "evaluation.baseline=true",
-            "evaluation.baseline must be the name of a class, or a table such as "
-            '{class = "Name", argument = 1}. Received: True',
-        ),
-        (
-            "model.class=Scorrer",
-            "model.class must be module:function, or one of Scorer, ListScorer. "
-            "Received: 'Scorrer'",
-        ),
-        (
-            "model.num_heads=5",
-            "model `num_heads` must divide the last of `hidden_units` or be 0. "
-            "Received: hidden_units=[64, 32], num_heads=5",
-        ),
-        (
-            "features.price=numbr",
-            "features.price must be a type of feature: `type` must be one of number, bool, "
-            "category, hash, set, vector, timestamp. Did you mean 'number'? Received: 'numbr'",
-        ),
-        (
-            "features.relevance=number",
-            "data.label and features.relevance must name different columns. Received: "
-            "'relevance' for both: a label as a feature leaks the answer to the model",
-        ),
-        (
-            "data.doc_id=relevance",
-            "data.label and data.doc_id must name different columns. "
-            "Received: 'relevance' for both",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("set", "line"), refusals.of("configuration"))
 def test_what_is_not_allowed_is_one_line_that_names_the_key(set, line):
     with pytest.raises(ConfigurationError) as caught:
         with_set(set)
@@ -168,47 +100,7 @@ def test_every_error_of_a_file_is_a_line(tmp_path):
         load(tmp_path / "none.toml")
 
 
-@pytest.mark.parametrize(
-    ("set", "line"),
-    [
-        (
-            "training.loss.class=SofmaxLoss",
-            "training.loss.class must be one of SoftmaxLoss, UniqueSoftmaxLoss, MarginSoftmaxLoss",
-        ),
-        (
-            "training.loss=[{class='RGCrossLoss'}, {class='SmoothTopKLoss', k=0}]",
-            "training.loss[1]: SmoothTopKLoss cannot be made: `k` must be",
-        ),
-        (
-            "training.loss={class='MatchingLoss', link={class='Expp'}}",
-            "training.loss.link.class must be one of Exp, ",
-        ),
-        (
-            "training.loss={class='SelectiveSoftmaxLoss', scaling={class='Exp', scale=1.5}}",
-            "training.loss must say by `label_map` which score stands for a grade",
-        ),
-        ("training.loss.class=Exp", "training.loss must be an object of Loss. Received: Exp"),
-        (
-            "training.loss=['RGCrossLoss', 'RGCrossLoss']",
-            "training.loss: `loss` must be one or several with unique names",
-        ),
-        (
-            "training.loss.class=nowhere:make",
-            "training.loss must name a function that can be imported",
-        ),
-        (
-            "evaluation.baseline.class=SofmaxLoss",
-            "evaluation.baseline.class must be one of SoftmaxLoss",
-        ),
-        ("training.optimizer.class=Adm", "training.optimizer.class must be one of Adam, "),
-        (
-            "training.schedule.class=Cosine",
-            "training.schedule.class must be one of CosineDecay, ",
-        ),
-        ("model.class=math:nothing", "model.class must name a function that can be imported"),
-        ("modules=none.py", "modules must be files that can be imported. Received: 'none.py'"),
-    ],
-)
+@pytest.mark.parametrize(("set", "line"), refusals.of("classes"))
 def test_classes_and_functions_that_cannot_be_used_are_one_line(set, line):
     configuration = with_set(set)
     make = planning.baseline if "baseline" in set else planning.candidate

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_main import small_set
 from tfrank_sel import data
@@ -99,36 +100,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
     assert not (tmp_path / "out" / "train").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (
-            ["--label", "click"],
-            "--label: data.label must be a column of {}: clicks, session, price, brand. "
-            "Received: 'click'",
-        ),
-        (
-            ["--slice-by", "brands"],
-            "--slice-by: data.slice_by[0] must be a column of {}: brand, session, clicks, price. "
-            "Received: 'brands'",
-        ),
-        (
-            ["--set", "features.prise=number"],
-            "--set features.prise=number: features.prise must be a column of {}: price, session, "
-            "clicks, brand. Received: 'prise'",
-        ),
-        (
-            ["--set", "features.price={type='vector', size=2}"],
-            "{}: expected a column 'price' that can be of type vector. Received: float",
-        ),
-        (
-            ["--features", "price,clicks"],
-            "data.label and features.clicks must name different columns. Received: 'clicks' for "
-            "both: a label as a feature leaks the answer to the model",
-        ),
-        (["--data", "none.csv"], "none.csv: expected a file. Received: no such file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "line"), refusals.of("columns"))
 def test_wrong_columns_are_one_line_before_anything_is_read(
     table, tmp_path, monkeypatch, options, line
 ):

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from rich.console import Console
 
+from tests import refusals
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_main import invoke, small_set
 from tfrank_sel import data
@@ -83,65 +84,7 @@ def without(text, name):
     return "feature {".join([head, *(x for x in parts if f'name: "{name}"' not in x)])
 
 
-@pytest.mark.parametrize(
-    ("edits", "rule", "name", "line"),
-    [
-        (
-            {"price": "type: FLOAT float_domain { min: 10 max: 38 }"},
-            "range",
-            "price",
-            "values from 10 to 38, as in the schema. Received: 7 of 40 items outside",
-        ),
-        (
-            {"price": "type: INT int_domain { max: 30 }"},
-            "range",
-            "price",
-            "values from -inf to 30, as in the schema. Received: 10 of 40 items outside",
-        ),
-        (
-            {"brand": 'type: BYTES string_domain { value: "a" }'},
-            "domain",
-            "brand",
-            "one of 1 values, as in the schema. Received: 10 of 40 items outside",
-        ),
-        (
-            {"tags": 'type: BYTES domain: "known"'},
-            "domain",
-            "tags",
-            "one of 2 values, as in the schema. Received: 20 of 40 items outside",
-        ),
-        (
-            {"price": "type: FLOAT presence { min_fraction: 0.95 }"},
-            "missing",
-            "price",
-            "a value for a share of 0.95 of the items, as in the schema. "
-            "Received: none for 4 of 40 items",
-        ),
-        (
-            {"brand": "type: BYTES presence { min_fraction: 1.0 }"},
-            "missing",
-            "brand",
-            "a value for a share of 1 of the items, as in the schema. "
-            "Received: none for 10 of 40 items",
-        ),
-        (
-            {"price": "type: BYTES"},
-            "type",
-            "price",
-            "texts, as in the schema. Received: numbers",
-        ),
-        ({"brand": "type: FLOAT"}, "type", "brand", "numbers, as in the schema. Received: texts"),
-        ({"brand": None}, "new_feature", "brand", "features that the schema has"),
-        ({"shape[2]": None}, "new_feature", "shape[2]", "features that the schema has"),
-        ({"age": "type: INT"}, "absent_feature", "age", "the feature, as in the schema"),
-        (
-            {"shape[1]": None, "shape[2]": None, "shape": "float_domain { max: 39 }"},
-            "range",
-            "shape[1]",
-            "values from -inf to 39, as in the schema. Received: 1 of 40 items outside",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("edits", "rule", "name", "line"), refusals.of("schema"))
 def test_a_schema_that_is_edited_names_what_breaks_it(
     tmp_path, shards, inferred, edits, rule, name, line
 ):
@@ -233,40 +176,7 @@ def test_the_guide_shows_gates_and_a_schema(tmp_path, shards):
     ]
 
 
-@pytest.mark.parametrize(
-    ("set", "line"),
-    [
-        ("gates.zero=stop", 'gates.zero must be "off", "warn" or "fail". Received: \'stop\''),
-        (
-            "gates.zero={threshold = 0.1}",
-            'gates.zero must be "off", "warn" or "fail", and has no threshold. '
-            "Received: {'threshold': 0.1}",
-        ),
-        (
-            "gates.missing=0.3",
-            'gates.missing must be "off", "warn" or "fail", or a table such as '
-            '{action = "fail", threshold = 0.1}. Received: 0.3',
-        ),
-        (
-            "gates.missing.threshold=2",
-            "gates.missing must have a threshold from 0 to 1. Received: 2",
-        ),
-        (
-            "gates.features.price.zeros=fail",
-            "gates.features.price has no such rule. Accepted: zero, range, domain, numbers, "
-            "texts, missing, new_feature, absent_feature, type. Received: 'zeros'",
-        ),
-        (
-            "gates.features.price.missing=fial",
-            'gates.features.price `missing` must be "off", "warn" or "fail". Received: \'fial\'',
-        ),
-        (
-            "gates.features.price=fail",
-            "gates.features.price must be a table of rules such as "
-            "{missing = {action = \"fail\", threshold = 0.3}}. Received: 'fail'",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("set", "line"), refusals.of("gates"))
 def test_a_gate_that_is_not_allowed_is_one_line(set, line):
     with pytest.raises(ConfigurationError) as caught:
         with_set(set)

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from rich.console import Console
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.pipelines.test_main import small_set
 from tfrank_sel.pipelines import folders, tuning
 from tfrank_sel.pipelines.__main__ import app
@@ -239,63 +240,7 @@ def test_several_workers_share_a_study(config, tmp_path, monkeypatch):
     assert best == max(trial.value for trial in found)
 
 
-@pytest.mark.parametrize(
-    ("keys", "line"),
-    [
-        ("{}", "search.keys must name a key that varies, such as"),
-        (
-            '{"training.lr" = {low = 1, high = 2}}',
-            "search.keys: training has no such key. Accepted: ",
-        ),
-        (
-            '{"blessing.margin" = {low = 1, high = 2}}',
-            "search.keys must be keys of data, features, model, training, on which training "
-            "depends. Received: 'blessing.margin'",
-        ),
-        (
-            '{"training.epochs" = {low = 2, high = 2}}',
-            "search.keys.training.epochs must have a `low` that is less than `high`. Received: ",
-        ),
-        (
-            '{"training.epochs" = {low = 1, high = 3, step = 4}}',
-            "must have a `step` that is positive and at most `high` - `low`. Received: ",
-        ),
-        (
-            '{"training.dropout" = {low = 0, high = 1, log = true}}',
-            "must have a positive `low` if `log` is true. Received: ",
-        ),
-        (
-            '{"training.epochs" = {choices = []}}',
-            "must have a list of at least one value as `choices`. Received: []",
-        ),
-        (
-            '{"training.epochs" = {choices = [1, 1]}}',
-            "must have distinct `choices`. Received: [1, 1]",
-        ),
-        (
-            '{"training.epochs" = {low = "1", high = 2}}',
-            "must have a number as `low`. Received: '1'",
-        ),
-        (
-            '{"training.epochs" = {lowest = 1, high = 2}}',
-            "must be a range such as {low = 1e-4, high = 1e-2, log = true}, or {choices = ",
-        ),
-        (
-            '{"training.epochs" = {low = 0, high = 2}}',
-            'search.keys."training.epochs": training.epochs must be greater than or equal to 1. '
-            "Received: 0",
-        ),
-        (
-            '{"training.batch_size" = {low = 8.0, high = 16.0}}',
-            'search.keys."training.batch_size": training.batch_size must be a valid integer. '
-            "Received: 8.0",
-        ),
-        (
-            '{"training.loss" = {choices = ["SoftmaxLoss", "LambdaLos"]}}',
-            'search.keys."training.loss": training.loss.class must be one of LambdaLoss, ',
-        ),
-    ],
-)
+@pytest.mark.parametrize(("keys", "line"), refusals.of("search"))
 def test_a_search_that_cannot_be_made_is_refused_at_once(keys, line, config, tmp_path):
     result, _ = tune(tmp_path / "out", "--config", str(config), "--set", f"search.keys={keys}")
     assert result.exit_code == 2, (result.output, result.exception)

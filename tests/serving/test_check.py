@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.serving.certificates import certificate
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import config, model_config
@@ -40,18 +41,7 @@ def test_a_folder_that_would_serve_has_no_fault(folder):
     assert (done.exit_code, "no faults" in done.stdout) == (0, True)
 
 
-@pytest.mark.parametrize(
-    ("changed", "wanted"),
-    [
-        ({"base": "away"}, "models.config: base_path of half: must be a folder of versions"),
-        ({"policy": "specific { versions: 7 }"}, "model_version_policy of half: must name a"),
-        (
-            {"labels": 'version_labels { key: "x" value: 7 }'},
-            "models.config: version_labels[x] of half: must name a version that is served. "
-            "Received: 7, served [2, 1]",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changed", "wanted"), refusals.of("served_configurations"))
 def test_a_configuration_that_names_what_is_not_there_is_told(folder, changed, wanted):
     write(folder, **changed)
 
@@ -60,42 +50,7 @@ def test_a_configuration_that_names_what_is_not_there_is_told(folder, changed, w
     assert wanted in str(fault)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "wanted"),
-    [
-        ("models.config", "x", "must be a ModelServerConfig in text format"),
-        ("batching.config", "max_batch_size: 128", "must be a BatchingParameters in text format"),
-        (
-            "batching.config",
-            "num_batch_threads { value: 0 }",
-            "threads: must be positive",
-        ),
-        ("batching.config", "batch_timeout_micros { value: -1 }", "must not be negative"),
-        (
-            "batching.config",
-            "max_batch_size { value: 8 } allowed_batch_sizes: 4",
-            "allowed_batch_sizes: must end with the largest batch, 8. Received: [4]",
-        ),
-        (
-            "batching.config",
-            "allowed_batch_sizes: 4 allowed_batch_sizes: 4 allowed_batch_sizes: 1000",
-            "allowed_batch_sizes: must be positive and increase",
-        ),
-        (
-            "batching.config",
-            "max_execution_batch_size { value: 2000 } enable_large_batch_splitting { value: true }",
-            "max_execution_batch_size: must be at most max_batch_size, 1000. Received: 2000",
-        ),
-        ("session.config", "intra_op_parallelism_threads: -1", "threads: must not be negative"),
-        (
-            "session.config",
-            "gpu_options { per_process_gpu_memory_fraction: 2 }",
-            "fraction: must be in [0, 1]. Received: 2.0",
-        ),
-        ("monitoring.config", 'prometheus_config { path: "m" }', "must start with `/`"),
-        ("ssl.config", 'server_cert: "x"', "server_cert, server_key: must be a certificate"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "wanted"), refusals.of("served_files"))
 def test_a_broken_rule_is_named_by_file_and_field(folder, name, text, wanted):
     (folder / name).write_text(text)
 

@@ -1,0 +1,12 @@
+"""Commands, configurations and requests that are refused, with their messages: `refusals.json`."""
+
+import json
+import pathlib
+from typing import Any
+
+ROWS: dict[str, list[Any]] = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())
+
+
+def of(section: str) -> list[tuple[Any, ...]]:
+    """The rows of a section, as `pytest.mark.parametrize` takes them."""
+    return [tuple(row) for row in ROWS[section]]
