@@ -185,6 +185,54 @@ def test_a_number_out_of_the_documented_range_is_refused_by_name(cls: type) -> N
             refused(cls, name, [-1, 1] if is_list else -1)
 
 
+OUT_OF_RANGE: list[tuple[type, str, list[Any]]] = [
+    (lambdas.NDCGLambdaWeight, "smooth_fraction", [1.5]),
+    (losses.ApproxMRRLoss, "link", [links.Tanh()]),
+    (losses.CoupledRankDistilLoss, "k", [-1]),
+    (losses.ContrastiveMatchingLoss, "link", [links.Exp(), links.Sinh(shift=1.0)]),
+    (losses.DirectAPLoss, "epsilon", [0.0]),
+    (losses.FenchelYoungLoss, "link", [links.Step()]),
+    (losses.InBatchInfoNCELoss, "log_q", [[0.0, -math.inf], [[0.0, -1.0]]]),
+    (losses.MarginSoftmaxLoss, "scale", [0.0]),
+    (losses.MultiClassLoss, "num_classes", [1]),
+    (losses.NWayPairwiseLoss, "class_weights", [[1.0, 0.0]]),
+    (losses.PairwiseHingeLoss, "temperature", [0.0]),
+    (losses.PairwiseQuantileLoss, "tau", [1.0]),
+    (losses.PolyOneSoftmaxLoss, "epsilon", [-2.0]),
+    (losses.SelectiveSigmoidCrossEntropyLoss, "gamma", [0.0, -1.0, math.inf, math.nan]),
+    (losses.SelectiveSoftmaxLoss, "gamma", [0.0, -1.0, math.inf, math.nan]),
+    (losses.SelectiveSoftmaxLoss, "log_rho", [[math.inf]]),
+    (losses.SmoothTopKLoss, "dtype", ["float16"]),
+    (losses.SmoothTopKLoss, "margin", [-1.0]),
+    (losses.SmoothTopKLoss, "tau", [0.0]),
+    (losses.SoftRankLoss, "k", [0]),
+    (margin.ArcFace, "margin", [2.0]),
+    (margin.CosFace, "margin", [-0.1]),
+    (metrics.AlphaDCG, "alpha", [1.5]),
+    (metrics.ERR, "max_label", [0.0]),
+    (metrics.RBP, "persistence", [1.0]),
+    (models.ListScorer, "hidden_units", [[]]),
+    (models.ListScorer, "num_heads", [3]),
+    (models.LogQCorrection, "alpha", [0.0, 2.0]),
+    (models.LogQCorrection, "temperature", [0.0]),
+    (models.Scorer, "dropout", [1.0]),
+    (models.Scorer, "hidden_units", [[0]]),
+    (models.Scorer, "mean", [[], [0.0, 0.0]]),
+    (models.Scorer, "variance", [[-1.0]]),
+    (models.TwoTower, "num_users", [0]),
+]
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "values"), OUT_OF_RANGE, ids=[f"{c.__name__}-{n}" for c, n, _ in OUT_OF_RANGE]
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(
+    cls: type, name: str, values: list[Any]
+) -> None:
+    for value in values:
+        refused(cls, name, value)
+
+
 @every_class
 def test_numbers_of_numpy_are_numbers(cls: type) -> None:
     for name, value in EXAMPLES[cls].items():

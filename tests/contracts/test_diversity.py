@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import DIVERSITY, Array, Case, name_of
-from tfrank_sel import metrics
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -97,8 +96,3 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
         case.make()(np.zeros([2, 3]), np.zeros([2, 3]))
     with pytest.raises(ValueError, match=r"y_pred.shape=\(2, 4\)"):
         case.make()(np.zeros([2, 3, 2]), np.zeros([2, 4]))
-
-
-def test_an_impossible_alpha_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"alpha=1\.5"):
-        metrics.AlphaDCG(alpha=1.5)

@@ -1,6 +1,5 @@
 """Claims of the listwise losses about ties, extremes and metrics."""
 
-import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -92,22 +91,3 @@ def test_any_link_from_0_to_1_relaxes_ranks() -> None:
     loss = losses.ApproxNDCGLoss(link=steps)
     labels, scores = [[1.0, 0.0, 2.0]], [[0.3, 0.2, 0.1]]
     np.testing.assert_allclose(-loss(labels, scores), metrics.NDCG()(labels, scores), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (functools.partial(losses.ApproxMRRLoss, link=links.Tanh()), r"values in \[0, 1\]. .*Tanh"),
-        (functools.partial(losses.ApproxAPLoss, temperature=0.0), "temperature=0.0"),
-        (functools.partial(losses.ApproxPrecisionLoss, k=0), "k=0"),
-        (functools.partial(losses.CircleLoss, gamma=-1.0), "gamma=-1.0"),
-        (functools.partial(losses.CalibratedSoftmaxLoss, virtual_label=-1.0), "virtual_label=-1.0"),
-        (functools.partial(losses.PolyOneSoftmaxLoss, epsilon=-2.0), "epsilon=-2.0"),
-        (functools.partial(losses.ClickEMLoss, exam_weight=-1.0), "exam_weight=-1.0"),
-        (functools.partial(losses.MixtureEMLoss, alpha=-1.0), "alpha=-1.0"),
-        (functools.partial(losses.CoupledRankDistilLoss, k=-1), "k=-1"),
-    ],
-)
-def test_a_wrong_argument_is_named(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -88,9 +88,3 @@ def test_an_item_of_no_weight_or_a_list_of_none_is_finite():
         assert np.isfinite(value(make, LOGITS, base=[0.0, 1.0, 1.0, 1.0, 1.0]))
         assert value(make, LOGITS, base=[0.0] * 5) == 0.0
         assert np.all(gradient(make, LOGITS, LABELS, [0.0] * 5) == 0.0)
-
-
-@pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
-def test_a_negative_anchor_is_refused(make):
-    with pytest.raises(ValueError, match=r"`alpha` must not be negative. Received: alpha=-1"):
-        make(alpha=-1.0)

@@ -99,8 +99,6 @@ def test_the_relevance_level_tells_what_is_relevant():
     for level, expected in ((None, 1.0), (1.0, 0.5), (2.0, 1 / 3), (3.0, 0.0)):
         metric = metrics.MRR(relevance_level=level)
         np.testing.assert_allclose(metric(labels, scores), expected)
-    with pytest.raises(ValueError, match="relevance_level=0"):
-        metrics.MRR(relevance_level=0)
 
 
 def test_lists_without_a_value_count_as_asked():
@@ -123,20 +121,6 @@ def test_weights_by_relevance_do_not_depend_on_the_batch():
     for i in range(3):
         apart.update_state(labels[i : i + 1], scores[i : i + 1], weights[i : i + 1])
     np.testing.assert_allclose(apart.result(), together.result(), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("make", "arguments"),
-    [
-        (metrics.ERR, {"max_label": 0.0}),
-        (metrics.RBP, {"persistence": 1.0}),
-        (metrics.Hits, {"k": 0}),
-    ],
-)
-def test_impossible_arguments_are_named(make, arguments):
-    [(name, value)] = arguments.items()
-    with pytest.raises(ValueError, match=f"Received: {name}={value}"):
-        make(**arguments)
 
 
 def test_the_presets_make_metrics_of_distinct_names():

@@ -106,20 +106,6 @@ def test_an_ensemble_is_the_mean_of_standardised_scores(tmp_path):
     np.testing.assert_allclose(loaded(given_inputs), found, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"mean": [0.0]}, "one value per feature"),
-        ({"hidden_units": []}, "must not be empty"),
-        ({"num_heads": 3}, "num_heads=3"),
-        ({"dropout": 1.0}, "dropout=1.0"),
-    ],
-)
-def test_what_makes_no_scorer_is_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        scorer(**wrong)
-
-
 def test_other_features_are_refused():
     with pytest.raises(ValueError, match=r"\[batch_size, list_size, 2\]"):
         scorer()(np.zeros([1, 2, 3], np.float32))

@@ -119,11 +119,3 @@ def test_it_trains_and_is_saved_with_the_model(jit_compile, tmp_path):
         loaded.get_layer("log_q_correction").weights, layer.weights, strict=True
     ):
         np.testing.assert_array_equal(weight, expected)
-
-
-@pytest.mark.parametrize(
-    "options", [{"num_buckets": 0}, {"alpha": 0.0}, {"alpha": 2.0}, {"temperature": 0.0}]
-)
-def test_an_argument_out_of_range_is_refused(options):
-    with pytest.raises(ValueError, match="Received: num_buckets="):
-        models.LogQCorrection(**{"num_buckets": 3, **options})

@@ -54,21 +54,6 @@ def test_scores_are_float32_under_mixed_precision():
     assert model(features(1, 2, 3)).dtype == tf.float32
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"mean": [0.0]},
-        {"mean": [], "variance": []},
-        {"variance": [1.0, -1.0, 1.0]},
-        {"hidden_units": [0]},
-        {"dropout": 1.0},
-    ],
-)
-def test_wrong_arguments_are_refused(wrong):
-    with pytest.raises(ValueError, match="Received"):
-        scorer(**wrong)
-
-
 def test_another_number_of_features_is_refused():
     with pytest.raises(ValueError, match=r"list_size, 3\]. Received"):
         scorer()(features(1, 2, 4))

@@ -33,11 +33,6 @@ def test_it_trains_and_loads(jit_compile, tmp_path):
     assert loaded.get_config()["num_items"] == 9
 
 
-def test_a_number_below_one_is_refused():
-    with pytest.raises(ValueError, match=r"must be positive. Received: num_users=0"):
-        models.TwoTower(0, 9, 3)
-
-
 def test_scores_are_float32_under_mixed_precision():
     model = models.TwoTower(5, 9, 3, dtype="mixed_bfloat16")
     assert model({k: tf.constant(v) for k, v in inputs().items()}).dtype == tf.float32
