@@ -1,10 +1,8 @@
 """The contracts of the metrics of items that cover subtopics."""
 
-import json
 import math
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -80,14 +78,6 @@ def test_lists_without_items_are_not_counted_and_without_relevant_ones_are_zero(
     np.testing.assert_array_equal(found, [np.zeros(3), np.ones(3)])
     assert values(case, np.zeros([1, 0, 3]), np.zeros([1, 0])) == [0.0]
     assert values(case, np.zeros([1, 2, 0]), np.zeros([1, 2])) == [0.0]
-
-
-@every_metric
-def test_a_saved_metric_is_equal(case: Case) -> None:
-    saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
-    loaded = keras.saving.deserialize_keras_object(json.loads(saved))
-    assert loaded.get_config() == case.make().get_config()
-    np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
 
 
 @every_metric

@@ -1,62 +1,71 @@
-"""The contracts of the losses whose inputs are not items of lists: rows of classes, and pairs."""
+"""The contracts of the losses of vectors of scores, of rows of classes, and of pairs in a batch."""
 
-import json
+import functools
 import math
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import IN_BATCH, N_WAY, Array, Case, name_of
+from tests.cases import HOLDING_VECTORS, IN_BATCH, N_WAY, SCORE_VECTORS, Array, Case, name_of
 from tfrank_sel import losses
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
+OF_LISTS = SCORE_VECTORS + N_WAY
+every_list = pytest.mark.parametrize("case", OF_LISTS, ids=name_of)
+every_vector = pytest.mark.parametrize("case", SCORE_VECTORS, ids=name_of)
 every_n_way = pytest.mark.parametrize("case", N_WAY, ids=name_of)
 every_in_batch = pytest.mark.parametrize("case", IN_BATCH, ids=name_of)
-every_loss = pytest.mark.parametrize("case", N_WAY + IN_BATCH, ids=name_of)
+every_loss = pytest.mark.parametrize("case", OF_LISTS + IN_BATCH, ids=name_of)
 
-ROWS, CLASSES = (4, 1, 3), 3
+LENGTHS = (4, 1, 3)
+JUNK = (0.0, 1e30, -1e30, math.inf, math.nan)
 
 
-def entries(case: Case) -> tuple[list[Array], list[Array], list[Array]]:
-    """Labels, scores and weights of a few batch entries of different numbers of rows."""
+def width(case: Case) -> int:
+    """The number of classes, or of the scores of an item."""
+    return 3 if case in N_WAY else case.make().num_scores or 2
+
+
+def lists(case: Case) -> tuple[list[Array], list[Array], list[Array]]:
+    """Labels, scores and weights of a few lists of different lengths."""
     rng = np.random.default_rng(0)
-    labels = [case.labels(rng, (n, CLASSES)) for n in ROWS]
-    scores = [rng.normal(0.0, 1.5, (n, CLASSES)).round(3) for n in ROWS]
-    weights = [rng.uniform(0.5, 2.0, n).round(3) for n in ROWS]
+    labels = [case.labels(rng, (n, width(case)) if case in N_WAY else (n,)) for n in LENGTHS]
+    scores = [rng.normal(0.0, 1.5, (n, width(case))).round(3) for n in LENGTHS]
+    weights = [rng.uniform(0.5, 2.0, n).round(3) for n in LENGTHS]
     return labels, scores, weights
 
 
 def padded(rows: list[Array], fill: float) -> Array:
-    width = max(len(r) for r in rows)
+    longest = max(LENGTHS)
     return np.array(
-        [np.concatenate([r, np.full((width - len(r), *r.shape[1:]), fill)]) for r in rows]
+        [np.concatenate([r, np.full((longest - len(r), *r.shape[1:]), fill)]) for r in rows]
     )
 
 
 def batch(case: Case) -> tuple[Array, Array, Array]:
-    """Padded entries of rows, or the pairs of a batch."""
-    if case in N_WAY:
-        labels, scores, weights = entries(case)
+    """The padded lists, or the pairs of a batch."""
+    if case in OF_LISTS:
+        labels, scores, weights = lists(case)
         return padded(labels, math.nan), padded(scores, 7.0), padded(weights, 3.0)
     rng = np.random.default_rng(0)
     return case.labels(rng, (5,)), rng.normal(size=(5, 5)).round(3), rng.uniform(0.5, 2.0, 5)
 
 
 def value_and_gradient(case: Case, labels: Any, scores: Any, dtype: str) -> tuple[Array, Array]:
+    """The value of each list, or of the batch, and the gradient of their sum."""
     scores = tf.constant(scores, dtype)
     with tf.GradientTape() as tape:
         tape.watch(scores)
-        value = tf.reduce_sum(case.make(dtype=dtype, reduction="none")(labels, scores))
+        value = case.make(dtype=dtype, reduction="none")(labels, scores)
     return value.numpy(), tape.gradient(value, scores).numpy()
 
 
-@every_n_way
-def test_rows_equal_the_reference(case: Case) -> None:
-    expected = [case.reference(*one) for one in zip(*entries(case), strict=True)]
+@every_list
+def test_equals_its_reference(case: Case) -> None:
+    expected = [case.reference(*one) for one in zip(*lists(case), strict=True)]
     value = case.make(dtype="float64", reduction="none")(*batch(case))
     np.testing.assert_allclose(value, expected, rtol=1e-12)
 
@@ -76,106 +85,38 @@ def test_pairs_equal_the_reference(case: Case) -> None:
             np.testing.assert_allclose(loss(words, scores, weights), expected, rtol=1e-12)
 
 
-@every_in_batch
-def test_a_mask_leaves_pairs_out(case: Case) -> None:
-    _, scores, _ = batch(case)
-    masked = tf.constant(scores)
-    masked._keras_mask = tf.constant(np.eye(5, dtype=bool))
-    np.testing.assert_array_equal(case.make(dtype="float64")(np.arange(5), masked), 0.0)
-
-
-def test_the_pairs_of_a_batch_form_a_square() -> None:
-    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 2\), y_pred.shape=\(2, 3\)"):
-        losses.InBatchInfoNCELoss()([1, 2], np.zeros([2, 3]))
-
-
-@every_n_way
-def test_ragged_equals_padded(case: Case) -> None:
-    labels, scores, weights = entries(case)
-    ragged = [
-        tf.RaggedTensor.from_row_lengths(np.concatenate(x), ROWS) for x in (labels, scores, weights)
-    ]
-    np.testing.assert_allclose(case.make()(*ragged), case.make()(*batch(case)), rtol=1e-5)
-
-
-@every_n_way
-@pytest.mark.parametrize("junk", [0.0, 1e30, -1e30, math.inf, math.nan])
-def test_padded_rows_change_nothing(case: Case, junk: float) -> None:
-    labels, scores, weights = batch(case)
-    where = [0, 2, 3]
-    wide = [
-        np.insert(x, where, fill, axis=1)
-        for x, fill in ((labels, math.nan), (scores, junk), (weights, junk))
-    ]
-    make = case.make
-    np.testing.assert_allclose(
-        make(dtype="float64")(*wide), make(dtype="float64")(labels, scores, weights), rtol=1e-12
-    )
-    _, grad = value_and_gradient(case, wide[0], wide[1], "float64")
-    assert np.all(grad[np.isnan(wide[0])] == 0.0)
-    _, expected = value_and_gradient(case, labels, scores, "float64")
-    np.testing.assert_allclose(np.delete(grad, [0, 3, 5], axis=1), expected, rtol=1e-9, atol=1e-15)
-
-
-@every_n_way
-def test_rows_of_one_batch_need_no_batch_axis(case: Case) -> None:
-    [labels, *_], [scores, *_], [weights, *_] = entries(case)
-    loss = case.make(dtype="float64")
-    expected = loss([labels], [scores], [weights])
-    np.testing.assert_allclose(loss(labels, scores, weights), expected)
-    np.testing.assert_allclose(loss(labels, scores, weights[:, None]), expected)
-    valid = np.array([True, False, True, True])
-    masked = tf.constant(scores)
-    masked._keras_mask = tf.constant(valid)
-    np.testing.assert_allclose(loss(labels, masked), loss(labels[valid], scores[valid]))
-
-
-@every_n_way
-def test_the_order_of_rows_is_irrelevant_and_of_classes_consistent(case: Case) -> None:
-    labels, scores, weights = (x[:, ::-1] for x in batch(case))
-    np.testing.assert_allclose(case.make()(labels, scores, weights), case.make()(*batch(case)))
-    if not case.make.args:  # classes have no weights of their own
-        reversed_classes = case.make()(labels[..., ::-1], scores[..., ::-1], weights)
-        np.testing.assert_allclose(reversed_classes, case.make()(*batch(case)), rtol=1e-6)
-
-
-@every_n_way
-def test_an_entry_without_rows_is_zero(case: Case) -> None:
+@pytest.mark.parametrize("case", HOLDING_VECTORS, ids=name_of)
+def test_gradient_is_that_of_the_reference_which_holds_a_part(case: Case) -> None:
     labels, scores, _ = batch(case)
-    value, grad = value_and_gradient(case, np.full_like(labels, math.nan), scores, "float64")
-    assert value == 0.0
-    assert np.all(grad == 0.0)
-    assert case.make()(np.zeros([1, 0, 3]), np.zeros([1, 0, 3])) == 0.0
+    _, grad = value_and_gradient(case, labels, scores, "float64")
+    for i, (y, s, _) in enumerate(zip(*lists(case), strict=True)):
+        reference = functools.partial(case.reference, y, weights=np.ones(len(y)), held=s)
+        for place in np.ndindex(s.shape):
+            step = np.zeros_like(s)
+            step[place] = 1e-5
+            slope = (reference(s + step) - reference(s - step)) / 2e-5
+            np.testing.assert_allclose(grad[(i, *place)], slope, rtol=1e-6, atol=1e-8)
 
 
-@every_n_way
-def test_a_wrong_shape_is_named(case: Case) -> None:
-    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 4, 3\), y_pred.shape=\(2, 5, 3\)"):
-        case.make()(np.zeros([2, 4, 3]), np.zeros([2, 5, 3]))
-    with pytest.raises(ValueError, match=r"y_true.shape=\(2,\), y_pred.shape=\(2, 3\)"):
-        case.make()(np.zeros([2]), np.zeros([2, 3]))
-    with pytest.raises(ValueError, match="at least two classes"):
-        case.make()(np.zeros([2, 4, 1]), np.zeros([2, 4, 1]))
-    with pytest.raises(ValueError, match=r"sample_weight.shape=\(5,\)"):
-        case.make()(np.zeros([2, 4, 3]), np.zeros([2, 4, 3]), np.ones(5))
+every_slope = pytest.mark.parametrize(
+    "case", [x for x in OF_LISTS + IN_BATCH if x not in HOLDING_VECTORS], ids=name_of
+)
 
 
-@every_loss
+@every_slope
 def test_gradients_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
     _, grad = value_and_gradient(case, labels, scores, "float64")
-    step = 1e-5
     for index in np.ndindex(scores.shape):
-        values = []
-        for sign in (1.0, -1.0):
-            moved = scores.copy()
-            moved[index] += sign * step
-            values.append(value_and_gradient(case, labels, moved, "float64")[0])
-        slope = (values[0] - values[1]) / (2 * step)
-        np.testing.assert_allclose(grad[index], slope, rtol=1e-6, atol=1e-7)
+        move = np.zeros_like(scores)
+        move[index] = 1e-5
+        up, down = (
+            value_and_gradient(case, labels, scores + x, "float64")[0].sum() for x in (move, -move)
+        )
+        np.testing.assert_allclose(grad[index], (up - down) / 2e-5, rtol=1e-6, atol=1e-7)
 
 
-@every_loss
+@every_slope
 def test_second_derivatives_equal_finite_differences(case: Case) -> None:
     labels, scores, _ = batch(case)
     direction, step = np.random.default_rng(1).normal(size=scores.shape), 1e-5
@@ -199,7 +140,7 @@ def test_gradients_are_finite_at_extreme_scores(case: Case) -> None:
     labels, scores, _ = batch(case)
     for scale in (1e4, -1e4, 0.0, 1e-30):
         value, grad = value_and_gradient(case, labels, scale * scores, "float32")
-        assert np.isfinite(value)
+        assert np.all(np.isfinite(value))
         assert np.all(np.isfinite(grad))
 
 
@@ -213,9 +154,140 @@ def test_any_float_dtype_computes_in_float32(case: Case, dtype: str) -> None:
     np.testing.assert_allclose(value, case.make()(labels, tf.cast(scores, "float32")), rtol=1e-6)
 
 
-@every_loss
-def test_a_saved_loss_is_equal(case: Case) -> None:
-    saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
-    loaded = keras.saving.deserialize_keras_object(json.loads(saved))
-    assert loaded.get_config() == case.make().get_config()
-    np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
+@every_list
+def test_ragged_equals_padded(case: Case) -> None:
+    labels, scores, weights = (
+        tf.RaggedTensor.from_row_lengths(np.concatenate(x), LENGTHS) for x in lists(case)
+    )
+    expected = case.make()(*batch(case))
+    np.testing.assert_allclose(case.make()(labels, scores, weights), expected, rtol=1e-5)
+    if case in SCORE_VECTORS:
+        by_value = tf.ragged.constant([s.tolist() for s in lists(case)[1]])  # in both axes
+        for inputs in (
+            (labels, by_value, weights),
+            (batch(case)[0], scores, weights),
+            (labels, *batch(case)[1:]),
+        ):
+            np.testing.assert_allclose(case.make()(*inputs), expected, rtol=1e-5)
+
+
+@every_list
+def test_padding_changes_nothing(case: Case) -> None:
+    labels, scores, weights = batch(case)
+    wide = [
+        np.concatenate([np.insert(x, [0, 2, 3], fill, axis=1) for fill in fills])
+        for x, fills in ((labels, [math.nan] * len(JUNK)), (scores, JUNK), (weights, JUNK))
+    ]
+    make = functools.partial(case.make, dtype="float64", reduction="none")
+    expected = np.tile(make()(labels, scores, weights), len(JUNK))
+    np.testing.assert_allclose(make()(*wide), expected, rtol=1e-12)
+    _, grad = value_and_gradient(case, wide[0], wide[1], "float64")
+    assert np.all(grad[np.isnan(wide[0])] == 0.0)
+    _, expected = value_and_gradient(case, labels, scores, "float64")
+    expected = np.concatenate([expected] * len(JUNK))
+    np.testing.assert_allclose(np.delete(grad, [0, 3, 5], axis=1), expected, rtol=1e-9, atol=1e-15)
+
+
+@every_list
+def test_a_list_without_items_is_zero(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    value, grad = value_and_gradient(case, np.full_like(labels, math.nan), scores, "float64")
+    assert np.all(value == 0.0)
+    assert np.all(grad == 0.0)
+    none = np.zeros([1, 0, width(case)])
+    assert case.make()(none if case in N_WAY else np.zeros([1, 0]), none) == 0.0
+
+
+@every_vector
+def test_a_keras_mask_is_honoured(case: Case) -> None:
+    labels, scores, _ = batch(case)
+    labels, valid = np.nan_to_num(labels), np.array([[True, False, True, True]] * len(LENGTHS))
+    masked = tf.constant(scores)
+    masked._keras_mask = tf.constant(valid)
+    expected = case.make()(np.where(valid, labels, math.nan), scores)
+    np.testing.assert_allclose(case.make()(labels, masked), expected, rtol=1e-6)
+
+
+@every_in_batch
+def test_a_mask_leaves_pairs_out(case: Case) -> None:
+    _, scores, _ = batch(case)
+    masked = tf.constant(scores)
+    masked._keras_mask = tf.constant(np.eye(5, dtype=bool))
+    np.testing.assert_array_equal(case.make(dtype="float64")(np.arange(5), masked), 0.0)
+
+
+@every_n_way
+def test_rows_of_one_batch_need_no_batch_axis(case: Case) -> None:
+    [labels, *_], [scores, *_], [weights, *_] = lists(case)
+    loss = case.make(dtype="float64")
+    expected = loss([labels], [scores], [weights])
+    np.testing.assert_allclose(loss(labels, scores, weights), expected)
+    np.testing.assert_allclose(loss(labels, scores, weights[:, None]), expected)
+    valid = np.array([True, False, True, True])
+    masked = tf.constant(scores)
+    masked._keras_mask = tf.constant(valid)
+    np.testing.assert_allclose(loss(labels, masked), loss(labels[valid], scores[valid]))
+
+
+@every_n_way
+def test_the_order_of_rows_is_irrelevant_and_of_classes_consistent(case: Case) -> None:
+    labels, scores, weights = (x[:, ::-1] for x in batch(case))
+    np.testing.assert_allclose(case.make()(labels, scores, weights), case.make()(*batch(case)))
+    if not case.make.args:  # classes have no weights of their own
+        reversed_classes = case.make()(labels[..., ::-1], scores[..., ::-1], weights)
+        np.testing.assert_allclose(reversed_classes, case.make()(*batch(case)), rtol=1e-6)
+
+
+@every_vector
+def test_a_wrong_shape_is_named(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"y_pred.shape=\(2, 4\)"):
+        case.make()(np.zeros([2, 4]), np.zeros([2, 4]))
+    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 3\), y_pred.shape=\(2, 4\)"):
+        case.make()(np.zeros([2, 3]), np.zeros([2, 4, width(case)]))
+    if case.make().num_scores is not None:
+        with pytest.raises(ValueError, match=rf"list_size, {width(case)}\]. Received"):
+            case.make()(np.zeros([2, 4]), np.zeros([2, 4, width(case) + 1]))
+
+
+@every_n_way
+def test_a_wrong_shape_of_rows_is_named(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 4, 3\), y_pred.shape=\(2, 5, 3\)"):
+        case.make()(np.zeros([2, 4, 3]), np.zeros([2, 5, 3]))
+    with pytest.raises(ValueError, match=r"y_true.shape=\(2,\), y_pred.shape=\(2, 3\)"):
+        case.make()(np.zeros([2]), np.zeros([2, 3]))
+    with pytest.raises(ValueError, match="at least two classes"):
+        case.make()(np.zeros([2, 4, 1]), np.zeros([2, 4, 1]))
+    with pytest.raises(ValueError, match=r"sample_weight.shape=\(5,\)"):
+        case.make()(np.zeros([2, 4, 3]), np.zeros([2, 4, 3]), np.ones(5))
+
+
+def test_the_pairs_of_a_batch_form_a_square() -> None:
+    with pytest.raises(ValueError, match=r"y_true.shape=\(2, 2\), y_pred.shape=\(2, 3\)"):
+        losses.InBatchInfoNCELoss()([1, 2], np.zeros([2, 3]))
+
+
+def test_the_gradient_of_clicks_is_that_of_their_likelihood() -> None:
+    labels, scores, _ = batch(SCORE_VECTORS[0])
+    loss = losses.ClickEMLoss(dtype="float64", reduction="sum")
+    clicked, valid = tf.constant(labels >= 1.0), tf.constant(~np.isnan(labels))
+    x = tf.constant(scores)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        value = loss(labels, x)
+        both = tf.reduce_prod(tf.sigmoid(x), axis=-1)
+        likelihoods = tf.where(clicked, both, 1.0 - both)
+        count = tf.reduce_sum(tf.cast(valid, x.dtype), axis=1, keepdims=True)
+        nll = -tf.reduce_sum(tf.where(valid, tf.math.log(likelihoods), 0.0) / count)
+    np.testing.assert_allclose(tape.gradient(value, x), tape.gradient(nll, x), atol=1e-12)
+
+
+def test_the_gradient_of_a_mixture_is_that_of_its_likelihood() -> None:
+    labels, scores, _ = lists(SCORE_VECTORS[1])
+    loss = losses.MixtureEMLoss(dtype="float64", reduction="sum")
+    x = tf.constant(scores[:1])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        value = loss(labels[:1], x)
+        costs = tf.reduce_sum(tf.math.softplus(x) - labels[0][:, None] * x, axis=1)
+        nll = -tf.reduce_logsumexp(-costs)
+    np.testing.assert_allclose(tape.gradient(value, x), tape.gradient(nll, x), atol=1e-12)

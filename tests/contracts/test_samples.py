@@ -1,6 +1,5 @@
 """The contracts of the losses that are averaged over samples of noise."""
 
-import json
 import math
 from typing import Any
 
@@ -129,14 +128,6 @@ def test_the_noise_follows_the_gumbel_distribution() -> None:
     scores = tf.Variable([[0.0, 100.0]], dtype=tf.float64)
     costs = drawn([[0.0, 1.0]], scores).numpy()
     assert costs / 100.0 == pytest.approx(1.0 / (1.0 + math.e), abs=0.01)
-
-
-@every_loss
-def test_a_saved_loss_is_equal(case: Case) -> None:
-    saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
-    loaded = keras.saving.deserialize_keras_object(json.loads(saved))
-    assert loaded.get_config() == case.make().get_config()
-    np.testing.assert_allclose(loaded(*batch(case)), case.make()(*batch(case)))
 
 
 def test_the_number_of_samples_is_positive() -> None:
