@@ -33,7 +33,7 @@ NO_END = "no end"
 MUTANTS = (
     # data
     ("data/batching.py", "if j > 0:", "if j > 1:", "data/test_batching.py"),
-    ("data/batching.py", "if len(names) >= count:", "if len(names) > count:", "data/test_batching.py"),
+    ("data/batching.py", "% count for number in range(len(names))", "% count for number in range(1, len(names) + 1)", "data/test_batching.py"),
     ("data/batching.py", "if not 0 <= index < count:", "if not 0 <= index <= count:", "data/test_batching.py"),
     ("data/cache.py", "return np.cumsum(self.sizes) - self.sizes", "return np.cumsum(self.sizes)", "data/test_cache.py"),
     ("data/cache.py", "np.arange(edge) < sizes[..., np.newaxis]", "np.arange(edge) <= sizes[..., np.newaxis]", "data/test_cache.py"),
@@ -104,7 +104,7 @@ MUTANTS = (
     ("models/als/solver.py", "self.objective.lift * total - self", "self.objective.lift * total + self", "models/als/test_solver.py"),
     ("models/boosted_trees/model.py", "below = x <= tf.gather", "below = x < tf.gather", "models/test_boosted_trees.py models/test_tree_readers.py"),
     ("models/log_q.py", "gaps += rate *", "gaps -= rate *", "models/test_log_q.py"),
-    ("models/perceptron.py", "tf.where(count > 0.0, mean, vectors[:, 0])", "tf.where(count > 1.0, mean, vectors[:, 0])", "models/test_types.py"),
+    ("models/perceptron.py", "is_value = tf.cast(found > 0.0,", "is_value = tf.cast(found >= 0.0,", "models/test_types.py"),
     ("models/recalibrated.py", "blocks[-1][2] * block[0] >= block[2]", "blocks[-1][2] * block[0] <= block[2]", "models/test_recalibrated.py"),
     ("models/within_list.py", "total += tf.cast(count, x.dtype) - size", "total -= tf.cast(count, x.dtype) - size", "models/test_preparation.py models/test_list_scorer.py"),
     ("links/algebraic.py", "return x * tf.atan(x) - tf.where", "return x * tf.atan(x) + tf.where", "contracts/test_every_link.py"),
@@ -118,14 +118,14 @@ MUTANTS = (
     ("losses/classes/margin.py", "tf.where(c < -cos_m,", "tf.where(c < cos_m,", "contracts/test_class_labels.py contracts/test_every_formula.py"),
     ("losses/distillation/rank_errors.py", "n * (n + 1.0) * (n - 1.0)", "n * (n + 1.0) * (n + 1.0)", "losses/test_distillation.py contracts/test_every_formula.py"),
     ("losses/selective/matching.py", "once = place[:, tf.newaxis] < place", "once = place[:, tf.newaxis] <= place", "losses/test_selective.py contracts/test_every_formula.py"),
-    ("losses/clicks/mixture.py", "tf.where(clicks >= 1.0,", "tf.where(clicks > 1.0,", "losses/test_listwise.py contracts/test_every_formula.py"),
+    ("losses/clicks/mixture.py", "tf.where(clicks >= 1.0,", "tf.where(clicks > 1.0,", "contracts/test_other_inputs.py"),
     ("metrics/cascade.py", "return (1.0 - self.persistence) *", "return self.persistence *", "contracts/test_every_formula.py"),
     ("metrics/base.py", "relevant = labels >= self.relevance_level", "relevant = labels > self.relevance_level", "metrics/test_conventions.py contracts/test_every_formula.py"),
     ("metrics/comparison.py", "- first", "+ first", "metrics/test_compare.py"),
     ("metrics/fusion.py", "weight * ((score - low) / span", "weight * ((score + low) / span", "metrics/test_fusion.py"),
     ("metrics/bootstrap.py", "tail = 50.0 * (1.0 - CONFIDENCE)", "tail = 50.0 * (1.0 + CONFIDENCE)", "metrics/test_compare.py"),
     ("metrics/diversity.py", "valid = labels >= self.min_label", "valid = labels > self.min_label", "contracts/test_diversity.py"),
-    ("ops/interleaving.py", "return tf.where(j >= 0, here, -math.inf)", "return here", "losses/test_listwise.py contracts/test_every_formula.py"),
+    ("ops/interleaving.py", "placed.write(t, with_row > best)", "placed.write(t, with_row >= best)", "contracts/test_every_formula.py losses/test_softmax_family.py"),
     ("ops/pairs.py", "first.scores - second.scores", "second.scores - first.scores", "ops/test_pairs.py"),
 )
 # fmt: on

@@ -185,7 +185,20 @@ def test_a_number_out_of_the_documented_range_is_refused_by_name(cls: type) -> N
             refused(cls, name, [-1, 1] if is_list else -1)
 
 
+NOT_POSITIVE = [0.0, -1.0, math.inf, math.nan]
 OUT_OF_RANGE: list[tuple[type, str, list[Any]]] = [
+    (links.Exp, "shift", [math.nan]),
+    (links.Huber, "half_width", NOT_POSITIVE),
+    (links.Inverse, "link", [links.Step()]),
+    (links.PiecewiseLinear, "knots", [[1.0, 1.0, 1.0]]),
+    (links.PiecewiseLinear, "slope_below", [-1.0]),
+    (links.PiecewiseLinear, "values", [[1.0, 0.0, 2.0]]),
+    (links.Power, "exponent", NOT_POSITIVE),
+    (links.Scaled, "factor", NOT_POSITIVE),
+    (links.Sigmoid, "scale", NOT_POSITIVE),
+    (links.Staircase, "jumps", [[0.0]]),
+    (links.Staircase, "thresholds", [[math.nan]]),
+    (links.Sum, "links", [[]]),
     (lambdas.NDCGLambdaWeight, "smooth_fraction", [1.5]),
     (losses.ApproxMRRLoss, "link", [links.Tanh()]),
     (losses.CoupledRankDistilLoss, "k", [-1]),
@@ -199,8 +212,8 @@ OUT_OF_RANGE: list[tuple[type, str, list[Any]]] = [
     (losses.PairwiseHingeLoss, "temperature", [0.0]),
     (losses.PairwiseQuantileLoss, "tau", [1.0]),
     (losses.PolyOneSoftmaxLoss, "epsilon", [-2.0]),
-    (losses.SelectiveSigmoidCrossEntropyLoss, "gamma", [0.0, -1.0, math.inf, math.nan]),
-    (losses.SelectiveSoftmaxLoss, "gamma", [0.0, -1.0, math.inf, math.nan]),
+    (losses.SelectiveSigmoidCrossEntropyLoss, "gamma", NOT_POSITIVE),
+    (losses.SelectiveSoftmaxLoss, "gamma", NOT_POSITIVE),
     (losses.SelectiveSoftmaxLoss, "log_rho", [[math.inf]]),
     (losses.SmoothTopKLoss, "dtype", ["float16"]),
     (losses.SmoothTopKLoss, "margin", [-1.0]),

@@ -18,6 +18,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
+from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
 from tfrank_sel.pipelines.settings import Settings
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
@@ -188,7 +189,7 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
         ({"epochs": 0}, {}, "`epochs` must be positive. Received: 0"),
         ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: 1.0"),
         ({"weight_decay": 1.0}, {}, r"`weight_decay` must be in \[0, 1\). Received: 1.0"),
-        ({"validation_fraction": 1.5}, {}, r"in \(0, 1\). Received: 1.5"),
+        ({"validation_fraction": 1.0}, {}, r"in \(0, 1\). Received: 1.0"),
         ({"dropout": 2.0}, {}, r"`dropout` in \[0, 1\)"),
         ({"loss": []}, {}, "a sequence of losses. Received: "),
         ({"loss": "lambda"}, {}, "a sequence of losses. Received: 'lambda'"),
@@ -219,3 +220,15 @@ def test_the_extra_is_named_where_it_is_missing() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import tfrank_sel; tfrank_sel.Ranker"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "needs sklearn: pip install 'tfrank_sel[sklearn]'" in told.stderr
+
+
+def test_weights_of_lists_follow_the_first_rows_of_lists():
+    groups = Groups.of(5, ["b", "a", "b", "c", "a"], None)
+    found = weights_of([1.0, 2.0, 3.0], groups)
+    np.testing.assert_array_equal(found, np.array([1.0, 2.0, 1.0, 3.0, 2.0])[groups.order])
+
+
+def test_at_least_one_list_is_held_out():
+    lists = Lists(Matrices(np.zeros([4, 1]), None), np.array([1, 2, 1]))
+    learned, held_out = split(lists, 0.01, seed=0)
+    assert (len(learned.sizes), len(held_out.sizes)) == (2, 1)

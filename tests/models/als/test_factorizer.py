@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import tensorflow as tf
 
+from tests.references import metrics as reference
 from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval, tune
 from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
@@ -75,6 +76,19 @@ def test_what_holds_no_interactions_is_refused():
         as_matrix("interactions.csv")
     with pytest.raises(ValueError, match=r"must be from 0 to 2. Received: from 0 to 3"):
         as_matrix((USERS, ITEMS), (3, 9))
+
+
+def test_qualities_are_those_of_the_metrics():
+    rng = np.random.default_rng(0)
+    relevant = (rng.random((20, 9)) < 0.3).astype(float)
+    relevant[:, 0] = 1.0  # no user without one
+    ids = np.array([rng.permutation(9)[:4] for _ in range(20)], np.int32)
+    found = retrieval.user_qualities(ids, sp.csr_matrix(relevant))
+    formulas = (reference.ndcg, reference.recall, reference.reciprocal_rank)
+    for values, formula in zip(found.values(), formulas, strict=True):
+        for value, labels, row in zip(values, relevant, ids, strict=True):
+            scores = [-row.tolist().index(i) if i in row else -9.0 for i in range(9)]
+            assert value == pytest.approx(formula(labels, scores, np.ones(9), 4))
 
 
 @pytest.mark.parametrize("objective", [RG2(alpha=0.2), RGCross(alpha=0.2, joint=True)])
