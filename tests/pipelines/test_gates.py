@@ -2,6 +2,7 @@
 
 import gzip
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -196,7 +197,7 @@ def first_day(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def second_day(tmp_path_factory):
-    """The same lists, whose second feature has vanished."""
+    """The folder of an ingest of the same lists, whose second feature has vanished."""
     folder = tmp_path_factory.mktemp("second")
     sources = small_set(folder)
     for path in sources.values():
@@ -205,7 +206,11 @@ def second_day(tmp_path_factory):
             for line in gzip.decompress(path.read_bytes()).decode().splitlines()
         ]
         path.write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
-    return sources
+    configuration = Configuration.model_validate(
+        {"data": {split: str(path) for split, path in sources.items()}}
+    )
+    run(configuration, folder / "2", Progress(Console(quiet=True)), only="ingest")
+    return folder / "2"
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +247,8 @@ def test_a_feature_that_vanishes_ends_the_run_where_a_gate_says_so(
     first_day, second_day, tmp_path, sets, status, told, lines
 ):
     options = [x for y in sets for x in ("--set", y)]
-    done = invoke(second_day, tmp_path / "out", "--reference", str(first_day / "1"), *options)
+    shutil.copytree(second_day, tmp_path / "out")
+    done = invoke({}, tmp_path / "out", "--reference", str(first_day / "1"), *options)
     assert done.exit_code == status, (done.output, done.exception)
     assert told in done.stdout  # whatever ends the run
     assert done.stderr.splitlines() == lines
@@ -253,19 +259,19 @@ def test_a_curated_schema_holds_for_all_splits(first_day, tmp_path):
     kept = without((first_day / "1" / "analyze" / "schema.pbtxt").read_text(), "features[1]")
     narrow = "type: FLOAT float_domain { min: 0 max: 0.5 }"
     path.write_text(kept + feature("features[1]", narrow))
-    sources = {split: first_day / f"{split}.txt.gz" for split in ("train", "validation", "test")}
+    shutil.copytree(first_day / "1", tmp_path / "out")
     options = [f"data.schema={path}", "gates.range={action = 'fail', threshold = 0.01}"]
-    done = invoke(sources, tmp_path / "out", *(x for y in options for x in ("--set", y)))
+    done = invoke({}, tmp_path / "out", *(x for y in options for x in ("--set", y)))
     assert done.exit_code == 3, (done.output, done.exception)
     lines = done.stderr.splitlines()[:-1]
     begin = "features[1]: expected values from 0 to 0.5, as in the schema. Received: "
-    for split in sources:
+    for split in ("train", "validation", "test"):
         assert any(x.startswith(f"gates.range: {split}: {begin}") for x in lines), lines
 
 
 def test_a_feature_that_no_gate_can_hold_is_refused(first_day, tmp_path):
-    sources = {split: first_day / f"{split}.txt.gz" for split in ("train", "validation", "test")}
-    done = invoke(sources, tmp_path / "out", "--set", "gates.features.price.missing=fail")
+    shutil.copytree(first_day / "1", tmp_path / "out")
+    done = invoke({}, tmp_path / "out", "--set", "gates.features.price.missing=fail")
     assert done.exit_code == 2
     assert done.stderr == (
         "gates.features: must be names of features: features, features[1], features[2], "

@@ -39,16 +39,6 @@ def invoke(sources, output, *options):
     return CliRunner().invoke(app, ["run", *files, "--output", str(output), *options])
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    output = folder / "out"
-    options = ["--epochs", "2", "--batch-size", "8", "--", "--direct_num_workers=1"]
-    result = invoke(small_set(folder), output, *options)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return output, result
-
-
 def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     output, result = finished
     for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
@@ -266,7 +256,9 @@ def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
         assert reason in result.stderr
 
 
-@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
+@pytest.mark.parametrize(
+    "mode", ["in_memory", pytest.param("multi_processing", marks=pytest.mark.long)]
+)
 def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path, mode):
     script = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
     script += "sys.argv[0] = 'run'; runpy.run_module('tfrank_sel.pipelines', run_name='__main__')"

@@ -4,23 +4,27 @@ import shutil
 
 import pytest
 
-from tests.pipelines.test_daily import SMALL, day, done, files, invoke, taken
+from tests.pipelines.test_daily import done, invoke, taken
 from tfrank_sel.pipelines import manifests
 
 
+@pytest.fixture
+def runs(finished, tmp_path):
+    """A folder with a run, `1`."""
+    shutil.copytree(finished[0], tmp_path / "runs" / "1")
+    return tmp_path / "runs"
+
+
 @pytest.fixture(scope="module")
-def pushed(tmp_path_factory):
-    """A folder with two runs: `1` on three files, and `2` with another seed."""
-    folder = tmp_path_factory.mktemp("written")
-    sources = files(day(folder))
-    done(invoke("run", folder / "1", *sources, sets=SMALL))
-    done(invoke("run", folder / "2", *sources, sets=[*SMALL, "training.seed=5"]))
+def other(finished, tmp_path_factory):
+    """A run on the same data, with another seed."""
+    folder = tmp_path_factory.mktemp("other") / "2"
+    shutil.copytree(finished[0], folder, ignore=shutil.ignore_patterns("serving"))
+    done(invoke("run", folder, "--from", "train", sets=["training.seed=5"]))
     return folder
 
 
-@pytest.fixture
-def runs(pushed, tmp_path):
-    return shutil.copytree(pushed, tmp_path / "runs")
+WAYS = ("missing", "empty", "cut", "flipped")
 
 
 def damage(path, how):
@@ -44,28 +48,30 @@ def refused(result, path, step):
 
 
 def test_each_file_that_a_step_wrote_is_checked(runs):
-    for step in manifests.STEPS:
-        for path in sorted((runs / "1" / step).rglob("*")):
-            if path.is_dir() or "logs" in path.parts:
-                continue
-            kept = runs / "kept"
-            shutil.copy2(path, kept)
-            for how in ("missing", "empty", "cut", "flipped"):
-                if path.name == "manifest.json" and how in ("missing", "flipped"):
-                    continue  # a step that has not been run, or another text
-                if how != "missing" and not path.stat().st_size:
-                    continue
-                damage(path, how)
-                refused(invoke("run", runs / "1"), path, step)
-                shutil.copy2(kept, path)
+    paths = [
+        (step, path)
+        for step in manifests.STEPS
+        for path in sorted((runs / "1" / step).rglob("*"))
+        if path.is_file() and "logs" not in path.parts
+    ]
+    kept = runs / "kept"
+    for i, (step, path) in enumerate(paths):
+        # a step that has not been run has no manifest, and another text may be one
+        ways = WAYS[1:3] if path.name == "manifest.json" else WAYS
+        how = ways[i % len(ways)] if path.stat().st_size else "missing"
+        shutil.copy2(path, kept)
+        damage(path, how)
+        refused(invoke("run", runs / "1"), path, step)
+        shutil.copy2(kept, path)
     assert taken(done(invoke("run", runs / "1"))) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["export/saved_model", "train/ours.keras", "ingest/records", "evaluate/metrics.json"]
 )
-def test_a_file_of_another_run_is_refused_until_its_step_runs_again(runs, name):
-    ours, theirs = (runs / x / name for x in "12")
+def test_a_file_of_another_run_is_refused_until_its_step_runs_again(runs, other, name):
+    ours, theirs = runs / "1" / name, other / name
     if name == "ingest/records":  # the data are equal
         shutil.copy2(next(ours.glob("test-*")), ours / "train-00001-of-00002")
     elif ours.is_dir():
@@ -81,9 +87,10 @@ def test_a_file_of_another_run_is_refused_until_its_step_runs_again(runs, name):
     assert (runs / "prod" / "ranker" / "1").is_dir()
 
 
-def test_a_pushed_run_is_published_elsewhere(runs):
+@pytest.mark.long
+def test_a_pushed_run_is_published_elsewhere(runs, other):
     ours = (runs / "1/export/saved_model/variables/variables.index").read_bytes()
-    shutil.copytree(runs / "2/serving", runs / "taken")
+    shutil.copytree(other / "serving", runs / "taken")
     for set, place in (
         (f"serving.folder={runs}/new", runs / "new/ranker/1"),
         (f"serving.folder={runs}/taken", runs / "taken/ranker/2"),
@@ -93,6 +100,14 @@ def test_a_pushed_run_is_published_elsewhere(runs):
         assert taken(stdout) == ["push"]
         assert (place / "variables/variables.index").read_bytes() == ours
     assert {x.name for x in (runs / "taken/ranker").iterdir() if x.name.isdigit()} == {"1", "2"}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_damaged_champion_is_named(runs, how):
+    shutil.copytree(runs / "1/serving", runs / "served")
+    damage(runs / "served/ranker/1/saved_model.pb", how)
+    result = invoke("run", runs / "1", sets=[f"serving.folder={runs}/served"])
+    refused(result, runs / "served/ranker/1", "expected a SavedModel")
 
 
 def test_a_removed_version_is_named_and_published_again(runs):

@@ -26,11 +26,15 @@ class SavedScorer:
         inputs: Required inputs of its signature `predict`, by name.
 
     Raises:
+        InputError: If it cannot be loaded.
         ValueError: If the model takes other features.
     """
 
     def __init__(self, folder: str, inputs: Mapping[str, tf.TensorSpec]) -> None:
-        self._loaded = tf.saved_model.load(stores.near_folder(folder))
+        try:
+            self._loaded = tf.saved_model.load(stores.near_folder(folder))
+        except Exception as error:  # whatever a damaged file makes of TensorFlow
+            raise InputError(folder, f"expected a SavedModel. Received: {error}") from None
         found = self._loaded.signatures["predict"].structured_input_signature[1]
         wanted, received = (
             {name: (x.dtype.name, *x.shape[1:]) for name, x in sorted(kinds.items())}
