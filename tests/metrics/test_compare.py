@@ -254,8 +254,6 @@ def test_the_command_prints_tables_and_draws(files: pathlib.Path) -> None:
     found = json.loads(invoked(files, "compare", *options, "--format", "json").stdout)
     [one] = found["differences"]
     assert (one["wins"], one["most_different"][0]) == (2, {"query": "3", "a": 0.0, "b": 1.0})
-    latex = invoked(files, "compare", *options, "--format", "latex").stdout
-    assert r"recip\_rank & all & 3 & a\_1 & b & 0.3333" in latex
 
 
 def test_a_fused_run_can_be_evaluated(files: pathlib.Path) -> None:

@@ -32,7 +32,6 @@ from tfrank_sel.metrics.fusion import (
     comb_sum as comb_sum,
     reciprocal_rank_fusion as reciprocal_rank_fusion,
 )
-from tfrank_sel.metrics.fusion_weights import FusionFit as FusionFit, fit_fusion as fit_fusion
 from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG, PWA as PWA
 from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
 from tfrank_sel.metrics.novelty import AlphaDCG as AlphaDCG, AlphaNDCG as AlphaNDCG

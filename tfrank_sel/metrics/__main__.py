@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.metrics import comparison, fusion, fusion_weights, trec
+from tfrank_sel.metrics import comparison, fusion, trec
 from tfrank_sel.metrics.compared import ALL, Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
@@ -36,7 +36,6 @@ class Form(enum.StrEnum):
     """Form of the output of `compare`."""
 
     MARKDOWN = "markdown"
-    LATEX = "latex"
     JSON = "json"
 
 
@@ -148,7 +147,7 @@ def compare(
     if form is Form.MARKDOWN:
         print(found.markdown() + _most_different(found, show))
     else:
-        print(found.latex() if form is Form.LATEX else found.json(show))
+        print(found.json(show))
 
 
 @app.command()
@@ -160,22 +159,13 @@ def fuse(
         list[float] | None,
         typer.Option("-w", "--weight", min=0.0, help="Weight for combsum; one for each run."),
     ] = None,
-    qrels: Annotated[
-        pathlib.Path | None,
-        typer.Option(help="Judgements of validation queries, to fit the weights for combsum."),
-    ] = None,
-    measure: Annotated[
-        str, typer.Option("-m", "--measure", help="Measure to fit the weights for.")
-    ] = "ndcg_cut.10",
 ) -> None:
-    """Fuse TREC runs into one run, which is printed; fitted weights go to the standard error."""
+    """Fuse TREC runs into one run, which is printed."""
     try:
         if len(runs) < 2:
             raise ValueError(f"Expected two runs or more. Received: {runs[0]}")
-        if (weights or qrels) and (method is Method.RRF or (weights and qrels)):
-            raise ValueError("`--weight` and `--qrels` are for combsum, and one excludes the other")
-        if qrels:
-            weights = _fitted(runs, qrels, measure)
+        if weights and method is Method.RRF:
+            raise ValueError(f"`--weight` is for combsum. Received: {weights}, for rrf")
         if method is Method.RRF:
             fused = fusion.reciprocal_rank_fusion(runs, k)
         else:
@@ -186,18 +176,6 @@ def fuse(
         best = sorted(scores, key=lambda x: (-scores[x], x))
         for rank, document in enumerate(best, start=1):
             print(f"{query} Q0 {document} {rank} {scores[document]:.9g} {method}")
-
-
-def _fitted(runs: list[pathlib.Path], qrels: pathlib.Path, measure: str) -> list[float]:
-    """Fits weights of runs, and prints them."""
-    metrics = trec.measures([measure])
-    if len(metrics) > 1:
-        raise ValueError(f"`--measure` must name one measure. Received: {measure}")
-    fit = fusion_weights.fit_fusion(runs, qrels, metrics[0])
-    options = " ".join(f"-w {weight:g}" for weight in fit.weights)
-    values = f"{fit.value:.4f}, held out {fit.held_out:.4f}, equal weights {fit.equal:.4f}"
-    print(f"{options}: {metrics[0].name} {values}", file=sys.stderr)
-    return fit.weights
 
 
 def _names(runs: list[pathlib.Path]) -> list[str]:

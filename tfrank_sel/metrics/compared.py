@@ -1,4 +1,4 @@
-"""Results of a comparison of runs, as Markdown, LaTeX, JSON and a picture."""
+"""Results of a comparison of runs, as Markdown, JSON and a picture."""
 
 import dataclasses
 import json
@@ -17,11 +17,6 @@ _HEAD = [
     *("metric", "slice", "queries", "A", "B", "A mean", "B mean", "B - A", "95 % interval"),
     *("p (rand.)", "p (t)", "B wins/ties/losses"),
 ]
-_LATEX = {x: f"\\{x}" for x in "&%$#_{}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,17 +131,6 @@ class Comparison:
         rows = [[x.replace("|", "\\|") for x in one.cells()] for one in self.differences]
         lines = [_HEAD, ["---"] * len(_HEAD), *rows]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-    def latex(self) -> str:
-        """Returns the differences as a `tabular` in LaTeX, for the package booktabs."""
-        head, *rows = (
-            " & ".join("".join(_LATEX.get(x, x) for x in cell) for cell in line) + r" \\"
-            for line in (_HEAD, *(one.cells() for one in self.differences))
-        )
-        begin = rf"\begin{{tabular}}{{llrll{'r' * (len(_HEAD) - 5)}}}"
-        return "\n".join(
-            [begin, r"\toprule", head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]
-        )
 
     def json(self, count: int = 5) -> str:
         """Returns the differences as JSON, with the queries that differ most.

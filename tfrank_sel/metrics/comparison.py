@@ -63,8 +63,8 @@ def compare(
         seed: Seed of both.
 
     Returns:
-        The differences of the second run of each pair from the first, as values, tables in
-        Markdown, LaTeX and JSON, and a picture.
+        The differences of the second run of each pair from the first, as values, a table in
+        Markdown, JSON and a picture.
 
     Raises:
         ValueError: If there are fewer than two runs, no metric, a run without a query of the

@@ -44,7 +44,7 @@ def comb_sum(
     Args:
         runs: The runs, in the forms of `metrics.compare`. If all scores of a query in a run are
             equal, they become 1. A document that a run does not retrieve has 0 there.
-        weights: Weight of each run, such as those of `metrics.fit_fusion`; 1 if `None`.
+        weights: Weight of each run, of at least 0; 1 if `None`.
 
     Returns:
         The fused score of each document, by query and document.
