@@ -1,5 +1,6 @@
 """The command line over TREC files: what it prints, and what it says of wrong files."""
 
+import gzip
 import pathlib
 import subprocess
 import sys
@@ -113,6 +114,27 @@ def test_a_wrong_run_is_named(tmp_path: pathlib.Path, text: str, line: int, mess
     with pytest.raises(trec.FileError, match=f"{path}:{line}: .*{message}") as raised:
         trec.read_run(path)
     assert raised.value.line == line
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_files_are_read_as_trec_eval_does_however_they_are_written(
+    tmp_path: pathlib.Path, mark: str, end: str, suffix: str
+) -> None:
+    judged = ["# pool", "1 0 a 1", "", "#2 0 b 1", "1\t0  b 0 "]
+    retrieved = ["#! run", "1 Q0 a 1 0.5 tag words behind it", "1 Q0 b 2 0.25 tag"]
+    for name, rows in (("qrels", judged), ("run", retrieved)):
+        content = (mark + end.join(rows)).encode()
+        (tmp_path / (name + suffix)).write_bytes(gzip.compress(content) if suffix else content)
+    assert trec.read_qrels(tmp_path / f"qrels{suffix}") == {"1": {"a": 1, "b": 0}}
+    assert trec.read_run(tmp_path / f"run{suffix}") == {"1": {"a": 0.5, "b": 0.25}}
+
+
+def test_a_cut_file_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "qrels.gz").write_bytes(gzip.compress(b"1 0 a 1\n")[:-9])
+    with pytest.raises(trec.FileError, match=r"qrels\.gz: Expected a text file"):
+        trec.read_qrels(tmp_path / "qrels.gz")
 
 
 def test_errors_end_with_a_line_and_status_2(files: tuple[pathlib.Path, pathlib.Path]) -> None:

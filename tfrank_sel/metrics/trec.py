@@ -1,7 +1,9 @@
 """Evaluation of TREC files, judgements (qrels) and runs, as in trec_eval."""
 
+import gzip
 import math
 import pathlib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -39,6 +41,8 @@ class FileError(ValueError):
 def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
     """Reads judgements: lines of `query iteration document relevance`.
 
+    Lines that begin with `#` are comments, and a file `.gz` is decompressed; also of runs.
+
     Returns:
         The relevance of each judged document, by query and document.
 
@@ -61,7 +65,7 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
-    """Reads a run: lines of `query Q0 document rank score tag`. Ranks are ignored.
+    """Reads a run: lines of `query Q0 document rank score tag`. Ranks and tags are ignored.
 
     Returns:
         The score of each retrieved document, by query and document.
@@ -71,7 +75,8 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
             the file cannot be read or is empty.
     """
     run: dict[str, dict[str, float]] = {}
-    for line, (query, _, document, _, score, _) in _rows(path, "query Q0 document rank score tag"):
+    for line, fields in _rows(path, "query Q0 document rank score tag"):
+        query, _, document, _, score = fields[:5]
         try:
             value = float(score)
         except ValueError:
@@ -215,17 +220,22 @@ def _cutoffs(name: str, argument: str) -> list[int]:
 
 
 def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]]:
-    """Reads the fields of each line that is not blank, and checks their number."""
+    """Reads the fields of each line that is neither blank nor a comment, and checks their number.
+
+    As trec_eval does, it accepts words behind the tag of a run.
+    """
     count, line = len(form.split()), 0
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        opened = gzip.open if str(path).endswith(".gz") else open
+        with opened(path, "rt", encoding="utf-8-sig") as file:
             for line, text in enumerate(file, start=1):
-                fields = text.split()
-                if fields and len(fields) != count:
+                fields = [] if text.startswith("#") else text.split()
+                is_tagged = form.endswith("tag") and len(fields) > count
+                if fields and len(fields) != count and not is_tagged:
                     raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
                 if fields:
                     yield line, fields
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
     if line == 0:
         raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
