@@ -17,7 +17,6 @@ hypothesis.settings.load_profile("busy")
 LONG = (
     "distribution",
     "estimator/test_checks.py",
-    "losses/test_digits.py",
     "models/als/test_group.py",
     "pipelines/test_card.py",
     "pipelines/test_daily.py",

@@ -13,40 +13,9 @@ from tfrank_sel.migration.files import rewritten
 
 HEAD = "import tensorflow_ranking as tfr\n"
 # the public names of tensorflow-ranking 0.5.5, by module
-PUBLIC = {
-    "": "data estimator ext feature head keras losses metrics model utils extension",
-    "data": "parse_from_example_in_example parse_from_example_list parse_from_sequence_example "
-    "make_parsing_fn build_ranking_dataset_with_parsing_fn build_ranking_dataset "
-    "build_ranking_serving_input_receiver_fn read_batched_sequence_example_dataset "
-    "parse_from_tf_example build_tf_example_serving_input_receiver_fn",
-    "estimator": "EstimatorBuilder make_dnn_ranking_estimator make_gam_ranking_estimator",
-    "feature": "make_identity_transform_fn encode_features encode_listwise_features",
-    "head": "create_ranking_head create_multi_ranking_head",
-    "losses": "RankingLossKey make_loss_fn make_loss_metric_fn create_ndcg_lambda_weight",
-    "metrics": "RankingMetricKey compute_mean make_ranking_metric_fn precision eval_metric pwa",
-    "model": "make_groupwise_ranking_fn",
-    "utils": "gather_per_row is_label_valid sort_by_scores sorted_ranks organize_valid_indices "
-    "padded_nd_indices de_noise ragged_to_dense parse_keys_and_weights",
-    "keras": "canned estimator feature layers losses metrics model network pipeline saved_model "
-    "strategy_utils utils",
-    "keras.layers": "create_tower FlattenList RestoreList ConcatFeatures SelfAttentionMask "
-    "DocumentInteractionAttention GAMLayer Bilinear",
-    "keras.losses": f"RankingLossKey {' '.join(names.LOSSES)} {' '.join(names.LAMBDA_WEIGHTS)} "
-    "ListMLELambdaWeight",
-    "keras.metrics": f"RankingMetricKey {' '.join(names.METRICS)}",
-    "keras.losses.RankingLossKey": "SOFTMAX_LOSS APPROX_NDCG_LOSS CIRCLE_LOSS all_keys",
-    "keras.metrics.RankingMetricKey": "NDCG MAP BPREF all_keys",
-    "keras.model": "create_keras_model AbstractModelBuilder ModelBuilder InputCreator "
-    "TypeSpecInputCreator Preprocessor Scorer UnivariateScorer DNNScorer GAMScorer",
-    "keras.network": "listwise_scoring RankingNetwork UnivariateRankingNetwork",
-    "keras.pipeline": "ModelFitPipeline SimplePipeline PipelineHparams NullDatasetBuilder",
-    "keras.saved_model": "Signatures",
-    "keras.strategy_utils": "get_strategy strategy_scope",
-    "keras.utils": "serialize_keras_object identity inverse pow_minus_1 log2_inverse "
-    "is_greater_equal_1 symmetric_log1p",
-    "keras.feature": "create_keras_inputs GenerateMask EncodeListwiseFeatures",
-    "keras.canned": "DNNRankingNetwork GAMRankingNetwork",
-}
+PUBLIC: dict[str, str] = json.loads(
+    pathlib.Path(__file__).with_name("public_names.json").read_text()
+)
 NAMES = [f"{module}.{x}".lstrip(".") for module, own in PUBLIC.items() for x in own.split()]
 POSITIONS = [
     "x = {}",
