@@ -1,10 +1,12 @@
 """Evaluation of TREC files, judgements (qrels) and runs, as in trec_eval."""
 
 import gzip
+import itertools
 import math
 import pathlib
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
 from tfrank_sel.metrics.ties import REVERSED
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 Qrels = Mapping[str, Mapping[str, float]]
 Run = Mapping[str, Mapping[str, float]]
 
@@ -50,18 +53,7 @@ def read_qrels(path: str | pathlib.Path) -> dict[str, dict[str, int]]:
         FileError: At the first line that is not of this form or judges a document again, or if the
             file cannot be read or is empty.
     """
-    qrels: dict[str, dict[str, int]] = {}
-    form = "query iteration document relevance"
-    for line, (query, _, document, relevance) in _rows(path, form):
-        try:
-            value = int(relevance)
-        except ValueError as error:
-            raise FileError(path, line, f"Expected an integer. Received: {relevance}") from error
-        documents = qrels.setdefault(query, {})
-        if document in documents:
-            raise FileError(path, line, f"Query {query} judges document {document} again.")
-        documents[document] = value
-    return qrels
+    return _read(path, "query iteration document relevance", 3, _integer, "judges")
 
 
 def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
@@ -74,20 +66,7 @@ def read_run(path: str | pathlib.Path) -> dict[str, dict[str, float]]:
         FileError: At the first line that is not of this form or retrieves a document again, or if
             the file cannot be read or is empty.
     """
-    run: dict[str, dict[str, float]] = {}
-    for line, fields in _rows(path, "query Q0 document rank score tag"):
-        query, _, document, _, score = fields[:5]
-        try:
-            value = float(score)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise FileError(path, line, f"Expected a finite number as score. Received: {score}")
-        documents = run.setdefault(query, {})
-        if document in documents:
-            raise FileError(path, line, f"Query {query} retrieves document {document} again.")
-        documents[document] = value
-    return run
+    return _read(path, "query Q0 document rank score tag", 4, _finite, "retrieves")
 
 
 def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[ListwiseMetric]:
@@ -162,9 +141,7 @@ def list_values(
         evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
         for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
             some = slice(begin, begin + QUERIES_AT_ONCE)
-            labels, scores = padded(
-                [items_of(qrels[query], run.get(query, {}), judged_only) for query in queries[some]]
-            )
+            labels, scores = _padded(qrels, run, queries[some], judged_only)
             for name, (values, weights) in evaluator(labels, scores).items():
                 found[name][:, some] = values, weights
     return found
@@ -219,49 +196,79 @@ def _cutoffs(name: str, argument: str) -> list[int]:
     return [int(x) for x in parts]
 
 
-def _rows(path: str | pathlib.Path, form: str) -> Iterator[tuple[int, list[str]]]:
-    """Reads the fields of each line that is neither blank nor a comment, and checks their number.
+def _read(
+    path: str | pathlib.Path, form: str, at: int, parse: Callable[[str], T], verb: str
+) -> dict[str, dict[str, T]]:
+    """Reads the field `at` of each line that is neither blank nor a comment, by query and document.
 
     As trec_eval does, it accepts words behind the tag of a run.
     """
+    found: dict[str, dict[str, T]] = {}
     count, line = len(form.split()), 0
     try:
         opened = gzip.open if str(path).endswith(".gz") else open
         with opened(path, "rt", encoding="utf-8-sig") as file:
             for line, text in enumerate(file, start=1):
-                fields = [] if text.startswith("#") else text.split()
-                is_tagged = form.endswith("tag") and len(fields) > count
-                if fields and len(fields) != count and not is_tagged:
-                    raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
-                if fields:
-                    yield line, fields
+                fields = text.split()
+                if len(fields) != count or text[0] == "#":
+                    if not fields or text[0] == "#":
+                        continue
+                    if len(fields) < count or not form.endswith("tag"):
+                        raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
+                query, document = fields[0], fields[2]
+                documents = found.get(query)
+                if documents is None:
+                    documents = found[query] = {}
+                elif document in documents:
+                    raise FileError(path, line, f"Query {query} {verb} document {document} again.")
+                try:
+                    documents[document] = parse(fields[at])
+                except ValueError as error:
+                    raise FileError(path, line, str(error)) from None
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
     if line == 0:
         raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
+    return found
 
 
-def items_of(
-    judged: Mapping[str, float], retrieved: Mapping[str, float], judged_only: bool
-) -> list[tuple[float, float]]:
-    """The label and score of each document of a query, by ascending identifier.
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"Expected an integer. Received: {text}") from None
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"Expected a finite number as score. Received: {text}")
+    return value
+
+
+def _padded(
+    qrels: Qrels, run: Run, queries: Sequence[str], judged_only: bool
+) -> tuple[Array, Array]:
+    """Labels and scores of documents by ascending identifier, `[queries, documents]`.
 
     A document that was not retrieved has score -inf. A negative relevance means no judgement.
+    Padding has label NaN.
     """
-    documents = {x for x, y in judged.items() if y >= 0} if judged_only else {*judged, *retrieved}
-    return [
-        (
-            max(float(judged.get(document, 0)), 0.0),
-            float(np.float32(retrieved[document])) if document in retrieved else -math.inf,
-        )
-        for document in sorted(documents)
-    ]
-
-
-def padded(lists: list[list[tuple[float, float]]]) -> tuple[Array, Array]:
-    """Labels and scores as dense arrays; padding has label NaN."""
-    width = max(len(x) for x in lists)
-    filled = np.full([len(lists), width, 2], math.nan)
-    for row, items in zip(filled, lists, strict=True):
-        row[: len(items)] = np.reshape(items, [-1, 2])
-    return filled[..., 0], filled[..., 1]
+    found_labels, found_scores, sizes = list[float](), list[float](), list[int]()
+    for query in queries:
+        judged, retrieved = qrels[query], run.get(query, {})
+        if judged_only:
+            documents = sorted(x for x, y in judged.items() if y >= 0)
+        else:
+            documents = sorted({**judged, **retrieved})
+        found_labels.extend(map(judged.get, documents, itertools.repeat(0.0)))
+        found_scores.extend(map(retrieved.get, documents, itertools.repeat(-math.inf)))
+        sizes.append(len(documents))
+    is_document = np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]
+    labels, scores = np.full([2, *is_document.shape], math.nan)
+    labels[is_document] = np.maximum(found_labels, 0.0)
+    scores[is_document] = np.array(found_scores, np.float32)
+    return labels, scores
