@@ -1,4 +1,4 @@
-"""Commands, configurations and requests that are refused, with their messages: `refusals.json`."""
+"""Commands, configurations, requests and files that are refused: `refusals.json`, with messages."""
 
 import json
 import pathlib

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.pipelines.test_main import small_set
 from tfrank_sel.distribution import Cluster
 from tfrank_sel.pipelines.__main__ import app
@@ -105,35 +106,14 @@ def test_a_worker_beside_the_chief_ends_when_training_is_up_to_date(two_workers,
     assert take("train", two_workers[0]) == take("run", two_workers[0]) == ""
 
 
-@pytest.mark.parametrize(
-    ("sets", "reason"),
-    [
-        (["workers=0"], "training.workers must be greater than or equal to 1. Received: 0"),
-        (["workers=3", "batch_size=2"], "`batch_size` must be a multiple of `workers`"),
-        (
-            ["workers=2", "loss={class='SoftmaxLoss', reduction='sum'}"],
-            "training.loss must have the reduction sum_over_batch_size",
-        ),
-    ],
-    ids=["none", "share", "reduction"],
-)
+@pytest.mark.parametrize(("sets", "reason"), refusals.of("workers"))
 def test_workers_that_cannot_share_a_batch_are_refused(tmp_path, sets, reason):
     options = [part for x in sets for part in ("--set", f"training.{x}")]
     line = refused(tmp_path, *options)
     assert reason in line
 
 
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [
-        ("{", "training.workers: `TF_CONFIG` must be"),
-        (
-            {"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}},
-            "must be the number of workers in TF_CONFIG, 3. Received: 2",
-        ),
-    ],
-    ids=["malformed", "another number"],
-)
+@pytest.mark.parametrize(("value", "reason"), refusals.of("cluster"))
 def test_a_cluster_that_cannot_be_used_is_refused(tmp_path, monkeypatch, value, reason):
     monkeypatch.setenv("TF_CONFIG", value if isinstance(value, str) else json.dumps(value))
     assert reason in refused(tmp_path, "--set", "training.workers=2")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import refusals
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Cluster, LostWorkerError, MeanLogs, Workers
 from tfrank_sel.pipelines.workers import assist
@@ -164,17 +165,7 @@ def test_the_chief_is_the_first_worker_where_no_task_has_its_name(monkeypatch):
         assert (alone.index, alone.count, alone.is_chief) == (0, 1, True)
 
 
-@pytest.mark.parametrize(
-    ("cluster", "task", "reason"),
-    [
-        (None, {"type": "worker", "index": 0}, "cluster"),
-        ({"worker": ["a:1"]}, {"type": "worker", "index": 1}, "the cluster has no task"),
-        ({"worker": ["a:1"]}, {"type": "chief", "index": 0}, "the cluster has no task"),
-        ({"worker": ["a:1"], "ps": ["b:1"]}, {"type": "ps", "index": 0}, "unknown tasks .'ps'."),
-        ({"worker": ["a", "b:1"]}, {"type": "worker", "index": 0}, "must be `host:port`"),
-    ],
-    ids=["no cluster", "index", "task", "parameter server", "address"],
-)
+@pytest.mark.parametrize(("cluster", "task", "reason"), refusals.of("tf_config"))
 def test_a_malformed_cluster_is_refused(monkeypatch, cluster, task, reason):
     value = {"task": task, **({"cluster": cluster} if cluster else {})}
     monkeypatch.setenv("TF_CONFIG", json.dumps(value))

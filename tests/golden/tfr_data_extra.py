@@ -2,6 +2,8 @@
 
 import base64
 import itertools
+import json
+import pathlib
 from typing import Any
 
 import tensorflow as tf
@@ -68,39 +70,12 @@ LISTS: dict[str, list[list[Values]]] = {
     "last_is_empty": [[FULL[0], {"tok": []}], FULL[:1]],
     "empty": [[], FULL[:2]],
 }
-SPECS: dict[str, Case] = {
-    "defaults": {
-        "f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": [0.5]},
-        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [-1]},
-        "id": {"kind": "FixedLen", "shape": [1], "dtype": "string", "default": [""]},
-    },
-    "required": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": None}},
-    "none": {},
-    "wrong_dtype": {"f": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]}},
-    "vector": {
-        "vec": {"kind": "FixedLen", "shape": [2], "dtype": "float32", "default": [1.0, 2.0]}
-    },
-    "sparse": {"tok": {"kind": "VarLen", "dtype": "string"}},
-    "ragged": {"tok": {"kind": "Ragged", "dtype": "string"}},
-    "fixed_and_sparse": {
-        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
-        "tok": {"kind": "VarLen", "dtype": "string"},
-    },
-    "fixed_and_ragged": {
-        "rel": {"kind": "FixedLen", "shape": [1], "dtype": "int64", "default": [0]},
-        "tok": {"kind": "Ragged", "dtype": "string"},
-    },
-}
-OPTIONS: dict[str, Case] = {
-    "dynamic": {},
-    "truncated": {"list_size": 2, "mask_feature_name": "mask", "size_feature_name": "size"},
-    "padded": {"list_size": 5, "mask_feature_name": "mask", "size_feature_name": "size"},
-    "not_positive": {"list_size": 0},
-    "shuffled": {"shuffle_examples": True, "seed": 7},
-    "shuffled_without_seed": {"shuffle_examples": True},
-    "other_names": {"mask_feature_name": "valid", "size_feature_name": "number"},
-}
-CONTEXT: Case = {"q": {"kind": "FixedLen", "shape": [1], "dtype": "float32", "default": [9.0]}}
+
+# features, options of reading, and features of the query, in the form of the recorded cases
+ASKED: dict[str, Case] = json.loads(
+    (pathlib.Path(__file__).parent / "tfr_data_extra.json").read_text()
+)
+SPECS, OPTIONS = ASKED["specs"], ASKED["options"]
 
 
 def case(kind: str, lists: str, spec: str, options: str) -> Case:
@@ -113,7 +88,7 @@ def case(kind: str, lists: str, spec: str, options: str) -> Case:
         "id": f"{kind}/{lists}/{spec}/{options}",
         "format": kind,
         "records_b64": [base64.b64encode(x).decode() for x in records],
-        "context_feature_spec": CONTEXT,
+        "context_feature_spec": ASKED["context"],
         "example_feature_spec": SPECS[spec],
         "options": OPTIONS[options],
     }

@@ -16,6 +16,7 @@ import pytest
 import typer.testing
 from hypothesis import strategies as st
 
+from tests import refusals
 from tfrank_sel import metrics
 from tfrank_sel.metrics import bootstrap, significance, sources, trec
 from tfrank_sel.metrics.__main__ import app
@@ -268,15 +269,7 @@ def test_a_fused_run_can_be_evaluated(files: pathlib.Path) -> None:
         }
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["-m", "mapp"], "Expected a measure of map.*Received: mapp"),
-        (["--slice-by", "type"], "require each other"),
-        (["--queries", "none.csv", "--slice-by", "type"], "none.csv"),
-        (["--picture", "p.nothing"], "nothing"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), refusals.of("compare"))
 def test_a_wrong_option_ends_with_a_line_and_status_2(
     files: pathlib.Path, options: list[str], message: str
 ) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 import typer.testing
 
+from tests import refusals
 from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.__main__ import app
 
@@ -80,15 +81,7 @@ def test_a_wrong_measure_is_named(name: str) -> None:
         trec.measures([name])
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("1 0 a 1\n1 0 a\n", 2, r"Expected `query iteration document relevance`.*1 0 a"),
-        ("1 0 a 1.5\n", 1, r"Expected an integer\. Received: 1\.5"),
-        ("1 0 a 1\n1 0 a 1\n", 2, "judges document a again"),
-        ("", 0, "an empty file"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line", "message"), refusals.of("qrels"))
 def test_wrong_judgements_are_named(
     tmp_path: pathlib.Path, text: str, line: int, message: str
 ) -> None:
@@ -99,15 +92,7 @@ def test_wrong_judgements_are_named(
     assert raised.value.line == line
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
-        ("1 Q0 a 1 0.5\n", 1, "Expected `query Q0 document rank score tag`"),
-        ("1 Q0 a 1 x tag\n", 1, "finite number as score.*x"),
-        ("1 Q0 a 1 nan tag\n", 1, "finite number as score.*nan"),
-        ("1 Q0 a 1 2 t\n\n1 Q0 a 2 1 t\n", 3, "retrieves document a again"),
-    ],
-)
+@pytest.mark.parametrize(("text", "line", "message"), refusals.of("trec_runs"))
 def test_a_wrong_run_is_named(tmp_path: pathlib.Path, text: str, line: int, message: str) -> None:
     path = tmp_path / "run"
     path.write_text(text)

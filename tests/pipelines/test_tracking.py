@@ -8,6 +8,7 @@ import pytest
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
+from tests import refusals
 from tfrank_sel.pipelines import tracking
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Override, load
@@ -90,17 +91,7 @@ def test_a_run_that_is_up_to_date_but_not_logged_is_logged(client, tracked, tmp_
     assert run.data.tags["folder"] == str(output)
 
 
-@pytest.mark.parametrize(
-    ("uri", "missing", "line"),
-    [
-        (
-            "sqlite:///x.db",
-            True,
-            "requires mlflow: install `tfrank_sel[mlflow]`. Received: no mlflow",
-        ),
-        ("nowhere://x", False, "nowhere://x: logging to MLflow failed"),
-    ],
-)
+@pytest.mark.parametrize(("uri", "missing", "line"), refusals.of("tracking"))
 def test_what_cannot_be_logged_is_an_error_of_a_line(
     uri, missing, line, tracked, tmp_path, monkeypatch
 ):

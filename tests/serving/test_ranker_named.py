@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from typer.testing import CliRunner
 
+from tests import refusals
 from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
 from tfrank_sel.data import InputError, frames, requests, typed
@@ -275,25 +276,7 @@ def test_the_command_line_ranks_files_and_json(tmp_path, named_endpoint, named_m
     assert {x.doc_id: x.score for x in expected}["x"] == pytest.approx(one.score, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "Expected one of --file and --items. Received: both or none"),
-        (["--items", "[{]"], "--items must be JSON: .*Received: [{]"),
-        (["--items", "[]", "--query", "x"], "--query must be JSON: .*Received: x"),
-        (["--items", '[{"stock": 1, "pric": 2}]'], "Did you mean 'price'? Received: 'pric'"),
-        (["--items", '[{"stock": 1, "price": "x"}]'], "item 0: 'price' must be a finite number"),
-        (["--items", "{}"], "expected at least one item. Received: none"),
-        (["--file", "ragged.csv"], "ragged.csv, row 2: a row must have 2 values. Received: 1"),
-        (["--file", "bad.jsonl"], "bad.jsonl, row 1: a row must be a JSON object. Received: "),
-        (["--file", "bad.json"], "bad.json: expected a file name with a known suffix"),
-        (["--file", "bad.tfrecord"], "bad.tfrecord: expected a file of a table. Received: elwc"),
-        (["--file", "bad.parquet"], "bad.parquet: expected a readable table. Received: "),
-        (["--file", "letor.txt"], "Model ranker takes named features: age, brand"),
-        (["--items", '[{"price": 1}]', "--model-name", "packed"], "takes packed features"),
-        (["--items", "[]", "--manifest", "none.json"], "none.json"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), refusals.of("rank_named"))
 def test_what_the_command_line_refuses_is_one_line_and_status_2(
     tmp_path, monkeypatch, named_endpoint, arguments, message
 ):

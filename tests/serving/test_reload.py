@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2, model_service_pb2_grpc
 
+from tests import refusals
 from tests.serving.half_plus import Client
 from tfrank_sel.serving.deployment.model_config import (
     AllVersions,
@@ -207,21 +208,7 @@ def test_a_configuration_that_is_refused_is_tried_again(half, tmp_path):
         core.stop()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "Only ModelConfigList is currently supported. Received: none"),
-        ("nonsense", "must be a ModelServerConfig in text format"),
-        ('model_config_list { config { base_path: "/m" } }', "to have a name"),
-        ('model_config_list { config { name: "m" base_path: "m" } }', "an absolute path"),
-        ('model_config_list { config { name: "m" base_path: "/m" } }', "to have a model_platform"),
-        (
-            """model_config_list { config { name: "m" base_path: "/m" model_platform: "tensorflow"
-            model_version_policy { specific {} } } }""",
-            "must name at least one version",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), refusals.of("reload"))
 def test_a_bad_configuration_is_told(tmp_path, text, message):
     path = tmp_path / "models.config"
     path.write_text(text)

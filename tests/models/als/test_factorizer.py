@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import tensorflow as tf
 
+from tests import refusals
 from tests.references import metrics as reference
 from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval, tune
 from tfrank_sel.models.als.group import SingleProcess
@@ -363,17 +364,7 @@ def test_tune_fits_the_best_settings_and_sweeps_to_all_interactions():
     assert again == tune(start, train, {"regularization": [0.05, 0.1]}, trials=1, seed=3)[1]
 
 
-@pytest.mark.parametrize(
-    ("search", "options", "message"),
-    [
-        ({"regularisation": [1.0]}, {}, "`search` must have values of arguments among .*'seed'"),
-        ({"sweeps": [3]}, {}, "`search` must have values"),
-        ({"seed": []}, {}, "`search` must have values"),
-        ({}, {"held_out": 1.0}, r"`held_out` must be in \(0, 1\)"),
-        ({}, {"trials": 0}, "`trials` must be positive"),
-        ({}, {"held_out": 1e-9}, "must leave interactions in both parts. Received: 8 inter"),
-    ],
-)
+@pytest.mark.parametrize(("search", "options", "message"), refusals.of("als_searches"))
 def test_searches_without_sense_are_refused(search, options, message):
     with pytest.raises(ValueError, match=message):
         tune(factorizer(), TRIPLES, search, **options)
