@@ -5,29 +5,11 @@ from typing import Any
 from tests.golden.vectors import Case
 from tfrank_sel import links
 
+# links without parameters but scale and shift
 PLAIN = {
-    "identity": links.Identity,
-    "constant": links.Constant,
-    "sigmoid": links.Sigmoid,
-    "tanh": links.Tanh,
-    "exp": links.Exp,
-    "antiexp": links.AntiExp,
-    "sinh": links.Sinh,
-    "cosh": links.Cosh,
-    "signed_log1p": links.SignedLog1p,
-    "signed_expm1": links.SignedExpm1,
-    "arctan": links.Arctan,
-    "arcsinh": links.Arcsinh,
-    "relu": links.ReLU,
-    "step": links.Step,
-    "sign": links.Sign,
-    "sin": links.Sin,
-    "arcsin": links.Arcsin,
-    "arctanh": links.Arctanh,
-    "tan": links.Tan,
-    "logit": links.Logit,
-    "neg_log1m": links.NegLog1m,
-    "log": links.Log,
+    name.lower(): make
+    for name, make in vars(links).items()
+    if isinstance(make, type) and issubclass(make, links.ElementaryLink)
 }
 # the parameters of the paper by ours
 WITH_PARAMETERS: dict[str, tuple[type[links.ElementaryLink], dict[str, str]]] = {
@@ -55,8 +37,8 @@ def link_of(spec: dict[str, Any], case: Case) -> links.Link:
     if kind == "capped":
         bounds = (shift + spec[end] / scale for end in ("lo", "hi"))
         return links.Capped(link_of(spec["base"], case), *bounds)
-    if kind in PLAIN:
-        return PLAIN[kind](scale=scale, shift=shift)
+    if kind not in WITH_PARAMETERS:
+        return PLAIN[kind.replace("_", "")](scale=scale, shift=shift)
     make, names = WITH_PARAMETERS[kind]
     parameters = {ours: spec[theirs] for ours, theirs in names.items() if theirs in spec}
     return make(scale=scale, shift=shift, **parameters)
