@@ -99,6 +99,18 @@ def typed_array(array):
     return array.dtype, array.shape, array.tobytes() if array.dtype != object else array.tolist()
 
 
+@pytest.mark.parametrize("kind", ["int32", "int64", "uint8"])
+def test_integers_are_read_up_to_the_ends_of_their_type(kind):
+    ends, types = np.iinfo(kind), {"x": getattr(types_pb2, f"DT_{kind.upper()}")}
+    body = '{{"instances": [0, {}]}}'.format
+    for end in (ends.min, ends.max):
+        found = read_slowly(body(end).encode(), types)["x"]
+        assert (found.dtype, found.tolist()) == (kind, [0, end])
+    for beyond in (ends.min - 1, ends.max + 1):
+        with pytest.raises(ServingError):
+            read_slowly(body(beyond).encode(), types)
+
+
 NUMBERS = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 RAGGED = st.recursive(
     NUMBERS | st.sampled_from([True, None, "x", "[", 1e39]),
