@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
-from tfrank_sel import compilation
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
 from tfrank_sel.serialization import Named
@@ -69,13 +68,6 @@ class ListBatch(NamedTuple):
             list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
         )
 
-    def rounded_up(self) -> "ListBatch":
-        """Pads the batch to one of the few shapes that formulas are compiled for."""
-        labels, scores, mask, weights = compilation.round_up(self[:4], 0.0)
-        more = tf.shape(scores)[0] - tf.shape(self.scores)[0]
-        list_weights = tf.pad(self.list_weights, [[0, more]])
-        return ListBatch(labels, scores, mask, weights, list_weights)
-
     def observed_scores(self, label_map: Link | None) -> tf.Tensor:
         """Returns the scores of the labels by `label_map`; if it is `None`, labels are scores."""
         if label_map is None:
@@ -84,7 +76,7 @@ class ListBatch(NamedTuple):
 
 
 class Listwise(Named, abc.ABC):
-    """Mixin of every loss and metric: one formula over lists, compiled by XLA."""
+    """Mixin of every loss and metric: one formula over lists."""
 
     name: str
     dtype: str

@@ -187,8 +187,7 @@ def fit(
         optimizer=optimizer,
         loss=loss,
         steps_per_execution=STEPS_AT_A_TIME,
-        # the loss compiles itself; on a CPU, compiling the whole step for each shape would take
-        # longer than it saves in tens of thousands of steps
+        # on a CPU, compiling for each shape would take longer than it saves in thousands of steps
         jit_compile=False,
     )
     network.fit(

@@ -70,7 +70,7 @@ def by_identifier() -> Any:
 
 
 def evaluate(formulas: list[Any], labels: Array, scores: Array) -> Values:
-    found = metrics.Evaluator(formulas, jit_compile=False)(labels, scores)
+    found = metrics.Evaluator(formulas)(labels, scores)
     return {n: dict(zip(CASES, x.values.numpy().tolist(), strict=True)) for n, x in found.items()}
 
 

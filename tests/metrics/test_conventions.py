@@ -125,7 +125,7 @@ def test_weights_by_relevance_do_not_depend_on_the_batch():
 
 def test_the_presets_make_metrics_of_distinct_names():
     for preset, name in ((metrics.trec_eval(), "map"), (metrics.tfr(), "metric/map")):
-        found = metrics.Evaluator(preset, jit_compile=False)([[0.0, 1.0]], [[1.0, 2.0]])
+        found = metrics.Evaluator(preset)([[0.0, 1.0]], [[1.0, 2.0]])
         assert len(found) == len(preset)
         assert float(found[name].mean()) == 1.0
 

@@ -43,9 +43,8 @@ def all_metrics() -> list[metrics.ListwiseMetric]:
     ]
 
 
-@pytest.mark.parametrize("jit_compile", [True, False])
-def test_together_metrics_are_as_alone(jit_compile: bool) -> None:
-    evaluator = metrics.Evaluator(all_metrics(), jit_compile)
+def test_together_metrics_are_as_alone() -> None:
+    evaluator = metrics.Evaluator(all_metrics())
     together = evaluator(Y_TRUE, Y_PRED, WEIGHTS)
     in_graph = tf.function(evaluator)(Y_TRUE, Y_PRED, WEIGHTS)
     with eagerly():
@@ -76,7 +75,7 @@ def test_metrics_that_rank_alike_share_one_sort(monkeypatch: pytest.MonkeyPatch)
         (cut, {5: 3}),  # and each the ideal ranking, which XLA finds to be the same
     ):
         depths.clear()
-        metrics.Evaluator(chosen, jit_compile=False)(Y_TRUE, Y_PRED)
+        metrics.Evaluator(chosen)(Y_TRUE, Y_PRED)
         assert collections.Counter(depths) == expected
 
 

@@ -313,7 +313,7 @@ def values_of(model, lists):
     ties = metrics.ties.Averaged()
     measures = [metrics.NDCG(k, name=f"NDCG@{k}", ties=ties) for k in (1, 5, 10)]
     measures.append(metrics.MRR(name="MRR", ties=ties))
-    evaluator = metrics.Evaluator(measures, jit_compile=False)
+    evaluator = metrics.Evaluator(measures)
     found = []
     for one in lists:
         scores = loaded(features=tf.constant(one.features[None]), mask=tf.constant([[True]]))

@@ -35,7 +35,7 @@ class Scorer:
         score = functools.partial(model, training=False)
         self.graph = tf.function(score, input_signature=[signature])
         ndcg = metrics.NDCG(k=CUTOFF, name="ndcg", ties=AVERAGED)
-        self._evaluate = metrics.Evaluator([ndcg], jit_compile=False)
+        self._evaluate = metrics.Evaluator([ndcg])
 
     def __reduce__(self) -> tuple[type["Scorer"], tuple[Any, ...]]:
         return Scorer, self._arguments

@@ -1,14 +1,14 @@
-"""Evaluator of several metrics of the same lists: one sort, one compiled call."""
+"""Evaluator of several metrics of the same lists: one sort, one graph."""
 
 import abc
 import collections
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
 
-from tfrank_sel import compilation
 from tfrank_sel.arguments import Checked
+from tfrank_sel.compilation import in_graph
 from tfrank_sel.listwise import ListBatch, Listwise
 
 
@@ -64,13 +64,11 @@ class Measure(Listwise):
 class Evaluator(Checked):
     """Evaluates several metrics of the same lists, in one call that sorts once.
 
-    Metrics that read the same input and rank ties in the same way share the sort. XLA compiles all
-    formulas together, so that common parts are computed once.
+    Metrics that read the same input and rank ties in the same way share the sort. All formulas are
+    in one graph, in which common parts are computed once.
 
     Args:
         metrics: The metrics, with unique names. Their state is not changed.
-        jit_compile: Whether XLA compiles them, for shapes that are rounded up as for losses. This
-            is faster from the second call on, or for many lists.
 
     Raises:
         TypeError: If a metric is not one of `tfrank_sel.metrics`.
@@ -87,20 +85,17 @@ class Evaluator(Checked):
         0.75
     """
 
-    def __init__(self, metrics: Sequence[Measure], jit_compile: bool = True) -> None:
+    def __init__(self, metrics: Sequence[Measure]) -> None:
         names = collections.Counter(metric.name for metric in metrics)
         if twice := sorted(name for name, count in names.items() if count > 1):
             raise ValueError(f"metric names must be unique. Received twice: {twice}")
         self.metrics = list(metrics)
-        self.jit_compile = jit_compile
         alike: dict[Hashable, list[Measure]] = {}
         for metric in self.metrics:
             alike.setdefault(metric.reading, []).append(metric)
         self._groups = list(alike.values())
-        self._evaluate: Callable[..., list[list[ListValues]]] = self._values
-        if jit_compile:
-            key = (Evaluator, *(metric.meaning for metric in self.metrics))
-            self._evaluate = compilation.shared(key, lambda: compilation.jit(self._values))
+        key = (Evaluator, *(metric.meaning for metric in self.metrics))
+        self._evaluate = in_graph(key, self._values)
 
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -110,27 +105,18 @@ class Evaluator(Checked):
             group[0].batch_of(y_true, y_pred, sample_weight, group[0].dtype)
             for group in self._groups
         ]
-        batch_size = tf.shape(batches[0].scores)[0]
-        if self.jit_compile:
-            batches = [batch.rounded_up() for batch in batches]
-        sorts: list[Sort | None] = [None] * len(batches)
-        if tf.executing_eagerly():  # a sort outside of XLA takes less time
-            sorts = [_sort(*x) for x in zip(self._groups, batches, strict=True)]
-        values = self._evaluate(batches, sorts)
-        found = {
-            metric.name: ListValues(*(x[:batch_size] for x in value)) if self.jit_compile else value
-            for group, of_group in zip(self._groups, values, strict=True)
-            for metric, value in zip(group, of_group, strict=True)
-        }
+        # in eager mode, a sort outside of the graph takes less time
+        sorts = [
+            group[0].shared_sort(batch, group)
+            for group, batch in zip(self._groups, batches, strict=True)
+        ]
+        names = [metric.name for group in self._groups for metric in group]
+        found = dict(zip(names, self._evaluate(batches, sorts), strict=True))
         return {metric.name: found[metric.name] for metric in self.metrics}
 
-    def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[list[ListValues]]:
-        found = []
-        for group, batch, sort in zip(self._groups, batches, sorts, strict=True):
-            of_group = sort or _sort(group, batch)
-            found.append([metric.list_values(batch, of_group) for metric in group])
-        return found
-
-
-def _sort(group: list[Measure], batch: ListBatch) -> Sort | None:
-    return group[0].shared_sort(batch, group)
+    def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[ListValues]:
+        return [
+            metric.list_values(batch, sort)
+            for group, batch, sort in zip(self._groups, batches, sorts, strict=True)
+            for metric in group
+        ]

@@ -138,7 +138,7 @@ def list_values(
     # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
         chosen = [metric for metric in metrics if takes_judged_only(metric) == judged_only]
-        evaluator = Evaluator(chosen, jit_compile=False)  # it is called once
+        evaluator = Evaluator(chosen)
         for begin in range(0, len(queries) if chosen else 0, QUERIES_AT_ONCE):
             some = slice(begin, begin + QUERIES_AT_ONCE)
             labels, scores = _padded(qrels, run, queries[some], judged_only)

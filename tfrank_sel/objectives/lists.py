@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.compilation import LIST_SIZES
-
+# widths to choose from: powers of two, and one size between two of them
+SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
 # A width costs half a second of compilation, in which 1,000 calls compute this many slots.
 SLOTS_PER_WIDTH = 2**13
 ITEMS_AT_A_TIME = 2**15  # a loss that compares all items needs this times the list size in memory
@@ -110,7 +110,7 @@ def as_scores(scores: ArrayLike, count: int) -> NDArray[np.float64]:
 
 def _widths(sizes: NDArray[np.int64]) -> list[int]:
     """Chooses the widths of least cost: the slots of all lists, and `SLOTS_PER_WIDTH` of each."""
-    ends = np.unique(LIST_SIZES[np.searchsorted(LIST_SIZES, sizes)])
+    ends = np.unique(SIZES[np.searchsorted(SIZES, sizes)])
     tops = [max(int(sizes[sizes <= end].max()), 2) for end in ends]  # losses warn of single items
     below = [0, *(int((sizes <= end).sum()) for end in ends)]
     best: list[tuple[int, list[int]]] = [(0, [])]  # of the lists up to each end

@@ -81,7 +81,7 @@ class Measured:
             found = self.metric.evaluate(y_true, y_pred, sample_weight)
             return np.asarray(found.values), np.asarray(found.weights)
         batch = self.metric.batch_of(y_true, y_pred, sample_weight, self.metric.dtype)
-        values = self.metric.compiled(*batch[:4])
+        values = self.metric.checked(*batch[:4])
         return np.asarray(values), np.asarray(batch.list_weights)
 
 

@@ -103,9 +103,11 @@ def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         maximum_iterations=MOST_STEPS,
     )
     # relative to the nearest score, since the digits of b are those of its height
-    distance = tf.where(mask, tf.abs(scores - b), scores.dtype.max)
-    nearest = tf.argmin(distance, axis=1)[:, tf.newaxis]
-    centre = tf.gather(scores, nearest, batch_dims=1)
+    distance, slots = (
+        tf.pad(x, [[0, 0], [0, 1]], constant_values=scores.dtype.max)  # for lists without slots
+        for x in (tf.where(mask, tf.abs(scores - b), scores.dtype.max), scores)
+    )
+    centre = tf.gather(slots, tf.argmin(distance, axis=1)[:, tf.newaxis], batch_dims=1)
     x, offset = scores - centre, b - centre
     for _ in range(2):  # far from 0, where b is rounded by more than 1, the first may pass a score
         shift, _ = _newton(x - offset, k, mask)

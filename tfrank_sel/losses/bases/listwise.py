@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 
 from tfrank_sel import stack
-from tfrank_sel.compilation import Formula, shared, under_xla
+from tfrank_sel.compilation import Formula, differentiable, in_graph
 from tfrank_sel.listwise import Listwise
 
 
@@ -15,8 +15,8 @@ class ListwiseLoss(Listwise, stack.Loss):
     """A loss over lists of scored items.
 
     A subclass is final: it keeps its constructor's arguments as attributes and implements
-    `per_list`, nothing else. `Listwise` handles masks, ragged inputs, weights, XLA and saving;
-    Keras handles the reduction.
+    `per_list`, nothing else. `Listwise` handles masks, ragged inputs, weights and saving; Keras
+    handles the reduction.
 
     Args:
         reduction: Reduction of the losses of the lists, as in `keras.losses.Loss`. A list without
@@ -64,31 +64,22 @@ class ListwiseLoss(Listwise, stack.Loss):
     def call(self, y_true: Any, y_pred: tf.Tensor) -> tf.Tensor:
         """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
         labels, mask, weights = y_true
-        return self.compiled(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
+        return self.checked(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
 
     @functools.cached_property
-    def compiled(self) -> Formula:
-        """`per_list` compiled by XLA, in any mode of the caller; gradients flow to the scores.
+    def checked(self) -> Formula:
+        """`or_nan`, which equal losses share as graphs in eager mode."""
+        return in_graph(self.meaning, self.or_nan, differentiable)
 
-        Equal losses share one function. The value is NaN for a list with a non-finite score.
-        """
-        formula = or_nan(self.per_list, self.takes_minus_infinity)
-        return shared(self.meaning, lambda: under_xla(formula, self.padding))
-
-
-def or_nan(formula: Formula, takes_minus_infinity: bool = False) -> Formula:
-    """Makes the value of a list NaN if a score of a valid item is NaN or infinite.
-
-    A formula could return a number for such scores: every comparison with NaN is False, and an
-    infinite score can have a finite loss with an infinite gradient.
-    """
-
-    def checked(
-        labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    def or_nan(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
-        values = formula(labels, scores, mask, weights)
-        is_held = scores < math.inf if takes_minus_infinity else tf.math.is_finite(scores)
+        """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity.
+
+        The formula could return a number for such scores: every comparison with NaN is False, and
+        an infinite score can have a finite loss with an infinite gradient.
+        """
+        values = self.per_list(labels, scores, mask, weights)
+        is_held = scores < math.inf if self.takes_minus_infinity else tf.math.is_finite(scores)
         is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
         return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
-
-    return checked

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.compilation import Formula
-from tfrank_sel.losses.bases.listwise import ListwiseLoss, or_nan
+from tfrank_sel.losses.bases.listwise import ListwiseLoss
 
 
 class SampledLoss(ListwiseLoss):
@@ -67,9 +67,9 @@ class SampledLoss(ListwiseLoss):
         return self.of_noise(labels, scores, mask, weights, noise)
 
     @functools.cached_property
-    def compiled(self) -> Formula:
-        """`per_list` with the same noise for value and gradient; only `of_noise` is compiled."""
-        return or_nan(self.per_list)
+    def checked(self) -> Formula:
+        """`or_nan`, also in eager mode, with the same noise for value and gradient."""
+        return self.or_nan
 
     def samples_of(self, *fields: tf.Tensor) -> list[tf.Tensor]:
         """Repeats each list once per sample, `[batch_size * sample_size, list_size]`."""

@@ -1,11 +1,9 @@
 """Distillation of one ranker into another."""
 
-import functools
 from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.compilation import Formula, under_xla
 from tfrank_sel.losses.bases.sampled import SampledLoss
 from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
@@ -80,11 +78,7 @@ class CoupledRankDistilLoss(SampledLoss):
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = labels + tf.reshape(noise, tf.shape(labels))
         fields = ranking.sort_by(noisy, labels, scores, mask, weights, mask=mask)
-        return self.mean_of(self._compiled_of_order(*fields))
-
-    @functools.cached_property
-    def _compiled_of_order(self) -> Formula:
-        return under_xla(self._of_order, self.padding)
+        return self.mean_of(self._of_order(*fields))
 
     def _of_order(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -82,4 +82,4 @@ class GumbelLoss(SampledLoss):
         """Averages the loss over the samples of each list."""
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = (scores + tf.reshape(noise, tf.shape(scores))) / self.temperature
-        return self.mean_of(self.loss.compiled(labels, noisy, mask, weights))
+        return self.mean_of(self.loss.checked(labels, noisy, mask, weights))

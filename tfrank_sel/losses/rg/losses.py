@@ -172,7 +172,8 @@ def _expansion(
     total = tf.reduce_sum(weights, axis=-1, keepdims=True)
     gains = tf.where(total > 0.0, gains, tf.zeros_like(gains))
     shares = tf.math.divide_no_nan(weights, total)
-    is_r = tf.one_hot(tf.argmax(shares, axis=-1), tf.shape(scores)[1], True, False)
+    r = tf.argmax(tf.pad(shares, [[0, 0], [0, 1]]), axis=-1)  # also of lists without slots
+    is_r = tf.one_hot(r, tf.shape(scores)[1], True, False)
     at_r = masking.masked_sum(scores, is_r & (shares > 0.0))[:, tf.newaxis]
     d = tf.where(mask & ~is_r, scores - at_r, tf.zeros_like(scores))
     mean = tf.reduce_sum(shares * d, axis=-1, keepdims=True)

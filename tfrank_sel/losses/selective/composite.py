@@ -64,8 +64,6 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         equation 29, with the regulariser `gamma` of its appendix C, and E.7 for `Constant()`.
     """
 
-    in_one_pass = True
-
     def __init__(
         self,
         scaling: Link,

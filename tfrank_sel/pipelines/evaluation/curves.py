@@ -50,10 +50,8 @@ def ndcg(
         seed: Seed of the bootstrap.
     """
     depth = min(DEEPEST, longest)
-    # shapes change between batches, and XLA would compile for each
     evaluate = metrics.Evaluator(
         [metrics.NDCG(k, name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
-        jit_compile=False,
     )
 
     signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]

@@ -180,8 +180,7 @@ class _Score(beam.DoFn):
         self.ours, self.baseline, self.lists, self.seed = ours, baseline, lists, seed
 
     def setup(self) -> None:
-        # Shapes change between batches, and XLA would compile for each.
-        evaluate = metrics.Evaluator(list(measures().values()), jit_compile=False)
+        evaluate = metrics.Evaluator(list(measures().values()))
 
         @tf.function(
             input_signature=[
