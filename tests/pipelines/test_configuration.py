@@ -84,6 +84,14 @@ def test_what_is_not_allowed_is_one_line_that_names_the_key(set, line):
     assert str(caught.value) == f"--set {set}: {line}"
 
 
+@pytest.mark.parametrize(("keys", "line"), refusals.of("search_keys"))
+def test_a_key_that_cannot_vary_is_one_line(keys, line):
+    with pytest.raises(ConfigurationError) as caught:
+        with_set(f"search.keys={keys}")
+    [told] = str(caught.value).splitlines()
+    assert line in told
+
+
 def test_every_error_of_a_file_is_a_line(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("[training]\nepochs = 0\nseed = 'x'\n")
