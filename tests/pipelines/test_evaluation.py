@@ -212,6 +212,15 @@ def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason)
     assert reason in received
 
 
+def test_a_model_at_each_bound_is_blessed_and_one_beyond_the_time_is_not():
+    assert judged(Rules(min_queries=50, min_value=0.5)).blessed
+    assert judged(high=-Rules().margin).blessed
+    equal = {"NDCG@10": Comparison(0.5, 0.5, -0.1, 0.1, queries=50)}
+    evaluated = Evaluation({OVERALL: equal}, chance=equal)
+    took = functools.partial(blessing.bless, evaluated, Rules(max_milliseconds=2.0))
+    assert [took(milliseconds=x).blessed for x in (1.9, 2.0, 2.1)] == [True, True, False]
+
+
 def test_what_may_be_chance_holds_no_model_back():
     assert judged().blessed
     assert judged(ours=0.45, high=-0.01).blessed
