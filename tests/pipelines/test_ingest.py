@@ -289,3 +289,11 @@ def test_what_cannot_be_read_is_told(tmp_path, make, reason):
     assert reason in str(error.value)
     with pytest.raises(ValueError, match="must differ"):
         Columns(query="a", label="a")
+
+
+def test_a_list_without_items_is_empty_and_no_list():
+    found = census.Census()
+    for size in (0, 1, 2):
+        ids = tuple(map(str, range(size)))
+        found.add(data.ItemList("q", np.arange(size), np.eye(size, dtype=np.float32), ids))
+    assert found == census.Census(lists=2, items=3, empty_lists=1, one_item_lists=1)
