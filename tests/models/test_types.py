@@ -270,3 +270,16 @@ def test_a_dataset_trains_without_a_warning(tmp_path):
         for dataset in (made, read):
             assert int(dataset.cardinality()) == 3 == len(list(dataset))
             model.fit(dataset, epochs=2, verbose=0, shuffle=False)
+
+
+def test_a_set_has_the_mean_of_the_vectors_of_its_values():
+    model = models.Perceptron([4], embeddings=[(2, 5, 3)])
+    sets = np.array([[[3, 0], [3, 3], [0, 0], [3, 4], [4, 3]]], np.float32)
+    features = np.concatenate([np.ones([1, 5, 1], np.float32), sets], axis=2)
+    model(features)
+    for weight in model.weights:
+        weight.assign(tf.random.stateless_normal(weight.shape, [1, 2]))
+    one, twice, none, *both = model(features)[0].numpy()
+    assert one == pytest.approx(twice)
+    assert both[0] == pytest.approx(both[1])
+    assert len({round(float(x), 4) for x in (one, none, both[0])}) == 3
