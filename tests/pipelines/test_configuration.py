@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from tests import refusals
 from tfrank_sel import losses
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines import classes, planning
+from tfrank_sel.pipelines import classes, planning, ranges
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load, text
@@ -84,10 +84,10 @@ def test_what_is_not_allowed_is_one_line_that_names_the_key(set, line):
     assert str(caught.value) == f"--set {set}: {line}"
 
 
-@pytest.mark.parametrize(("keys", "line"), refusals.of("search_keys"))
+@pytest.mark.parametrize(("keys", "line"), refusals.of("search"))
 def test_a_key_that_cannot_vary_is_one_line(keys, line):
     with pytest.raises(ConfigurationError) as caught:
-        with_set(f"search.keys={keys}")
+        ranges.check(with_set(f"search.keys={keys}"))
     [told] = str(caught.value).splitlines()
     assert line in told
 
