@@ -1,12 +1,15 @@
 """Gates: a curated schema, actions by rule and feature, and what they do to a run."""
 
 import gzip
+import json
 import pathlib
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
+from pyarrow import parquet
 from rich.console import Console
 
 from tests import refusals
@@ -277,3 +280,39 @@ def test_a_feature_that_no_gate_can_hold_is_refused(first_day, tmp_path):
         "gates.features: must be names of features: features, features[1], features[2], "
         "features[3], relevance. Received: 'price'\n"
     )
+
+
+def examined(folder, files):
+    """The leaks of each split, as rule and feature, of files of rows."""
+    data = {"train": [str(files[0])], "validation": [str(files[1])], "test": [str(files[2])]}
+    configuration = Configuration.model_validate({"data": data})
+    for step in ("ingest", "analyze"):
+        run(configuration, folder / "out", Progress(Console(quiet=True)), only=step)
+    found = {}
+    for path in (folder / "out" / "analyze" / "anomalies").iterdir():
+        rules = [(x["rule"], x["feature"]) for x in json.loads(path.read_text())]
+        found[path.stem] = [x for x in rules if x[0] in ("leak", "shared_queries")]
+    return found
+
+
+def written(path, number, first=0):
+    """Rows of lists of five items, in which `after` is known only of the items of label 1."""
+    random = np.random.default_rng(number)
+    labels = random.integers(0, 2, [40, 5])
+    rows = {
+        "query_id": np.repeat(np.arange(first, first + 40), 5),
+        "relevance": labels.ravel(),
+        "copy": 3.0 - 2.0 * labels.ravel(),
+        "after": np.where(labels.ravel() == 1, random.random(200), np.nan),
+        "noisy": labels.ravel() + random.normal(0.0, 0.5, 200),
+    }
+    parquet.write_table(pa.table(rows), path)
+    return path
+
+
+def test_a_feature_that_leaks_the_label_and_queries_of_two_splits_are_told(tmp_path):
+    train, validation = written(tmp_path / "a.parquet", 0), written(tmp_path / "b.parquet", 1, 100)
+    found = examined(tmp_path, [train, validation, train])
+    assert found["train"] == [("leak", "copy"), ("leak", "after")]
+    assert found["validation"] == []
+    assert found["test"] == [("shared_queries", "query")]

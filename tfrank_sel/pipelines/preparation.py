@@ -1,9 +1,10 @@
 """First steps of a run: synthetic data, statistics, schema, gates and preparation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data, models
@@ -11,11 +12,13 @@ from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
+from tfrank_sel.models.preparation import columns
 from tfrank_sel.pipelines import folders
-from tfrank_sel.pipelines.analysis import drift, gates as gating, schema, statistics
-from tfrank_sel.pipelines.analysis.gates import Gates
+from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Anomaly, Gates
 from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.console import Progress, Step
+from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
@@ -113,9 +116,26 @@ def examine(
                 before, own["train"], of="the reference", label=label, gates=gates
             )
             found["train"] = found.get("train", []) + drifted
+        found["train"] = [*found.get("train", []), *_leaks(run, splits["train"])]
+        report = folders.read_json(run.output / "ingest" / "ingest.json")
+        lists = {split: counts["lists"] for split, counts in report["splits"].items()}
+        shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)
+        for split, anomalies in shared.items():
+            found[split] += anomalies
         for split, anomalies in found.items():
             _tell(split, anomalies, folder, step)
         folders.write_json(folder / "failures.json", gating.failures(found))
+
+
+def _leaks(run: Run, split: Split) -> Iterator[Anomaly]:
+    """Finds features that leak the label, in a sample of lists."""
+    longest = max(split.statistics.list_sizes)
+    lists = inspection.sample(split.shards, run.spec, longest=longest)
+    mask = ~np.isnan(lists.labels)
+    rows = columns(run.layout.features, tf.constant(lists.inputs["features"][mask], tf.float64))
+    yield from leakage.of_features(
+        split.statistics.names, rows.numpy(), lists.labels[mask], np.nonzero(mask)[0], run.gates
+    )
 
 
 def check_named(

@@ -13,13 +13,14 @@ NUMBERS, TEXTS = "numbers", "texts"
 OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
 
 # the threshold of each rule; None for a rule without a threshold
-OF_SPLITS = {"label_shares": 0.1, "label_divergence": 0.1, "list_sizes": 0.2}
+OF_SPLITS = {"label_shares": 0.1, "label_divergence": 0.1, "list_sizes": 0.2, "shared_queries": 0.0}
 OF_FEATURES: dict[str, float | None] = {
     "range": 0.0,
     "domain": 0.0,
     "numbers": 0.2,
     "texts": 0.1,
     "missing": 0.1,
+    "leak": 0.98,
     "zero": None,
     "new_feature": None,
     "absent_feature": None,

@@ -80,11 +80,18 @@ class Gates(Section):
     list_sizes: Gate = _rule(
         "list_sizes", "Maximum difference in the cumulative distribution of list sizes."
     )
+    shared_queries: Gate = _rule(
+        "shared_queries", "Maximum share of the lists of a split whose query is also in train."
+    )
     numbers: Gate = _rule(
         "numbers", "Maximum difference in the cumulative distribution of a number."
     )
     texts: Gate = _rule("texts", "Maximum difference in the share of items with a text.")
     missing: Gate = _rule("missing", "Maximum difference in the share of missing values.")
+    leak: Gate = _rule(
+        "leak",
+        "Maximum rank correlation (Somers' D) of one feature alone with the label.",
+    )
     zero: Gate = _rule("zero", "A number that is now always 0.")
     new_feature: Gate = _rule("new_feature", "A new feature.")
     absent_feature: Gate = _rule("absent_feature", "A feature that is now absent.")

@@ -1,5 +1,6 @@
 """Counts of empty, duplicate and conflicting lists."""
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -102,35 +103,43 @@ def split_of(query: int, shares: dict[str, float]) -> str:
 
 
 class Repeated(beam.CombineFn):
-    """Beam combiner from places of queries to repeated queries: their count and the first ones.
+    """Beam combiner from splits and places of queries to repeated queries: count and first ones.
 
-    The dict has `count` and `first` of queries with several places, and `again` and `first_again`
-    of pairs of places in one file.
+    The dict has `count` and `first` of queries with several places, `again` and `first_again` of
+    pairs of places in one file, and `shared` of lists by split whose query is in `train` too.
     """
 
-    def create_accumulator(self) -> list[Places]:
+    def create_accumulator(self) -> list[tuple[str, Places]]:
         return []
 
-    def add_input(self, accumulator: list[Places], element: Places) -> list[Places]:
+    def add_input(
+        self, accumulator: list[tuple[str, Places]], element: tuple[str, Places]
+    ) -> list[tuple[str, Places]]:
         accumulator.append(element)
         return accumulator
 
-    def merge_accumulators(self, accumulators: Iterable[list[Places]]) -> list[Places]:
-        return [places for accumulator in accumulators for places in accumulator]
+    def merge_accumulators(
+        self, accumulators: Iterable[list[tuple[str, Places]]]
+    ) -> list[tuple[str, Places]]:
+        return [found for accumulator in accumulators for found in accumulator]
 
-    def extract_output(self, accumulator: list[Places]) -> dict[str, Any]:
-        places = np.concatenate(accumulator)
-        places = places[np.lexsort(places.T[::-1])]
+    def extract_output(self, accumulator: list[tuple[str, Places]]) -> dict[str, Any]:
+        places = np.concatenate([places for _, places in accumulator])
+        split = np.concatenate([np.full(len(places), split) for split, places in accumulator])
+        order = np.lexsort(places.T[::-1])
+        places, split = places[order], split[order]
         starts = np.flatnonzero(np.diff(places[:, 0], prepend=~places[:1, 0]))
         sizes = np.diff(starts, append=len(places))
         first = [
             places[start : start + min(size, SHOWN), 1:].tolist()
             for start, size in zip(starts[sizes > 1][:SHOWN], sizes[sizes > 1], strict=False)
         ]
+        shared = split[np.isin(places[:, 0], places[split == "train", 0]) & (split != "train")]
         again = np.flatnonzero((places[1:, :2] == places[:-1, :2]).all(axis=1))
         return {
             "count": int(np.sum(sizes > 1)),
             "first": first,
+            "shared": collections.Counter(shared.tolist()),
             "again": len(again),
             "first_again": [places[i : i + 2, 1:].tolist() for i in again[:SHOWN].tolist()],
         }

@@ -84,3 +84,9 @@ def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[st
     """Counts the queries that occur more than once, and returns the places of the first ones."""
     first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
     return {"count": sum(part["count"] for part in repeated), "first": first[: census.SHOWN]}
+
+
+def shared(repeated: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Counts the lists of each split whose query is in the training split too."""
+    counts = (collections.Counter(part["shared"]) for part in repeated)
+    return dict(sum(counts, collections.Counter()))

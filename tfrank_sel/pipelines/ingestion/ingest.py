@@ -99,6 +99,7 @@ def ingest(
             "rejected": rejected,
             "splits": dict(collections.ChainMap(*told("census"))),
             "duplicate_queries": findings.duplicates(repeated, places),
+            "shared_queries": findings.shared(repeated),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
@@ -242,14 +243,16 @@ class _Store(beam.DoFn):
 
     def start_bundle(self) -> None:
         self.counts: dict[str, census.Census] = collections.defaultdict(census.Census)
-        self.queries = array.array("Q")
+        self.queries: dict[str, array.array[int]] = collections.defaultdict(
+            lambda: array.array("Q")
+        )
 
     def process(self, element: tuple[str | None, tuple[int, int], Found]) -> Iterator[Any]:
         split, place, found = element
         query = census.hash_of(found.item_list.query_id)
         split = split or census.split_of(query, self.shares)
         self.counts[split].add(found.item_list)
-        self.queries.extend((query, *place))
+        self.queries[split].extend((query, *place))
         if len(found.item_list.labels):
             key = (*divmod(place[1], findings.LISTS), query)
             yield split, key, stored.serialize(found, self.spec)
@@ -257,11 +260,12 @@ class _Store(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         for counted in self.counts.items():
             yield beam.pvalue.TaggedOutput("census", GlobalWindows.windowed_value(counted))
-        places = np.array(self.queries, np.uint64).reshape(-1, 3)
-        parts = places[:, 0] % census.PARTS
-        for part in np.unique(parts).tolist():
-            keyed = GlobalWindows.windowed_value((part, places[parts == part]))
-            yield beam.pvalue.TaggedOutput("queries", keyed)
+        for split, queries in self.queries.items():
+            places = np.array(queries, np.uint64).reshape(-1, 3)
+            parts = places[:, 0] % census.PARTS
+            for part in np.unique(parts).tolist():
+                keyed = GlobalWindows.windowed_value((part, (split, places[parts == part])))
+                yield beam.pvalue.TaggedOutput("queries", keyed)
 
 
 def _told(read: Iterator[Any]) -> Iterator[Any]:
