@@ -42,8 +42,9 @@ class ListBatch(NamedTuple):
 
         Args:
             y_true: Labels, `[batch_size, list_size]` or ragged.
-            y_pred: Scores, of the shape of `y_true`. If it has a Keras mask of its shape, an item
-                is valid only if the mask is True.
+            y_pred: Scores, of the shape of `y_true`. If it has a Keras mask `[batch_size,
+                list_size]`, an item is valid only if the mask is True. Any of the three arguments
+                may have a third axis of size 1.
             sample_weight: Weights per list (a scalar, `[batch_size]` or `[batch_size, 1]`), or per
                 item (`[batch_size, list_size]` or ragged); 1 if `None`.
             min_label: Minimum label of a valid item. Items with a smaller label or NaN are padding.
@@ -54,8 +55,9 @@ class ListBatch(NamedTuple):
             tf.errors.InvalidArgumentError: If ragged labels and scores differ in row lengths, or a
                 ragged row is longer than the dense rows of another argument.
         """
+        y_pred = as_lists(y_pred)
         keras_mask = getattr(y_pred, "_keras_mask", None)
-        labels, scores, weights = _dense(y_true, y_pred, sample_weight, dtype)
+        labels, scores, weights = _dense(as_lists(y_true), y_pred, sample_weight, dtype)
         mask = labels >= min_label
         if keras_mask is not None:
             mask &= tf.cast(keras_mask, tf.bool)
@@ -117,7 +119,8 @@ class Listwise(Named, abc.ABC):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras for this formula."""
-        y_true = class_labels.of_items(y_true, y_pred, self.takes_classes)
+        y_pred = as_lists(y_pred)
+        y_true = class_labels.of_items(as_lists(y_true), y_pred, self.takes_classes)
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=self.min_label, dtype=dtype)
         if self.largest_label < math.inf:
             tf.debugging.assert_less_equal(
@@ -135,6 +138,17 @@ class Listwise(Named, abc.ABC):
         return batch
 
 
+def as_lists(x: Any) -> Any:
+    """Removes the last axis of `[batch_size, list_size, 1]`, as of `Dense(1)`; keeps the mask."""
+    x = x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x)
+    if x.shape.rank != 3 or x.shape[2] != 1:
+        return x
+    found = tf.squeeze(x, axis=2)
+    if (mask := getattr(x, "_keras_mask", None)) is not None:
+        found._keras_mask = mask
+    return found
+
+
 def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
     """Raises unless the rows of two ragged tensors have the same lengths."""
     message = "`y_true` and `y_pred` must have equal row lengths."
@@ -149,11 +163,8 @@ def _dense(
     y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Casts to `dtype` and pads ragged rows with NaN, to the width of the dense ones."""
-    weights = 1.0 if sample_weight is None else sample_weight
-    tensors = [
-        tf.cast(x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x), dtype)
-        for x in (y_true, y_pred, weights)
-    ]
+    weights = as_lists(1.0 if sample_weight is None else sample_weight)
+    tensors = [tf.cast(x, dtype) for x in (y_true, y_pred, weights)]
     _check_shapes(*tensors)
     # a function traced for several ranks has no static rank
     tensors[:2] = (x if x.shape.rank else tf.ensure_shape(x, [None, None]) for x in tensors[:2])
@@ -192,11 +203,9 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:
     fit = scores.shape.is_compatible_with([None, None])
     if not fit or not labels.shape.is_compatible_with(scores.shape):
-        is_column = scores.shape.rank == 3 and scores.shape[2] == 1
-        advice = "; end the model with keras.layers.Reshape([-1])" if is_column else ""
         raise ValueError(
-            "`y_true` and `y_pred` must both have shape [batch_size, list_size]. "
-            f"Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}{advice}"
+            "`y_true` and `y_pred` must both have shape [batch_size, list_size], or also a last "
+            f"axis of 1. Received: y_true.shape={labels.shape}, y_pred.shape={scores.shape}"
         )
     batch_size, list_size = scores.shape if scores.shape.rank else (None, None)
     allowed: list[list[int | None]]

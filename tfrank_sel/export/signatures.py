@@ -20,6 +20,7 @@ from tfrank_sel.export.gate import check_servable
 from tfrank_sel.export.inputs import Inputs, Lists, Named, Packed, Values
 from tfrank_sel.export.typed import Typed
 from tfrank_sel.features import Feature
+from tfrank_sel.listwise import as_lists
 from tfrank_sel.ops import ranking
 
 # The lowest finite score, because -inf is not a number in standard JSON.
@@ -90,8 +91,7 @@ def export(
             server cannot run the model (see `check_servable`).
 
     Example:
-        >>> model = keras.Sequential([keras.Input([None, 2]), keras.layers.Dense(1),
-        ...                           keras.layers.Reshape([-1])])
+        >>> model = keras.Sequential([keras.Input([None, 2]), keras.layers.Dense(1)])
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     export(model, FeatureSpec(num_features=2), f"{folder}/model")
@@ -261,9 +261,10 @@ def _scores(model: keras.Model, inputs: Inputs, values: Values, mask: tf.Tensor)
     values = inputs.check(values)
     if getattr(model, "takes_mask", False):
         values = inputs.with_mask(values, mask)
-    scores = model(values, training=False)
+    scores = as_lists(model(values, training=False))
     if scores.shape.rank != 2:
         raise ValueError(
-            f"`model` must give scores of shape [batch_size, list_size]. Received: {scores.shape}"
+            "`model` must give scores of shape [batch_size, list_size] or [batch_size, list_size, "
+            f"1]. Received: {scores.shape}"
         )
     return tf.cast(scores, tf.float32)

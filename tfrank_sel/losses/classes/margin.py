@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking
 from tfrank_sel.serialization import Configurable, register
@@ -153,6 +153,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and converts indices to labels."""
+        y_pred = as_lists(y_pred)
         classes = class_labels.indices(y_true, y_pred)
         if classes is not None:
             y_true = class_labels.one_hot(classes, y_pred)

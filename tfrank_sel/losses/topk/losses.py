@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
 from tfrank_sel.ops import class_labels, masking
@@ -39,6 +39,7 @@ class _TopKLoss(ListwiseLoss):
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads labels of items, as any loss does, or class labels, as `of_class` takes them."""
+        y_pred = as_lists(y_pred)
         classes = class_labels.indices(y_true, y_pred)
         if classes is None:
             batch = super().batch_of(y_true, y_pred, sample_weight, dtype)

@@ -1,0 +1,106 @@
+"""Contracts of what Keras asks of losses, metrics, layers and models."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tests.cases import (
+    CALIBRATION,
+    DIVERSITY,
+    HOLDING,
+    IN_BATCH,
+    LINKS,
+    LOSSES,
+    METRICS,
+    N_WAY,
+    SAMPLED,
+    SCORE_VECTORS,
+    Case,
+    name_of,
+    one_per_class,
+)
+from tests.models.test_modes import MODELS
+from tfrank_sel import losses, metrics, models, stack
+
+FORMULAS = (
+    LOSSES,
+    HOLDING,
+    SCORE_VECTORS,
+    SAMPLED,
+    N_WAY,
+    IN_BATCH,
+    METRICS,
+    DIVERSITY,
+    CALIBRATION,
+)
+RNG = np.random.default_rng(0)
+IN_A_NEW_PROCESS = """
+import json, sys
+{imports}
+configs = json.load(open(sys.argv[1]))
+made = [keras.saving.deserialize_keras_object(config) for config in configs]
+again = [keras.saving.serialize_keras_object(x) for x in made]
+assert json.loads(json.dumps(again)) == configs
+"""
+
+
+@pytest.mark.parametrize("imports", ["import keras, tfrank_sel", "import tfrank_sel, keras"])
+def test_keras_makes_every_class_of_the_imported_package(
+    imports: str, tmp_path: pathlib.Path
+) -> None:
+    made = [case.make() for table in FORMULAS for case in one_per_class(table)]
+    made += [case.link for case in LINKS] + [make() for make, _ in MODELS] + [models.SoftTopK(2)]
+    configs = tmp_path / "configs.json"
+    configs.write_text(json.dumps([keras.saving.serialize_keras_object(x) for x in made]))
+    code = IN_A_NEW_PROCESS.format(imports=imports)
+    subprocess.run([sys.executable, "-c", code, configs], check=True)
+
+
+@pytest.mark.parametrize("case", one_per_class(METRICS + DIVERSITY + CALIBRATION), ids=name_of)
+def test_metrics_have_the_state_that_keras_keeps(case: Case) -> None:
+    metric, lists = case.make(), (case.labels(RNG, (4, 5)), RNG.normal(size=(4, 5)))
+    metric.update_state(*lists)
+    value = np.array(metric.result())
+    again = keras.metrics.get(keras.metrics.serialize(metric))
+    again.update_state(*lists)
+    np.testing.assert_allclose(again.result(), value, rtol=1e-6)
+    metric.reset_state()
+    assert not np.any(metric.result())
+    assert not any(np.any(variable.numpy()) for variable in metric.variables)
+    if stack.IS_KERAS_3:
+        state = metric.stateless_update_state([v.value for v in metric.variables], *lists)
+        np.testing.assert_allclose(metric.stateless_result(state), value, rtol=1e-6)
+
+
+def test_a_model_of_two_masked_outputs_trains_and_loads(tmp_path: pathlib.Path) -> None:
+    inputs = keras.Input([None, 3])
+    x = keras.layers.Masking()(inputs)
+    model = keras.Model(inputs, {name: keras.layers.Dense(1, name=name)(x) for name in "ab"})
+    model.compile(
+        "sgd",
+        {"a": losses.SoftmaxLoss(), "b": losses.PairwiseLogisticLoss()},
+        loss_weights={"a": 2.0, "b": 0.5},
+        metrics={"a": [metrics.NDCG(3)]},
+        weighted_metrics={"b": [metrics.MRR()]},
+    )
+    features, labels = RNG.random([16, 5, 3]), RNG.integers(0, 2, [16, 5]).astype(float)
+    features[:, 3:] = 0.0  # padding by the mask alone
+    lists = features, {"a": labels, "b": labels}
+    kept = keras.callbacks.ModelCheckpoint(
+        str(tmp_path / "model.keras"), "val_a_ndcg_at_3", mode="max", save_best_only=True
+    )
+    model.fit(*lists, validation_data=lists, epochs=1, verbose=0, callbacks=[kept])
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    values = loaded.evaluate(*lists, verbose=0, return_dict=True)
+    scores = loaded.predict(features, verbose=0)
+    shown = {name: (labels[:, :3], scores[name][:, :3]) for name in "ab"}
+    expected = 2.0 * losses.SoftmaxLoss()(*shown["a"])
+    expected += 0.5 * losses.PairwiseLogisticLoss()(*shown["b"])
+    np.testing.assert_allclose(values["loss"], expected, rtol=1e-5)
+    np.testing.assert_allclose(values["a_ndcg_at_3"], metrics.NDCG(3)(*shown["a"]), rtol=1e-5)
+    np.testing.assert_allclose(values["b_mrr"], metrics.MRR()(*shown["b"]), rtol=1e-5)
