@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.models import test_types as trial
 from tfrank_sel import data, export, features as types, models
-from tfrank_sel.data import typed, writing
+from tfrank_sel.data import spec, typed, writing
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.data.lists import ItemList
 
@@ -234,3 +234,15 @@ def test_lines_of_a_list_are_what_its_values_are(lists):
 def test_a_layout_names_the_columns_of_both_matrices():
     layout = Layout(trial.FEATURES)
     assert (len(layout.names), len(layout.texts)) == (trial.NUMBERS, trial.TEXTS)
+
+
+def test_names_that_differ_by_case_are_different_inputs(tmp_path):
+    named = dict.fromkeys(["ctr", "CTR", "Mask", "mask_", "Ctr Ä"], types.Number(missing=0.0))
+    preparation = models.Preparation([0.0] * 5, [1.0] * 5, features=named)
+    ranker = models.Prepared(preparation, models.Perceptron([2]))
+    ranker({"features": tf.zeros([1, 2, 5]), "mask": tf.ones([1, 2], bool)})
+    export.export(ranker, named, tmp_path / "m")
+    names = spec.input_names(named)
+    assert [spec.of_input_name(x) for x in names.values()] == [*named]
+    signature = tf.saved_model.load(str(tmp_path / "m")).signatures["predict"]
+    assert {*names.values(), "mask"} == set(signature.structured_input_signature[1])

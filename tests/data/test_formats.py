@@ -213,8 +213,8 @@ def test_tables_do_not_need_pandas():
     code = """
 import sys
 sys.modules["pandas"] = None
-from tfrank_sel.data.formats import values
-print(hasattr(values.arrow(), "compute"))
+from tfrank_sel.data.formats import arrays
+print(hasattr(arrays.arrow(), "compute"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "True", done.stderr
@@ -288,7 +288,7 @@ PROPOSED = {
     "at": (np.array([1, 2, 3, 4], "M8[s]"), Timestamp(parts=True)),
     "born": (np.array([1, 2, 3, 4], "M8[D]"), Timestamp(parts=True)),
     "title": (["a", "b", "c", "d"], "its texts almost all differ: 4 in 4 rows"),
-    "page": ([1, 1, 1, 1], "it has one value in the first 4 rows"),
+    "page": ([1, 1, 1, 1], "it has one value in 4 sampled rows"),
     "empty": ([None] * 4, "it has no value"),
     "history": ([[1], [1, 2], [], None], "its lists have 0 to 2 numbers"),
     "raw": ([b"a", b"b", b"a", b"b"], "it is of type binary"),
@@ -304,7 +304,7 @@ def test_a_type_is_proposed_for_each_column_or_a_reason_against_it(tmp_path):
     table = pyarrow.table(roles | {name: column for name, (column, _) in PROPOSED.items()})
     path = str(tmp_path / "a.feather")
     feather.write_feather(table, path, compression="zstd")
-    features, left_out = formats.reader([path], Columns(query="q", weight="w")).propose(path)
+    features, left_out = formats.reader([path], Columns(query="q", weight="w")).propose([path])
     assert features == {x: y for x, (_, y) in PROPOSED.items() if not isinstance(y, str)}
     assert left_out == {x: y for x, (_, y) in PROPOSED.items() if isinstance(y, str)}
     assert sum(len(one.labels) for one in data.read(path, query="q", features=features)) == 4
@@ -322,18 +322,18 @@ def test_types_are_proposed_for_text(tmp_path):
     in_csv = types | {"is_new": Bool(), "at": Timestamp(parts=True)}
     for name, expected in (("a.csv", in_csv), ("a.jsonl", types)):
         path = str(tmp_path / name)
-        features, left_out = formats.reader([path]).propose(path)
+        features, left_out = formats.reader([path]).propose([path])
         assert features == expected
         assert list(left_out) == ([""] if name == "a.csv" else [])
 
 
 def test_types_are_proposed_for_records(folder):
     path = str(folder / "elwc.tfrecord")
-    features, left_out = formats.reader([path]).propose(path)
+    features, left_out = formats.reader([path]).propose([path])
     vector = {"e": Vector(size=3), "x": Number(), "y": Number(), "z": Number()}
     assert features == {"device": Category(of="query"), "age": Number(of="query"), **vector}
     assert left_out == {}
-    assert formats.reader(["all.txt"]).propose(str(folder / "all.txt"))[1] == {}
+    assert formats.reader(["all.txt"]).propose([str(folder / "all.txt")])[1] == {}
 
 
 def test_tables_are_read_without_tensorflow(files, tmp_path):
@@ -346,7 +346,7 @@ columns = formats.Columns()
 for path in {[*map(str, files), str(tmp_path / "a.jsonl")]}:
     reader = formats.reader([path], columns)
     assert reader.layout([path]).names == ["price", "stock"]
-    assert list(reader.propose(path)[0]) == ["price", "stock"]
+    assert list(reader.propose([path])[0]) == ["price", "stock"]
     assert len(list(data.read(path))) == 3
     try:
         next(data.read(path, label="clicks"))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tfrank_sel.data.formats import rows, tables
+from tfrank_sel.data.formats.arrays import array, arrow
 from tfrank_sel.data.formats.columns import Columns
-from tfrank_sel.data.formats.values import array, arrow
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.features import Feature
 
@@ -77,7 +77,7 @@ def lists(
     )
     with tables.readable("frame"):
         table = arrow_table(frame, array if columns.types is not None else arrow().array)
-        layout = tables.layout("frame", table.schema, columns)
+        layout = tables.layout({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
         found = tables.of_table(place, table, columns, layout)
     yield from strict(rows.grouped(rows.checked([found]), layout))

@@ -1,5 +1,6 @@
 """LETOR and SVMLight text: one line per item, `label qid:ID index:value ... # comment`."""
 
+import codecs
 import dataclasses
 import gzip
 import math
@@ -217,7 +218,12 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
         with lines.opened(path, start, stop) as file:
             if not start and not file.peek(1):
                 raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
-            yield from gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+            text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+            if not start:
+                first = next(iter(text), b"")
+                lines.check_utf8(path, first)
+                yield first.removeprefix(codecs.BOM_UTF8)
+            yield from text
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(path, "expected a file. Received: no such file") from error
     except (OSError, EOFError, zlib.error) as error:

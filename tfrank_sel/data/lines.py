@@ -6,10 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
 
 PART = 64 << 20  # bytes for one worker
 COMPRESSED = (".gz", ".bz2", ".zst")
 _BUFFER = 1 << 20
+
+
+def check_utf8(path: str, head: bytes) -> None:
+    """Raises an `InputError` if text begins as UTF-16 or UTF-32 do.
+
+    Args:
+        path: The file.
+        head: Its first bytes.
+    """
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:2]:
+        reason = "expected text in UTF-8; save the file in this encoding"
+        raise InputError(path, f"{reason}. Received: UTF-16 or UTF-32")
 
 
 def cuts(path: str) -> list[int]:

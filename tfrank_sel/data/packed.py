@@ -119,11 +119,15 @@ def parse(
     if spec.weight is not None:
         wanted[spec.weight] = floats
     parsed = tf.io.parse_example(serialized, wanted)
-    sizes = _sizes(parsed[spec.features], spec)
+    octets = parsed[spec.features]
+    sizes = _sizes(octets, spec) if spec.num_features else _sizes_of_texts(parsed[spec.texts], spec)
+    if list_size is None:
+        list_size = _longest(sizes)
+    features = _floats(octets, spec.num_features, list_size)
+    mask = tf.sequence_mask(sizes, list_size)
     octets, doc_ids = parsed[spec.label], parsed[spec.doc_id]
     label_bytes = _checked(spec.label, tf.strings.length(octets), _FLOAT * sizes, "bytes")
     ids = _checked(spec.doc_id, doc_ids.row_lengths(), sizes, "values")
-    features, mask = decode(parsed[spec.features], spec, list_size=list_size)
     list_size = tf.shape(mask)[1]
     labels = _floats(octets, 1, list_size)[:, :, 0]
     is_label = tf.sequence_mask(label_bytes // _FLOAT, list_size)
@@ -168,7 +172,7 @@ def decode(
     """
     sizes = _sizes(octets, spec)
     if list_size is None:
-        list_size = tf.reduce_max(tf.concat([sizes, [0]], 0))
+        list_size = _longest(sizes)
     return _floats(octets, spec.num_features, list_size), tf.sequence_mask(sizes, list_size)
 
 
@@ -196,6 +200,11 @@ def list_sizes(serialized: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
     sizes = tf.strings.length(labels) // _FLOAT
 
     def of_features() -> tf.Tensor:
+        if not spec.num_features:
+            ragged = tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int32)
+            return _sizes_of_texts(
+                tf.io.parse_example(serialized, {spec.texts: ragged})[spec.texts], spec
+            )
         required = {spec.features: tf.io.FixedLenFeature([], tf.string)}
         return _sizes(tf.io.parse_example(serialized, required)[spec.features], spec)
 
@@ -229,7 +238,17 @@ def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
         return lengths // width
 
 
+def _sizes_of_texts(texts: tf.RaggedTensor, spec: FeatureSpec) -> tf.Tensor:
+    return texts.row_lengths() // spec.num_texts
+
+
+def _longest(sizes: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_max(tf.concat([sizes, [0]], 0))
+
+
 def _floats(octets: tf.Tensor, num_features: int, list_size: tf.Tensor) -> tf.Tensor:
+    if not num_features:
+        return tf.zeros([tf.size(octets), list_size, 0])
     width = _FLOAT * num_features
     # The operation does not accept a length of 0.
     values = tf.io.decode_raw(octets, tf.float32, fixed_length=width * tf.maximum(list_size, 1))

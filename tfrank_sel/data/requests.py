@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data import formats, frames
-from tfrank_sel.data.formats import rows, tables, values
+from tfrank_sel.data.formats import arrays, rows, tables
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.features import Feature
 
@@ -71,14 +71,14 @@ def item_list(
     table = {name: _array(name, columns[name], features.get(name)) for name in columns}
     table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
     for name in features:
-        table.setdefault(name, values.arrow().nulls(size))
+        table.setdefault(name, arrays.arrow().nulls(size))
     if doc_ids is None and doc_id not in columns:
         doc_ids = [str(position) for position in range(size)]
     if doc_ids is not None:
         if len(doc_ids) != size:
             wanted = f"`doc_ids` must be one for each of {size} items"
             raise ValueError(f"{wanted}. Received: {len(doc_ids)}")
-        table[doc_id] = values.arrow().array([str(x) for x in doc_ids])
+        table[doc_id] = arrays.arrow().array([str(x) for x in doc_ids])
     return _list(table, size, features, doc_id)
 
 
@@ -99,7 +99,7 @@ def read(path: str | os.PathLike[str]) -> Any:
     reader = formats.reader([path])
     if not isinstance(reader, formats.TableReader):
         raise InputError(path, f"expected a file of a table. Received: {reader.name}")
-    pa = values.arrow()
+    pa = arrays.arrow()
     with tables.readable(path):
         schema = reader.schema(path)
         found = []
@@ -149,7 +149,7 @@ def _check_names(names: Iterable[str], known: Sequence[str], where: str) -> None
 
 def _array(name: str, column: Any, feature: Feature | None) -> Any:
     """Returns a column as an Arrow array; `feature` is None for the items' identifiers."""
-    pa = values.arrow()
+    pa = arrays.arrow()
     array = column
     if not isinstance(column, pa.ChunkedArray):
         try:
@@ -157,7 +157,7 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
         except _NOT_ARROW:
             for position, value in enumerate(column):
                 _check_type(name, _alone(value), feature, position, value)
-            array = values.array(column)  # of several types
+            array = arrays.array(column)  # of several types
         if pa.types.is_temporal(array.type):
             _check_times(name, column, array)
     first = pa.compute.index(array.is_valid(), True).as_py()
@@ -174,13 +174,13 @@ def _array(name: str, column: Any, feature: Feature | None) -> Any:
 def _alone(value: Any) -> Any:
     """Returns a value as an Arrow array; None if it cannot be one."""
     try:
-        return values.arrow().array([value], from_pandas=True)
+        return arrays.arrow().array([value], from_pandas=True)
     except _NOT_ARROW:
         return None
 
 
 def _check_type(name: str, array: Any, feature: Feature | None, position: int, value: Any) -> None:
-    if array is None or (feature is not None and not values.accepts(array.type, feature)):
+    if array is None or (feature is not None and not arrays.accepts(array.type, feature)):
         wanted = f"{name!r} must be of type {feature.type if feature else 'text'}"
         raise InputError(f"request, item {position}", f"{wanted}. Received: {value!r}")
 
@@ -202,7 +202,7 @@ def _list(
     """Converts and checks the columns like those of a training table."""
     columns = formats.Columns(_QUERY, _LABEL, doc_id, features)
     layout = formats.Layout(features)
-    whole = values.arrow().table(
+    whole = arrays.arrow().table(
         {**table, _QUERY: ["request"] * size, _LABEL: np.zeros(size, np.float32)}
     )
     found = tables.of_table(("request", np.arange(size)), whole, columns, layout)

@@ -1,9 +1,10 @@
 """Specifications of stored lists: packed features under one name, or named features."""
 
+import collections
 import dataclasses
 import keyword
 import re
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.serialization import Configurable, register
 
 _NO_IDENTIFIER = re.compile(rb"[^A-Za-z0-9_]|^[0-9_]|U(?=_[0-9A-F]{2})")
+_ESCAPED_OR_CAPITAL = re.compile(r"U_[0-9A-F]{2}|[A-Z]")
 # Functions of TensorFlow have no arguments of these names, and the mask is a separate input.
 _RESERVED = (*keyword.kwlist, "self", "mask")
 
@@ -39,8 +41,7 @@ class FeatureSpec(Configurable):
         weight: Name of an item's weight; None if items have none.
 
     Raises:
-        ValueError: If `num_features` is not positive, `num_texts` is negative, or if two names are
-            equal.
+        ValueError: If there is no float and no text, a number is negative, or two names are equal.
     """
 
     num_features: int
@@ -53,10 +54,11 @@ class FeatureSpec(Configurable):
     weight: str | None = None
 
     def __post_init__(self) -> None:
-        if self.num_features < 1:
-            raise ValueError(f"`num_features` must be positive. Received: {self.num_features}")
         if self.num_texts < 0:
             raise ValueError(f"`num_texts` must not be negative. Received: {self.num_texts}")
+        if self.num_features < (0 if self.num_texts else 1):
+            wanted = "`num_features` must be positive, or 0 beside texts"
+            raise ValueError(f"{wanted}. Received: {self.num_features}")
         names = (self.features, self.label, self.doc_id, self.query_id, self.texts, self.weight)
         if len(set(names)) < len(names):
             raise ValueError(f"The names of a `FeatureSpec` must differ. Received: {names}")
@@ -189,6 +191,28 @@ def input_name(name: str) -> str:
 
     found = _NO_IDENTIFIER.sub(escaped, name.encode()).decode()
     return f"U_{ord(name[0]):02X}{found[1:]}" if found in _RESERVED else found
+
+
+def input_names(names: Iterable[str]) -> dict[str, str]:
+    """Returns the `input_name` of each feature of a signature.
+
+    A signature does not distinguish upper case: capitals are escaped in names that differ by case
+    only, also from `mask`.
+
+    Example:
+        >>> input_names(["ctr", "CTR", "Price"])
+        {'ctr': 'ctr', 'CTR': 'U_43U_54U_52', 'Price': 'Price'}
+    """
+    found = {name: input_name(name) for name in names}
+    counts = collections.Counter(x.lower() for x in (*found.values(), "mask"))
+    for name, known in found.items():
+        if counts[known.lower()] > 1:
+            found[name] = _ESCAPED_OR_CAPITAL.sub(_escaped_capital, known)
+    return found
+
+
+def _escaped_capital(match: re.Match[str]) -> str:
+    return match[0] if len(match[0]) > 1 else f"U_{ord(match[0]):02X}"
 
 
 def of_input_name(name: str) -> str:

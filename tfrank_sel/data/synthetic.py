@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats.values import arrow
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.lists import ItemList
 
 # Shares of the grades 0 to 4, about those of a web search set.

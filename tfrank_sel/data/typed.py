@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data.lists import ItemList
-from tfrank_sel.data.spec import ListFeatures, input_name
+from tfrank_sel.data.spec import ListFeatures, input_names
 from tfrank_sel.features import (
     DAY,
     MISSING_INTEGER,
@@ -52,12 +52,12 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
 def structure(features: Mapping[str, Feature]) -> dict[str, tf.TensorSpec]:
     """Returns the shape and type of each feature of a batch, as `padded` gives it: of the query
     `[batch_size, ...]`, of items `[batch_size, list_size, ...]`; and its `input_name`."""
-    found = {}
+    found, names = {}, input_names(features)
     for name, feature in features.items():
         shape: list[int | None] = [None, None] if feature.of == "item" else [None]
         if isinstance(feature, Vector | Set):
             shape.append(feature.size if isinstance(feature, Vector) else feature.max_values)
-        found[name] = tf.TensorSpec(shape, dtype(feature), name=input_name(name))
+        found[name] = tf.TensorSpec(shape, dtype(feature), name=names[name])
     return found
 
 
@@ -115,7 +115,8 @@ def matrices(
             parts = tf.concat([value // DAY, value % DAY], axis=-1)
             value = tf.where(value == MISSING_INTEGER, float("nan"), tf.cast(parts, tf.float32))
         numbers.append(_checked(name, feature, value))
-    found = {"features": tf.concat(numbers, axis=-1)}
+    nothing = tf.zeros(tf.concat([tf.shape(values[item])[:2], [0]], axis=0))
+    found = {"features": tf.concat(numbers or [nothing], axis=-1)}
     return {**found, "texts": tf.concat(texts, axis=-1)} if texts else found
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from tfrank_sel.data import frames
 from tfrank_sel.data.formats import proposals, tables
+from tfrank_sel.data.formats.arrays import array, arrow
 from tfrank_sel.data.formats.columns import Columns
-from tfrank_sel.data.formats.values import array, arrow
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.estimator.lists import Groups, Matrices
 from tfrank_sel.features import Feature
@@ -58,7 +58,7 @@ def matrices(frame: Any, features: Mapping[str, Feature], groups: Groups) -> Mat
         table = frames.arrow_table(frame, array)
         nothing = pa.repeat(pa.scalar("", pa.string()), table.num_rows)
         table = table.append_column(NO_QUERY, nothing).append_column(NO_ITEM, nothing)
-        layout = tables.layout("X", table.schema, columns)
+        layout = tables.layout({"X": table.schema}, columns)
         rows = tables.of_table(("X", np.arange(table.num_rows)), table, columns, layout)
     for row, reason in sorted(rows.faults.items()):
         raise InputError(f"X, row {row}", reason)

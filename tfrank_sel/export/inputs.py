@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tfrank_sel.data import elwc, parsing
-from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_name
+from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_names
 
 Values = Any  # a tensor, or a dict of tensors by name
 
@@ -134,8 +134,9 @@ class Named(Inputs):
         kinds = {**self.features.items, **self.features.context}
         if not all(isinstance(kind, tf.io.FixedLenFeature) for kind in kinds.values()):
             return None
+        names = input_names(kinds)
         return {
-            name: tf.TensorSpec(self._shape(name), kind.dtype, name=input_name(name))
+            name: tf.TensorSpec(self._shape(name), kind.dtype, name=names[name])
             for name, kind in kinds.items()
         }
 

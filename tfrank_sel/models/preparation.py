@@ -86,7 +86,7 @@ class Preparation(Configurable, keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        if len(mean) != len(variance) or not len(mean) or min(variance) < 0.0:
+        if len(mean) != len(variance) or min(variance, default=0.0) < 0.0:
             raise ValueError(
                 "`mean` and `variance` must have one value per feature, and variances must not "
                 "be negative. "
@@ -283,7 +283,7 @@ def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
             parts.append(tf.where(tf.math.is_nan(x), constant, x))
         else:
             parts.append(x)
-    return tf.concat(parts, axis=-1)
+    return tf.concat(parts or [numbers], axis=-1)
 
 
 def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]:

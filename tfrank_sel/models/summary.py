@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfrank_sel.features import Category, Feature
+from tfrank_sel.spelling import spelled
 
 BLOCK = 2**16  # items at a time that are copied to float64
 
@@ -145,9 +146,12 @@ def vocabulary(counts: Mapping[str, int], feature: Category) -> list[str]:
         >>> vocabulary({"a": 2, "b": 5, "c": 1, "": 9}, Category(min_count=2))
         ['b', 'a']
     """
+    spellings = collections.Counter[str]()
+    for value, count in counts.items():
+        spellings[spelled(value)] += count
     often = [
         (-count, value)
-        for value, count in counts.items()
+        for value, count in spellings.items()
         if count >= feature.min_count and value and not {"\n", "\r"} & {*value}
     ]
     return [value for _, value in sorted(often)[: feature.max_size]]

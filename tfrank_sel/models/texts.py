@@ -10,6 +10,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tfrank_sel.features import Category, Feature, Hash
+from tfrank_sel.spelling import SPELLINGS, spelled
 
 
 class Texts(tf.Module):
@@ -70,6 +71,8 @@ class Texts(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns one-hot features, and then integers, all float32."""
+        for pattern, text in SPELLINGS:
+            texts = tf.strings.regex_replace(texts, pattern, text)
         widths = [len(kind.texts(name)) for name, kind in self._types.items()]
         hot, ids = [], []
         parts = tf.split(texts, widths, axis=-1)
@@ -108,7 +111,11 @@ class Texts(tf.Module):
         folder = tempfile.mkdtemp()
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
-        path.write_text("".join(f"{value}\n" for value in values))
+        # texts are looked up as they are spelled; an earlier vocabulary may have several spellings
+        lines = {spelled(value): place for place, value in reversed([*enumerate(values)])}
+        found = enumerate(map(spelled, values))
+        keys = [x if lines[x] == place else f"\uffff{place}" for place, x in found]
+        path.write_text("".join(f"{key}\n" for key in keys))
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         source = tf.lookup.TextFileInitializer(str(path), tf.string, whole, tf.int64, number)
         return tf.lookup.StaticHashTable(source, default_value=-1)

@@ -61,7 +61,8 @@ def ingest(run: Run, folder: Path) -> None:
             options=run.options,
             shard_bytes=shard_bytes,
         )
-        step.tell(f"{len(layout.names)} features")
+        count = len(layout.features if run.types is not None else layout.names)
+        step.tell(f"{count} feature{'' if count == 1 else 's'}")
         for line in ingestion.summary(found.report):
             step.tell(line)
         if run.earlier is not None:

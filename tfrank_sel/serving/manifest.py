@@ -10,7 +10,7 @@ from typing import Any
 from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from tfrank_sel.data.spec import input_name, of_input_name
+from tfrank_sel.data.spec import input_names, of_input_name
 from tfrank_sel.features import Category, Feature, Number, Set, Vector, of_config
 
 PATH = Path("assets.extra", "manifest.json")
@@ -35,8 +35,9 @@ class Takes:
 
     def config(self) -> dict[str, Any]:
         """Returns JSON-ready values, with the name of the `input` of each feature."""
+        names = input_names(self.features)
         types = {
-            name: {**feature.config(), "input": input_name(name)}
+            name: {**feature.config(), "input": names[name]}
             for name, feature in self.features.items()
         }
         return {**vars(self), "features": types}

@@ -107,6 +107,12 @@ class Columns(Checked):
         return {role: name for role in named if (name := getattr(self, role)) is not None}
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The names whose values are texts, if they are not numbers."""
+        typed = [name for name, feature in (self.types or {}).items() if feature.texts(name)]
+        return (self.query, self.doc_id, *self.context, *typed)
+
+    @property
     def others(self) -> tuple[str, ...]:
         """The names that are not features."""
         return tuple(name for role, name in self._roles() if role != "feature")

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tfrank_sel.data import lines
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import TEXT_SUFFIXES, TableReader
 from tfrank_sel.data.formats.text import LineReader, opened
-from tfrank_sel.data.formats.values import arrow, floats
+from tfrank_sel.data.formats.values import floats
 from tfrank_sel.data.lists import Rejected
 
 _BYTES = 1 << 20  # read at once
@@ -41,12 +42,16 @@ class DelimitedReader(LineReader, TableReader):
     def schema(self, path: str) -> Any:
         """Returns the schema; a column is numeric if most of its first values are numbers."""
         pa = arrow()
-        with self._inferred(path) as batches:
-            names = batches.schema.names
+        names = self.names(path)
         with self._texts(Part(path), names, _skipped) as batches:
             first = next(iter(batches), None)
-        numbers = [] if first is None else [x for x in names if _is_of_numbers(first[x])]
-        return pa.schema([(x, pa.float32() if x in numbers else pa.string()) for x in names])
+        kinds = [] if first is None else [_kind(first.column(i)) for i in range(len(names))]
+        return pa.schema(list(zip(names, kinds or [pa.string()] * len(names), strict=True)))
+
+    def names(self, path: str) -> Sequence[str]:
+        with self._inferred(path) as batches:
+            names: Sequence[str] = batches.schema.names
+        return names
 
     def sample(self, path: str) -> Any:
         with self._inferred(path) as batches:
@@ -91,11 +96,12 @@ class DelimitedReader(LineReader, TableReader):
     def _texts(
         self, part: Part, names: Sequence[str], refuse: Callable[[Any], str]
     ) -> Iterator[Any]:
-        """Opens a part as text, so that an invalid number affects only its row."""
+        """Opens a part as bytes, so that an invalid number or text affects only its row."""
         from pyarrow import csv
 
         as_text = csv.ConvertOptions(
-            column_types=dict.fromkeys(names, arrow().string()),
+            column_types=dict.fromkeys(names, arrow().binary()),
+            check_utf8=False,
             include_columns=list(names),
             null_values=[""],
             strings_can_be_null=True,
@@ -163,5 +169,9 @@ def _are_rows(octets: bytes, delimiter: bytes) -> bool:
     return bool(np.all(are_pairs & are_first))
 
 
-def _is_of_numbers(column: Any) -> bool:
-    return len(column) > 0 and bool(np.isfinite(floats(column)).mean() > 0.5)
+def _kind(column: Any) -> Any:
+    pa = arrow()
+    if column.null_count == len(column):
+        return pa.null()
+    is_of_numbers = np.isfinite(floats(column, words=False)).mean() > 0.5
+    return pa.float32() if is_of_numbers else pa.string()

@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
 from tfrank_sel.data import elwc, parsing, stores
-from tfrank_sel.data.formats import values
+from tfrank_sel.data.formats import arrays
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import MISSING_INTEGER
 
 _FRAME = 16  # octets around a record
@@ -19,6 +21,7 @@ _SAMPLE = 100  # records from which the features are inferred
 # TensorFlow quotes invalid input, and fails to raise its error if that is not UTF-8.
 Unreadable = (tf.errors.OpError, UnicodeDecodeError)
 
+DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
 _Features = Mapping[str, Any]  # `tf.train.Feature` by name
 Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 
@@ -37,27 +40,27 @@ class Form(NamedTuple):
     features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
 
 
-def kinds(path: str, form: Form) -> tuple[Kinds, Kinds]:
-    """The features of items and queries in the first records of a file."""
+def kinds(paths: Sequence[str], form: Form) -> tuple[Kinds, Kinds]:
+    """The features of items and queries in the first records of files."""
     items: Kinds = {}
     context: Kinds = {}
-    for of_items, of_query in _sample(path, form):
+    for of_items, of_query in _sample(paths, form):
         for found, features in ((items, of_items), (context, [of_query])):
             for name, kind, known in _values(features):
                 found.setdefault(name, (kind, len(known)))
     return items, context
 
 
-def tables(path: str, form: Form) -> tuple[Any, Any]:
-    """Returns the items and the queries of the first records of a file as Arrow tables.
+def tables(paths: Sequence[str], form: Form) -> tuple[Any, Any]:
+    """Returns the items and the queries of the first records of files as Arrow tables.
 
     Raises:
         ImportError: If pyarrow is not installed.
-        InputError: If the file cannot be read.
+        InputError: If a file cannot be read.
     """
     items: dict[str, list[list[Any]]] = collections.defaultdict(list)
     context: dict[str, list[list[Any]]] = collections.defaultdict(list)
-    for of_items, of_query in _sample(path, form):
+    for of_items, of_query in _sample(paths, form):
         for found, features in ((items, of_items), (context, [of_query])):
             for name, _, known in _values(features):
                 found[name].append([text(x) if isinstance(x, bytes) else x for x in known])
@@ -71,13 +74,13 @@ def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
     for name, column in columns.items():
         is_plain = all(len(known) == 1 for known in column)
         nothing = [None] * (longest - len(column))
-        found[name] = values.array([*([x for [x] in column] if is_plain else column), *nothing])
-    return values.arrow().table(found)
+        found[name] = arrays.array([*([x for [x] in column] if is_plain else column), *nothing])
+    return arrays.arrow().table(found)
 
 
-def _sample(path: str, form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
+def _sample(paths: Sequence[str], form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
     """Yields the result of `form.features` for the first readable records."""
-    for record in itertools.islice(records(path), _SAMPLE):
+    for record in (x for path in paths for x in itertools.islice(records(path), _SAMPLE)):
         try:
             yield form.features(record)
         except (message.DecodeError, *Unreadable):  # `batches` will report it
@@ -90,6 +93,27 @@ def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[
         kind = feature.WhichOneof("kind")
         if kind is not None and (known := getattr(feature, kind).value):
             yield name, kind, known
+
+
+def mismatch(record: bytes, form: Form, wanted: ListFeatures) -> str:
+    """Returns the first feature of a record that has another kind or size; else an empty text."""
+    try:
+        items, context = form.features(record)
+    except (message.DecodeError, *Unreadable):
+        return ""
+    for kinds, features in ((wanted.items, items), (wanted.context, [context])):
+        for name, kind, known in _values(features):
+            size = tf.TensorShape(getattr(kinds.get(name), "shape", [])).num_elements()
+            is_fixed = isinstance(kinds.get(name), tf.io.FixedLenFeature)
+            if name in kinds and (
+                DTYPES[kind] != kinds[name].dtype or (is_fixed and size != len(known))
+            ):
+                count = (
+                    f"{size} of type {kinds[name].dtype.name}" if is_fixed else kinds[name].dtype
+                )
+                rule = f"{name!r} must be {count} in all items, as in the first"
+                return f"{rule}. Received: {list(known)[:4]} of type {DTYPES[kind].name}"
+    return ""
 
 
 def records(path: str) -> Iterator[bytes]:
@@ -127,7 +151,7 @@ def text(value: bytes | int | float) -> str:
         return value.decode()
     if value == MISSING_INTEGER or value != value:
         return ""
-    return f"{value:.9g}" if isinstance(value, float) else str(value)
+    return arrays.text(np.float32(value) if isinstance(value, float) else value) or ""
 
 
 def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:

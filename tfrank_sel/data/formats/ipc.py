@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data import stores
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import ROWS, TableReader
-from tfrank_sel.data.formats.values import arrow
 
 
 class ArrowReader(TableReader):

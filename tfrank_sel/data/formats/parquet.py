@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data import stores
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.protocol import Part
 from tfrank_sel.data.formats.tables import ROWS, TableReader, readable
-from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import InputError
 
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"

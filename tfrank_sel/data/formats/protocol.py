@@ -3,13 +3,15 @@
 import abc
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.columns import Columns, Layout
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Feature
+
+_T = TypeVar("_T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +27,18 @@ class Part:
     path: str
     start: int = 0
     stop: int | None = None
+
+
+def spaced(found: Sequence[_T], count: int = 32) -> list[_T]:
+    """Returns at most `count` evenly spaced elements, the first and the last among them.
+
+    Example:
+        >>> spaced(range(10), 4)
+        [0, 3, 6, 9]
+    """
+    if len(found) <= count:
+        return list(found)
+    return [found[i * (len(found) - 1) // (count - 1)] for i in range(count)]
 
 
 class Reader(abc.ABC):
@@ -51,25 +65,25 @@ class Reader(abc.ABC):
         """Returns the layout of the lists of files.
 
         Args:
-            paths: The files. Most readers read only the beginning of the first one.
+            paths: The files. Most readers read only the beginnings of some: see `spaced`.
 
         Raises:
             InputError: If a file cannot be read, or a named column is missing.
         """
 
-    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+    def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         """Proposes types for columns without a role: by default, those of the layout.
 
         Args:
-            path: The file, of which the beginning is read.
+            paths: The files, of which a sample is read.
 
         Returns:
             The types by name; and the columns that are left out, with the reason.
 
         Raises:
-            InputError: If the file cannot be read.
+            InputError: If a file cannot be read.
         """
-        return dict(self.layout([path]).features), {}
+        return dict(self.layout(paths).features), {}
 
     def parts(self, path: str) -> Sequence[Part]:
         """Returns the parts of a file, in order: by default, the file is the only one."""

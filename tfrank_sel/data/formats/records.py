@@ -24,6 +24,7 @@ from tfrank_sel.features import (
     Timestamp,
     Vector,
 )
+from tfrank_sel.spelling import spelled
 
 _BATCH = 64  # records parsed at once
 _MISSING = {
@@ -59,13 +60,13 @@ class Batch:
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
-def layout(path: str, form: forms.Form, columns: Columns) -> Layout:
-    """Returns the layout of the lists of a file, from its first records.
+def layout(paths: Sequence[str], form: forms.Form, columns: Columns) -> Layout:
+    """Returns the layout of the lists of files, from their first records.
 
     Raises:
-        InputError: If the file cannot be read, or a named column is missing or has the wrong kind.
+        InputError: If a file cannot be read, or a named column is missing or has the wrong kind.
     """
-    return layout_of(forms.kinds(path, form), columns, path)
+    return layout_of(forms.kinds(paths, form), columns, ", ".join(paths))
 
 
 def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: str) -> Layout:
@@ -85,6 +86,9 @@ def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: s
         for name, (kind, _) in items.items()
         if kind != "bytes_list" and name not in columns.others
     )
+    if not names:
+        reason = "expected a feature of numbers, or the type of each feature"
+        raise InputError(place, f"{reason}. Received: {sorted({*items, *context})}")
     types = columns.types or {name: Number() for name in names}
     wanted = [(name, items) for role, name in columns.measures.items() if role != "list_weight"]
     wanted += [(name, context if x.of == "query" else items) for name, x in types.items()]
@@ -123,7 +127,8 @@ def batches(
     Raises:
         InputError: If the file cannot be read.
     """
-    parse = _parser(path, form, columns, layout)
+    features = list_features(forms.kinds([path], form), columns, layout)
+    parse = _parser(path, form, columns, layout, features)
     numbered = enumerate(forms.records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
@@ -135,14 +140,14 @@ def batches(
                 except forms.Unreadable as error:
                     reason = f"a record must be {form.name}, and text UTF-8. "
                     reason += f"Received: {forms.first_line(error)}"
+                    reason = forms.mismatch(one[1], form, features) or reason
                     yield Rejected(path, "record", one[0], reason)
 
 
 def _parser(
-    path: str, form: forms.Form, columns: Columns, layout: Layout
+    path: str, form: forms.Form, columns: Columns, layout: Layout, features: ListFeatures
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns the parser of numbered records of a file."""
-    features = list_features(forms.kinds(path, form), columns, layout)
     sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -195,7 +200,7 @@ def _rows(
     measures |= {role: _floats(of_items(name)) for role, name in columns.measures.items()}
     types = layout.features.items()
     numbers = [_numbers(of_items(name), x) for name, x in types if x.numbers(name)]
-    texts = [_texts(of_items(name)) for name, x in types if x.texts(name)]
+    texts = [_texts(of_items(name), spelled) for name, x in types if x.texts(name)]
     features = np.concatenate(numbers or [np.empty([len(queries), 0], np.float32)], axis=1)
     matrix = np.concatenate(texts, axis=1) if texts else None
 
@@ -284,9 +289,9 @@ def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
     return np.asarray(found, dtype)
 
 
-def _texts(found: np.ndarray) -> np.ndarray:
+def _texts(found: np.ndarray, spell: Callable[[str], str] = str) -> np.ndarray:
     """Parsed values as texts, `[items, k]`."""
-    texts = np.array([forms.text(one) for one in found.ravel().tolist()], np.object_)
+    texts = np.array([spell(forms.text(one)) for one in found.ravel().tolist()], np.object_)
     return texts.reshape(len(found), found.shape[1] if found.ndim > 1 else 1)
 
 

@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data import adjacency
+from tfrank_sel.data.formats.arrays import INVALID, decoded
 from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data.formats.values import mask_of
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.features import Feature, Vector
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
+_TEXT = "UTF-8 text, or a number without rounding"
 _SHOWN = 60  # maximum characters of a value in a message
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
@@ -117,6 +120,7 @@ def faults(
     features: np.ndarray,
     texts: np.ndarray | None,
     received: Callable[[str, int], Any],
+    ids: Mapping[str, np.ndarray] | None = None,
 ) -> dict[int, str]:
     """Returns the first broken rule of each invalid row, by the index of the row.
 
@@ -127,6 +131,7 @@ def faults(
         features: As in `Rows`; infinity for an invalid value.
         texts: As in `Rows`.
         received: Returns the original value of a column in a row.
+        ids: Identifiers, by their column.
     """
     found: dict[int, str] = {}
 
@@ -142,19 +147,25 @@ def faults(
     if not np.isfinite(features).all():
         for name, feature, block in _blocks(layout, features):
             add(name, _wanted(feature), _is_bad(block, feature))
-    for column, name in enumerate(layout.texts):
-        of_feature = layout.integers.get(name)
-        if of_feature is not None and texts is not None:
-            add(of_feature, "an integer", _is_no_integer(texts[:, column]))
+    known = dict(ids or {})
+    if texts is not None:
+        known |= {name: block for name, _, block in _blocks(layout, texts, is_text=True)}
+    for name, block in known.items():
+        is_integer = getattr(layout.features.get(name), "dtype", "string") == "int64"
+        wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (_TEXT, _is_invalid)
+        found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
+        add(name, wanted, np.any(found_bad, axis=1))
     return found
 
 
-def _blocks(layout: Layout, features: np.ndarray) -> Iterator[tuple[str, Feature, np.ndarray]]:
+def _blocks(
+    layout: Layout, matrix: np.ndarray, *, is_text: bool = False
+) -> Iterator[tuple[str, Feature, np.ndarray]]:
     start = 0
     for name, feature in layout.features.items():
-        stop = start + len(feature.numbers(name))
+        stop = start + len(feature.texts(name) if is_text else feature.numbers(name))
         if stop > start:
-            yield name, feature, features[:, start:stop]
+            yield name, feature, matrix[:, start:stop]
         start = stop
 
 
@@ -165,9 +176,12 @@ def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:
     return is_bad & ~is_missing.all(axis=1) if feature.may_be_missing else is_bad
 
 
-def _is_no_integer(texts: np.ndarray) -> np.ndarray:
-    none = [x for x in set(texts.tolist()) if x and not _INTEGER.fullmatch(x)]
-    return np.isin(texts, none) if none else np.zeros(len(texts), bool)
+def _is_no_integer(text: str) -> bool:
+    return bool(text) and not _INTEGER.fullmatch(text)
+
+
+def _is_invalid(text: str) -> bool:
+    return text.startswith(INVALID)
 
 
 def _wanted(feature: Feature) -> str:
@@ -177,7 +191,9 @@ def _wanted(feature: Feature) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = "nothing" if value is None else repr(value)
+    if isinstance(value, bytes) and not (text := decoded(value)).startswith(INVALID):
+        value = text
+    text = "nothing" if value is None else repr(value).replace(repr(INVALID)[1:-1], "")
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 

@@ -2,20 +2,21 @@
 
 import abc
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import proposals, rows, values
+from tfrank_sel.data.formats import arrays, proposals, rows, values
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.columns import Columns, Layout, is_index
-from tfrank_sel.data.formats.protocol import Part, RowReader
+from tfrank_sel.data.formats.protocol import Part, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.features import REFUSE, Category, Feature, Number
 
 ROWS = 8192  # read at once
+_PARTS = 4  # of a file, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 
 
@@ -33,6 +34,11 @@ class TableReader(RowReader):
     @abc.abstractmethod
     def schema(self, path: str) -> Any:
         """Returns the Arrow schema of a file: names and types of its columns."""
+
+    def names(self, path: str) -> Sequence[str]:
+        """Returns the names of the columns of a file."""
+        names: Sequence[str] = self.schema(path).names
+        return names
 
     @abc.abstractmethod
     def tables(
@@ -54,27 +60,43 @@ class TableReader(RowReader):
         yield part, {}
 
     def sample(self, path: str) -> Any:
-        """Returns the first thousands of rows as an Arrow table, with the best-fitting types.
+        """Returns some thousands of rows as an Arrow table, with the best-fitting types.
 
         Raises:
             InputError: If the file cannot be read.
         """
         pa = arrow()
         schema = self.schema(path)
-        read = self._read(Part(path), schema.names)
-        tables = (x[2] for x in read if not isinstance(x, Rejected))
-        first = next((table for table in tables if table.num_rows), schema.empty_table())
-        return pa.table({name: first[name] for name in schema.names})
+        names = [name for name in schema.names if schema.names.count(name) == 1]
+        found = []
+        for part in spaced(self.parts(path), _PARTS):
+            tables = (x[2] for x in self._read(part, names) if not isinstance(x, Rejected))
+            if (first := next((x for x in tables if x.num_rows), None)) is not None:
+                found.append(pa.table({name: first[name] for name in names}))
+        return proposals.whole(dict(enumerate(found)))[0] if found else schema.empty_table()
 
-    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
-        with readable(path):
-            sample = self.sample(path)
-        check(path, sample.schema.names, self.columns.required)
-        return proposals.propose(sample.schema, sample, self.columns)
+    def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
+        samples, repeated = dict[str, Any](), dict[str, str]()
+        for path in spaced(sorted(paths)):
+            with readable(path):
+                sample = self.sample(path)
+                names = list(self.names(path))
+            check(path, names, self.columns.required)
+            counts = {x: count for x in names if (count := names.count(x)) > 1}
+            repeated |= {x: f"{count} columns have this name" for x, count in counts.items()}
+            once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
+            samples[path] = sample.select(once)
+        known = {path: x for path, x in samples.items() if x.num_rows} or samples
+        sample, lacking = proposals.whole(known)
+        features, left_out = proposals.propose(sample.schema, sample, self.columns)
+        return features, {**left_out, **lacking, **repeated}
 
     def layout(self, paths: Sequence[str]) -> Layout:
-        with readable(paths[0]):
-            return layout(paths[0], self.schema(paths[0]), self.columns)
+        schemas = {}
+        for path in spaced(sorted(paths)):
+            with readable(path):
+                schemas[path] = self.schema(path)
+        return layout(schemas, self.columns)
 
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
         return rows.checked(self._unchecked(part, layout))
@@ -95,7 +117,7 @@ class TableReader(RowReader):
         pa = arrow()
         for piece, constants in self.pieces(part):
             with readable(piece.path):
-                there = self.schema(piece.path).names
+                there = self.names(piece.path)
                 check(piece.path, [*there, *constants], needed)
                 names = dict.fromkeys([*needed, *optional])
                 given = [x for x in names if x in constants]
@@ -112,57 +134,83 @@ class TableReader(RowReader):
 
 
 @contextlib.contextmanager
-def readable(place: str) -> Iterator[None]:
-    """Converts errors of files and of Arrow to an `InputError`."""
+def readable(place: str, what: str = "a readable table") -> Iterator[None]:
+    """Converts errors of files, of texts and of Arrow to an `InputError` of one line."""
     try:
         yield
-    except (OSError, arrow().ArrowException) as error:
-        reason = f"expected a readable table. Received: {error}".replace("\n", " ")
+    except (OSError, EOFError, UnicodeError, OverflowError, arrow().ArrowException) as error:
+        reason = f"expected {what}. Received: {error}".replace("\n", " ")
         raise InputError(place, reason) from error
 
 
 def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
-    """Raises an `InputError` if a table lacks a column."""
+    """Raises an `InputError` if a table lacks a column, or has two of its name."""
     for name in wanted:
         if name not in names:
             raise InputError(place, f"expected a column {name!r}. Received: {list(names)}")
+        if (count := list(names).count(name)) > 1:
+            reason = f"expected one column {name!r}; rename the others"
+            raise InputError(place, f"{reason}. Received: {count} columns of this name")
 
 
-def layout(place: str, schema: Any, columns: Columns) -> Layout:
-    """Returns the types of the features of a table, and which context columns are numbers.
+def layout(schemas: Mapping[str, Any], columns: Columns) -> Layout:
+    """Returns the types of the features of tables, and which context columns are numbers.
 
     Args:
-        place: Name of the table in errors.
-        schema: Its Arrow schema.
+        schemas: The Arrow schema of each table, by its name in errors.
         columns: Names of the parts. By default, the features are the integer and float columns
             without another role; Boolean and decimal columns may be named.
 
     Raises:
         InputError: If a column is missing, there is no feature, or a column does not fit its type.
     """
-    check(place, schema.names, columns.required)
-    types = arrow().types
-    numbers = [x.name for x in schema if types.is_integer(x.type) or types.is_floating(x.type)]
-    if columns.types is None:
-        for name in columns.features:
+    numbers = {place: _numbers(schema) for place, schema in schemas.items()}
+    names = dict.fromkeys(x for schema in schemas.values() for x in schema.names)
+    known = {x for found in numbers.values() for x in found} - set(columns.others)
+    free = [x for x in names if x in known and not is_index(x)]
+    for place, schema in schemas.items():
+        check(place, schema.names, [*columns.required, *(columns.features or free)])
+        fits(place, schema, columns)
+        for name in () if columns.types is not None else columns.features:
             kind = schema.field(name).type
-            if not (values.is_number(kind) or types.is_boolean(kind)):
-                raise InputError(
-                    place, f"expected numbers in the column {name!r}. Received: {kind}"
-                )
-    for name, feature in (columns.types or {}).items():
-        kind = schema.field(name).type
-        if not values.accepts(kind, feature):
-            wanted = f"expected a column {name!r} that can be of type {feature.type}"
-            raise InputError(place, f"{wanted}. Received: {kind}")
-    free = [x for x in numbers if x not in columns.others and not is_index(x)]
-    features = columns.features or free
-    if not features:
+            if not arrays.accepts(kind, Number()) or arrays.is_text(arrays.plain_type(kind)):
+                reason = f"expected numbers in the column {name!r}"
+                raise InputError(place, f"{reason}. Received: {kind}")
+    if not (columns.features or free):
+        place, schema = next(iter(schemas.items()))
         raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
     return Layout(
-        columns.types or dict.fromkeys(features, Number(missing=REFUSE)),
-        {name: name in numbers for name in columns.context},
+        columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
+        {name: all(name in found for found in numbers.values()) for name in columns.context},
     )
+
+
+def _numbers(schema: Any) -> list[str]:
+    types = arrow().types
+    kinds = ((x.name, arrays.plain_type(x.type)) for x in schema)
+    return [x for x, kind in kinds if types.is_integer(kind) or types.is_floating(kind)]
+
+
+def fits(place: str, schema: Any, columns: Columns) -> None:
+    """Raises an `InputError` if a column of a table cannot have its role.
+
+    Args:
+        place: Name of the table in errors.
+        schema: Its Arrow schema.
+        columns: Names of the parts.
+    """
+    types = columns.types or {}
+    roles: dict[str, tuple[str, Feature]] = {
+        name: ("of type text", Category()) for name in (columns.query, columns.doc_id)
+    }
+    roles |= {name: ("of type number", Number()) for name in columns.measures.values()}
+    roles |= {name: (f"of type {x.type}", x) for name, x in types.items()}
+    for name in roles.keys() & set(schema.names):
+        check(place, schema.names, [name])
+        (wanted, feature), kind = roles[name], schema.field(name).type
+        if not arrays.accepts(kind, feature):
+            reason = f"expected a column {name!r} that can be {wanted}"
+            raise InputError(place, f"{reason}. Received: {kind}")
 
 
 def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout: Layout) -> Rows:
@@ -174,34 +222,47 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
         columns: Names of the parts.
         layout: Types of the features, and which parts of the context are numbers.
     """
+    fits(place[0], table.schema, columns)
+
+    def read(name: str, convert: Callable[..., np.ndarray], *options: Any) -> np.ndarray:
+        with readable(place[0], f"a readable column {name!r}"):
+            return convert(table[name], *options)
+
     measures = {"label": np.zeros(table.num_rows, np.float32)}
-    measures |= {role: values.floats(table[name]) for role, name in columns.measures.items()}
+    measures |= {role: read(name, values.floats) for role, name in columns.measures.items()}
     features = np.empty([table.num_rows, len(layout.names)], np.float32)
     texts = np.empty([table.num_rows, len(layout.texts)], np.object_) if layout.texts else None
     first_number = first_text = 0
     for name, feature in layout.features.items():
         if count := len(feature.numbers(name)):
-            block = values.numbers(table[name], feature)
+            block = read(name, values.numbers, feature)
             features[:, first_number : first_number + count] = block
             first_number += count
         if texts is not None and (count := len(feature.texts(name))):
-            texts[:, first_text : first_text + count] = values.texts(table[name], feature)
+            texts[:, first_text : first_text + count] = read(name, values.texts, feature)
             first_text += count
-    has_ids = columns.doc_id in table.schema.names
-    ids = values.strings(table[columns.doc_id]) if has_ids else np.full(len(features), "", object)
+    ids = {columns.query: read(columns.query, values.strings)}
+    if columns.doc_id in table.schema.names:
+        ids[columns.doc_id] = read(columns.doc_id, values.strings)
     return Rows(
         place,
-        values.strings(table[columns.query]),
+        ids[columns.query],
         measures["label"],
         features,
-        ids,
+        ids.get(columns.doc_id, np.full(len(features), "", object)),
         {
-            name: (values.floats if is_number else values.strings)(table[name])
+            name: read(name, values.floats if is_number else values.strings)
             for name, is_number in layout.context.items()
         },
         texts,
         rows.weights(measures),
         rows.faults(
-            columns, layout, measures, features, texts, lambda name, row: table[name][row].as_py()
+            columns,
+            layout,
+            measures,
+            features,
+            texts,
+            lambda name, row: table[name][row].as_py(),
+            ids,
         ),
     )

@@ -3,15 +3,17 @@
 import bisect
 import contextlib
 import dataclasses
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tfrank_sel.data import lines
+from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.protocol import Part, Reader
-from tfrank_sel.data.formats.values import arrow
 from tfrank_sel.data.lists import Rejected
 
+_BUFFER = 1 << 20  # bytes
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -65,5 +67,7 @@ def opened(part: Part, *, headed: bool = False) -> Iterator[Any]:
     with (
         lines.opened(part.path, part.start, part.stop, headed=headed) as file,
         arrow().input_stream(file, compression=codec) as stream,
+        io.BufferedReader(stream, _BUFFER) as text,
     ):
-        yield stream
+        lines.check_utf8(part.path, text.peek(2)[:2])
+        yield text

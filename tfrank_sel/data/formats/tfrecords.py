@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfrank_sel.data.formats import proposals, rows
 from tfrank_sel.data.formats.columns import Layout
-from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
+from tfrank_sel.data.formats.protocol import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Feature
@@ -28,15 +28,15 @@ class RecordReader(Reader):
         """The form of the records."""
 
     def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns the layout of the lists, from the first hundred records of the first file."""
+        """Returns the layout of the lists, from the first records of files."""
         from tfrank_sel.data.formats import records
 
-        return records.layout(paths[0], self.form, self.columns)
+        return records.layout(spaced(sorted(paths)), self.form, self.columns)
 
-    def propose(self, path: str) -> tuple[dict[str, Feature], dict[str, str]]:
+    def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         from tfrank_sel.data.formats import forms
 
-        items, context = forms.tables(path, self.form)
+        items, context = forms.tables(spaced(sorted(paths)), self.form)
         of_query, left_out = proposals.propose(context.schema, context, self.columns)
         of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
         of_items, others = proposals.propose(items.schema, items, self.columns)

@@ -1,6 +1,7 @@
 """Conversion of Arrow columns to numbers and texts, by feature type.
 
-NaN and the empty text mean a missing value, infinity means an invalid value.
+NaN and the empty text mean a missing value; infinity and a text that begins with `INVALID` mean an
+invalid value. Equal values have one text, whatever the type of their column: see `spelling`.
 """
 
 import datetime
@@ -10,105 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from tfrank_sel.data.formats.arrays import EXACT, INVALID, arrow, is_list, is_text, plain
 from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
+from tfrank_sel.spelling import SPELLINGS
 
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "true", "1")
+_WORDS = {"false": 0.0, "true": 1.0}
 _DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
-
-
-def arrow() -> Any:
-    """Returns pyarrow, with its module `compute`.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
-    try:
-        import pyarrow.compute  # pyarrow alone does not import it; pandas does
-    except ImportError as error:
-        raise ImportError("tables require pyarrow: pip install 'tfrank_sel[frames]'") from error
-    return pyarrow
-
-
-def array(column: Any) -> Any:
-    """Returns values as an Arrow array; mixed types become texts or lists of texts.
-
-    Example:
-        >>> array([1.5, "abc", None]).to_pylist()
-        ['1.5', 'abc', None]
-        >>> array([[1, 2], [3, "x"], 4]).to_pylist()
-        [['1', '2'], ['3', 'x'], ['4']]
-    """
-    pa = arrow()
-    is_matrix = isinstance(column, np.ndarray) and column.ndim > 1
-    items = list(column) if is_matrix else column
-    try:
-        return pa.array(items)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        items = list(column)
-    if any(isinstance(x, list | tuple | np.ndarray) for x in items):
-        found = [None if x is None else x if np.ndim(x) else [x] for x in items]
-        return pa.array([None if x is None else list(map(str, x)) for x in found])
-    return pa.array([None if x is None or x != x else str(x) for x in items])
-
-
-def accepts(kind: Any, feature: Feature) -> bool:
-    """Returns whether a column of an Arrow type may hold a feature.
-
-    A text column may contain values of any type, and is checked row by row.
-
-    Example:
-        >>> import pyarrow
-        >>> accepts(pyarrow.list_(pyarrow.float32()), Vector(size=2))
-        True
-    """
-    types = arrow().types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if is_text(kind) or types.is_null(kind):
-        return True
-    if isinstance(feature, Timestamp):
-        return (types.is_temporal(kind) and not is_span(kind)) or is_number(kind)
-    if is_list(kind):
-        kind = kind.value_type
-        if isinstance(feature, Vector):
-            return is_number(kind) or is_text(kind) or types.is_null(kind)
-        return isinstance(feature, Set) and not types.is_nested(kind)
-    if isinstance(feature, Vector):
-        return feature.size == 1 and is_number(kind)
-    if feature.texts(""):
-        return not types.is_nested(kind) and not is_binary(kind)
-    return is_number(kind) or types.is_boolean(kind)
-
-
-def is_number(kind: Any) -> bool:
-    """Whether an Arrow type is an integer, float or decimal type."""
-    types = arrow().types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-
-
-def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is a string type."""
-    types = arrow().types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-
-
-def is_binary(kind: Any) -> bool:
-    """Whether an Arrow type is a binary type, whose bytes need not be text."""
-    types = arrow().types
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
-
-
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list type."""
-    types = arrow().types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-
-
-def is_span(kind: Any) -> bool:
-    """Whether an Arrow type is a time-of-day or duration type."""
-    types = arrow().types
-    return types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind)
 
 
 def numbers(column: Any, feature: Feature) -> np.ndarray:
@@ -124,47 +34,76 @@ def texts(column: Any, feature: Feature) -> np.ndarray:
     """Returns a column as the texts of a feature, `[rows, k]`, strings."""
     if isinstance(feature, Set):
         return _sets(plain(column), feature.max_values)
-    return strings(column)[:, None]
+    return strings(column, spell=True)[:, None]
 
 
-def plain(column: Any) -> Any:
-    """Returns a column as one array, without a dictionary, its texts as strings."""
-    pa = arrow()
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    return array.cast(pa.string()) if is_text(array.type) else array
-
-
-def strings(column: Any) -> np.ndarray:
+def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     """Returns a column as strings; empty for null or NaN.
 
     Whole floats are written as integers, because pandas converts integers with missing values to
-    floats.
+    floats; from 2**53 on, they are invalid, because they may have been other integers.
+
+    Args:
+        column: The column.
+        spell: Whether to spell texts as values of other types, too: see `spelling`.
     """
     pa = arrow()
     array = plain(column)
     as_text = array.cast(pa.string())
     if pa.types.is_floating(array.type):
-        values = np.asarray(array.cast(pa.float64()).fill_null(np.nan))
-        is_whole = (values == np.floor(values)) & (np.abs(values) < 2.0**63)
-        whole = pa.array(np.where(is_whole, values, 0.0).astype(np.int64)).cast(pa.string())
-        nothing = pa.scalar(None, pa.string())
-        as_text = pa.compute.if_else(pa.array(np.isnan(values)), nothing, as_text)
-        as_text = pa.compute.if_else(pa.array(is_whole), whole, as_text)
+        as_text = _of_floats(array, as_text)
     # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
-    return np.asarray(encoded.dictionary.to_pylist(), np.object_)[np.asarray(encoded.indices)]
+    found = encoded.dictionary
+    if spell or not is_text(array.type):
+        for pattern, text in SPELLINGS:
+            found = pa.compute.replace_substring_regex(found, pattern, text)
+    return np.asarray(found.to_pylist(), np.object_)[np.asarray(encoded.indices)]
 
 
-def floats(column: Any) -> np.ndarray:
-    """Returns a column as float32; NaN for null, infinity for an invalid number."""
+def _of_floats(array: Any, as_text: Any) -> Any:
+    """The texts of floats, as Python writes them, but whole ones as integers."""
     pa = arrow()
+    values = np.asarray(array.fill_null(np.nan))
+    size = np.abs(values)
+    is_whole = values == np.floor(values)
+    is_exact = is_whole & (size < EXACT)
+    whole = pa.array(np.where(is_exact, values, 0.0).astype(np.int64)).cast(pa.string())
+    as_text = pa.compute.if_else(pa.array(is_exact), whole, as_text)
+    as_text = pa.compute.if_else(pa.array(np.isnan(values)), pa.scalar(None, pa.string()), as_text)
+    is_small = (size < 1e-4) & ~is_whole
+    is_other = is_small | (is_whole & ~is_exact)
+    if not is_other.any():
+        return as_text
+    marks = np.where(is_small[is_other], "", INVALID).tolist()
+    others = [f"{mark}{x!s}" for mark, x in zip(marks, values[is_other], strict=True)]
+    return pa.compute.replace_with_mask(as_text, pa.array(is_other), pa.array(others))
+
+
+def mask_of(texts: np.ndarray, is_one: Callable[[str], bool]) -> np.ndarray:
+    """Returns a mask of the texts with a property, which is computed once for equal texts."""
+    found = [x for x in set(texts.ravel().tolist()) if is_one(x)]
+    return np.isin(texts, found) if found else np.zeros(texts.shape, bool)
+
+
+def floats(column: Any, *, words: bool = True) -> np.ndarray:
+    """Returns a column as float32; NaN for null, infinity for an invalid number.
+
+    All types are rounded to float64 first, as in text and in requests.
+
+    Args:
+        column: The column.
+        words: Whether the texts true and false are 1 and 0.
+    """
     array = plain(column)
     if is_text(array.type):
-        return _parsed(array, [pa.float64()], _float).astype(np.float32)
+        parse = _float_or_word if words else _float
+        with np.errstate(over="ignore"):
+            return _parsed(array, [arrow().float64()], parse).astype(np.float32)
+    if arrow().types.is_boolean(array.type):
+        array = array.cast(arrow().float32())
     with np.errstate(over="ignore"):
-        return np.asarray(array.cast(pa.float32(), safe=False).fill_null(np.nan))
+        return _float64(array).astype(np.float32)
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:
@@ -242,7 +181,7 @@ def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.n
 def _spelled(array: Any) -> Any:
     """Stripped texts; null for spellings of a missing value."""
     pa = arrow()
-    words = pa.compute.utf8_trim_whitespace(array)
+    words = pa.compute.utf8_trim_whitespace(pa.compute.utf8_ltrim(array, INVALID))
     is_nothing = pa.compute.is_in(words, value_set=pa.array(_NO_NUMBER))
     return pa.compute.if_else(is_nothing, pa.scalar(None, pa.string()), words)
 
@@ -254,8 +193,14 @@ def _float(word: str) -> float:
         return math.inf
 
 
+def _float_or_word(word: str) -> float:
+    return _WORDS[word.lower()] if word.lower() in _WORDS else _float(word)
+
+
 def _instant(word: str) -> float:
-    """Whole seconds since 1970-01-01 UTC of a time in ISO 8601."""
+    """Whole seconds since 1970-01-01 UTC of a time in ISO 8601, or of a number of seconds."""
+    if len(word) != len("20240229") and math.isfinite(seconds := _float(word)):
+        return math.floor(seconds)
     try:
         found = datetime.datetime.fromisoformat(word)
     except ValueError:
@@ -287,9 +232,10 @@ def _sets(array: Any, max_values: int) -> np.ndarray:
     if is_text(array.type):
         array = pa.compute.split_pattern(array, "|")
     if is_list(array.type):
-        rows, values = np.asarray(pa.compute.list_parent_indices(array)), strings(array.flatten())
+        rows = np.asarray(pa.compute.list_parent_indices(array))
+        values = strings(array.flatten(), spell=True)
     else:
-        rows, values = np.arange(len(array)), strings(array)
+        rows, values = np.arange(len(array)), strings(array, spell=True)
     rows, values = rows[values != ""], values[values != ""]
     starts = np.searchsorted(rows, np.arange(len(array)))
     places = np.arange(len(rows)) - starts[rows]

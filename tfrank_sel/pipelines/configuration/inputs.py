@@ -85,7 +85,8 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
         if name in found.columns.required and name not in names:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
-    reader.layout([first])
+    if configuration.features:
+        reader.layout([first])
 
 
 def complete(
@@ -114,7 +115,7 @@ def complete(
 
 
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:
-    """Returns a configuration with types for the features, proposed from the first file.
+    """Returns a configuration with types for the features, proposed from a sample of the files.
 
     Args:
         configuration: The configuration; its own types are kept.
@@ -132,7 +133,7 @@ def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str
 def _with_types(
     configuration: Configuration, found: Inputs
 ) -> tuple[Configuration, dict[str, str]]:
-    types, left_out = found.reader.propose(found.sources[0].path)
+    types, left_out = found.reader.propose(found.learned)
     features = {name: _brief(feature) for name, feature in types.items()}
     features.update(configuration.features)
     return configuration.model_copy(update={"features": features}), left_out

@@ -74,14 +74,18 @@ class Inputs(Checked):
         """
         return None if self.columns.types is None else layout.features
 
+    @property
+    def learned(self) -> list[str]:
+        """The training files."""
+        return [source.path for source in self.sources if source.split in (None, "train")]
+
     def layout(self) -> Layout:
         """Returns the layout of the lists, inferred from training files.
 
         Raises:
             tfrank_sel.data.InputError: If the files have different formats, or cannot be read.
         """
-        learned = [source.path for source in self.sources if source.split in (None, "train")]
-        return self.reader.layout(learned)
+        return self.reader.layout(self.learned)
 
 
 def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
