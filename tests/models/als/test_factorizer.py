@@ -350,8 +350,11 @@ def test_tune_fits_the_best_settings_and_sweeps_to_all_interactions():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of vectors that are nearly 0
         model, trials = tune(start, train, search, held_out=0.2)
+    *trials, popular = trials
     assert len(trials) == 4
     values = [trial["ndcg@10"] for trial in trials]
+    assert popular.keys() == {"sweeps", "ndcg@10", "recall@10", "mrr@10"}
+    assert popular["ndcg@10"] < values[0]
     assert values == sorted(values, reverse=True)
     assert trials[0]["regularization"] == 0.05
     assert start.arguments()["sweeps"] == 6
@@ -362,6 +365,24 @@ def test_tune_fits_the_best_settings_and_sweeps_to_all_interactions():
     assert model.seen_.nnz == train.nnz
     again = tune(start, train, {"regularization": [0.05, 0.1]}, trials=1, seed=3)[1]
     assert again == tune(start, train, {"regularization": [0.05, 0.1]}, trials=1, seed=3)[1]
+
+
+def test_tune_holds_the_latest_interactions_out_and_tells_if_popular_items_are_better():
+    """Early tastes are of clusters; later, everybody takes one of the popular items."""
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 40, 800), rng.integers(10, 60, 800)
+    late = np.repeat(np.arange(40), 2), np.tile([0, 1], 40)
+    popular = np.repeat(np.arange(100, 140), 2), np.tile([0, 1], 40)  # of other users, before
+    columns = [np.concatenate(x) for x in zip((users, items), popular, late, strict=True)]
+    order = rng.permutation(len(columns[0]))
+    times = np.arange(len(order)).astype("datetime64[s]")[order]
+    taken = tuple(x[order] for x in columns)
+    search = {"regularization": [10.0]}
+    with pytest.warns(UserWarning, match="no trial is better than the most popular"):
+        _, trials = tune(factorizer(), taken, search, held_out=80 / len(order), times=times)
+    assert trials[-1]["recall@10"] == 1.0
+    with pytest.raises(ValueError, match=r"`times` must have .* Received: shape \(3,\)"):
+        tune(factorizer(), taken, search, times=[1, 2, 3])
 
 
 @pytest.mark.parametrize(("search", "options", "message"), refusals.of("als_searches"))

@@ -36,7 +36,7 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
                 f"`interactions` must have shape {tuple(shape)}. Received: shape={matrix.shape}"
             )
     else:
-        users, items, gains = _columns(interactions)
+        users, items, gains = split_columns(interactions)
         _check_ids("user", users, None if shape is None else shape[0])
         _check_ids("item", items, None if shape is None else shape[1])
         gains = gains.astype(_wide(gains.dtype))
@@ -67,7 +67,11 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
 
 
-def _columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns users, items and gains of interactions, in the order that these have."""
+    if sp.issparse(interactions):
+        pairs = interactions.tocoo()
+        return pairs.row, pairs.col, pairs.data
     names = getattr(interactions, "column_names", getattr(interactions, "columns", None))
     if names is not None:
         if not {"user", "item"} <= set(names):

@@ -1,14 +1,17 @@
 """Choice of the settings of a factorisation by validation."""
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import rich.progress
+from numpy.typing import ArrayLike
 
+from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.factorizer import RGFactorizer
-from tfrank_sel.models.als.interactions import as_matrix
+from tfrank_sel.models.als.interactions import as_matrix, split_columns
 
 
 def tune(
@@ -18,6 +21,7 @@ def tune(
     *,
     trials: int | None = None,
     held_out: float = 0.1,
+    times: ArrayLike | None = None,
     seed: int = 0,
     verbose: bool = False,
 ) -> tuple[RGFactorizer, list[dict[str, Any]]]:
@@ -34,15 +38,21 @@ def tune(
             of sweeps up to that of `model` is judged.
         trials: Number of combinations to try, drawn without replacement; all if `None`.
         held_out: Share of the interactions to judge by, in (0, 1).
+        times: Time of each interaction, as numbers or NumPy dates. The latest interactions are held
+            out, as new ones will be judged; random ones if `None`. Pairs that also occur before are
+            not judged.
         seed: Seed of the held-out interactions and of the combinations.
         verbose: Whether to show progress.
 
     Returns:
         The fitted model, and the trials, best first: their settings, `sweeps`, `ndcg@10`,
-        `recall@10` and `mrr@10`.
+        `recall@10` and `mrr@10`. The last row is that of the most popular items, without settings.
 
     Raises:
-        ValueError: If an argument is unknown or out of range, or nothing is held out.
+        ValueError: If an argument is unknown or out of range, nothing is held out, or there is not
+            a time for each interaction.
+
+    Warns if no trial is better than the most popular items.
 
     Example:
         >>> from tfrank_sel.models.als import RGFactorizer, tune
@@ -51,7 +61,7 @@ def tune(
         >>> search = {"regularization": [0.01, 0.1], "activity_exponent": [0.0, 0.25]}
         >>> model, trials = tune(RGFactorizer(num_factors=4), taken, search, trials=3)
         >>> len(trials), sorted(trials[0])[:2]
-        (3, ['activity_exponent', 'mrr@10'])
+        (4, ['activity_exponent', 'mrr@10'])
     """
     known = model.arguments()
     unknown = sorted(set(search) - set(known))
@@ -67,11 +77,23 @@ def tune(
         )
     random = np.random.default_rng(seed)
     matrix = as_matrix(interactions)
-    is_held_out = random.random(matrix.nnz) < held_out
-    train, validation = matrix.copy(), matrix.copy()
-    train.data = np.where(is_held_out, 0.0, matrix.data)
-    validation.data = np.where(is_held_out, matrix.data, 0.0)
-    if not is_held_out.any() or is_held_out.all():
+    columns = split_columns(matrix if times is None else interactions)
+    if times is None:
+        is_held_out = random.random(matrix.nnz) < held_out
+    else:
+        when = np.asarray(times)
+        if when.shape != columns[0].shape:
+            raise ValueError(
+                "`times` must have a value for each interaction. "
+                f"Received: shape {when.shape}, of {len(columns[0])} interactions"
+            )
+        is_held_out = when > np.quantile(when, 1.0 - held_out, method="lower")
+    train, validation = (
+        as_matrix(tuple(column[chosen] for column in columns), matrix.shape)
+        for chosen in (~is_held_out, is_held_out)
+    )
+    validation = as_matrix(validation - validation.multiply(train != 0))
+    if not validation.nnz or not train.nnz:
         raise ValueError(
             f"`held_out` must leave interactions in both parts. Received: {matrix.nnz} "
             f"interactions, held_out={held_out}"
@@ -86,5 +108,10 @@ def tune(
         values = {name: history[best][name] for name in ("ndcg@10", "recall@10", "mrr@10")}
         tried.append({**settings, "sweeps": best + 1, **values})
     tried.sort(key=lambda trial: -trial["ndcg@10"])
+    popular = train.getnnz(axis=0)[:, np.newaxis].astype(np.float32)
+    ids, _ = retrieval.best(np.ones([len(train.indptr) - 1, 1], np.float32), popular, 10, train)
+    tried.append({"sweeps": 0, **retrieval.ranking_quality(ids, validation)})
+    if tried[0]["ndcg@10"] <= tried[-1]["ndcg@10"]:
+        warnings.warn(f"no trial is better than the most popular items: {tried}", stacklevel=2)
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
     return type(model)(**{**known, **settings}).fit(matrix), tried
