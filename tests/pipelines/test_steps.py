@@ -14,7 +14,7 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import preparation, publication
+from tfrank_sel.pipelines import folders, preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
@@ -217,3 +217,12 @@ def test_a_preparation_keeps_the_vocabularies_and_indicators_of_the_one_before(t
     assert made(max_size=1).vocabularies["brand"] == ["a", "b"]
     assert made().missing == ["features"]
     assert made().mean == pytest.approx(found.features["compressed_mean"])
+
+
+def test_a_folder_that_a_killed_run_has_locked_is_new(tmp_path):
+    (tmp_path / ".lock").touch()
+    with folders.only_here(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+    (tmp_path / "other").touch()
+    with pytest.raises(data.InputError, match="must be new, empty"), folders.only_here(tmp_path):
+        pass
