@@ -276,6 +276,25 @@ def test_the_command_line_ranks_files_and_json(tmp_path, named_endpoint, named_m
     assert {x.doc_id: x.score for x in expected}["x"] == pytest.approx(one.score, abs=1e-6)
 
 
+def test_the_command_line_ranks_the_rows_of_a_training_table(
+    tmp_path, named_endpoint, named_model, ranker
+):
+    table = pd.DataFrame([{**ITEM, **QUERY}, {**ITEM, **QUERY, "price": 99.0}])
+    expected = ranker.rank(table)
+    table.insert(0, "session", ["s", "s"])
+    table.insert(0, "clicked", [5, 7])
+    table.to_parquet(tmp_path / "a.parquet")
+    address = f"127.0.0.1:{named_endpoint.grpc_port}"
+    what = ["rank", "--file", str(tmp_path / "a.parquet"), "--address", address]
+
+    result = CliRunner().invoke(app, [*what, "--manifest", str(named_model / "saved_model")])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    shown = [line.split()[3::2] for line in result.stdout.splitlines() if line.startswith("│")]
+    labels = {"0": "5", "1": "7"}
+    assert shown == [[x.doc_id, f"{x.score:.6g}", labels[x.doc_id], "s"] for x in expected]
+
+
 @pytest.mark.parametrize(("arguments", "message"), refusals.of("rank_named"))
 def test_what_the_command_line_refuses_is_one_line_and_status_2(
     tmp_path, monkeypatch, named_endpoint, arguments, message

@@ -107,7 +107,8 @@ def read(path: str | os.PathLike[str]) -> Any:
             if isinstance(one, Rejected):
                 raise one.error()
             found.append(pa.table(one[1]) if isinstance(one[1], pa.RecordBatch) else one[1])
-        return pa.concat_tables(found, promote_options="permissive") if found else []
+        found = found or [schema.empty_table()]
+        return pa.concat_tables(found, promote_options="permissive")
 
 
 def _columns(items: Any) -> tuple[dict[str, Any], int]:

@@ -209,7 +209,8 @@ def rank(
         pathlib.Path | None,
         typer.Option(
             help="Items of one query: LETOR or SVMLight for packed features; Parquet, Arrow, CSV, "
-            "TSV or JSON lines for named ones."
+            "TSV or JSON lines for named ones; the other columns of a training table are shown "
+            "with the scores."
         ),
     ] = None,
     items: Annotated[
@@ -234,6 +235,7 @@ def rank(
         from tfrank_sel.data import formats, requests
         from tfrank_sel.serving.client import Ranker
         from tfrank_sel.serving.status import ServingError
+    documents, shown = None, dict[str, list[object]]()  # columns that are no features
     try:
         of_query = None if query is None else _json("--query", query)
         with Ranker(address, model_name, manifest=manifest) as ranker:
@@ -242,14 +244,23 @@ def rank(
                 title = f"query {asked.query_id}"
                 ranked = ranker.rank(asked.features, asked.doc_ids, query=of_query)
             else:
-                title = None
+                title, ids = None, None
                 named = requests.read(file) if file else _json("--items", items or "")
-                ranked = ranker.rank(named, query=of_query)
+                features = ranker.takes.features
+                if file and {*features} <= {*named.column_names, *(of_query or ())}:
+                    others = [name for name in named.column_names if name not in features]
+                    shown = {name: named[name].to_pylist() for name in others}
+                    named = named.drop_columns(others)
+                    ids = [str(row) for row in range(named.num_rows)]
+                ranked = ranker.rank(named, ids, query=of_query)
+                documents = shown.pop(ranker.takes.doc_id, None)
     except (ImportError, OSError, ValueError, ServingError) as error:
         fail(str(error))
-    table = rich.table.Table("rank", "document", "score", title=title)
+    table = rich.table.Table("rank", "document", "score", *shown, title=title)
     for item in ranked:
-        table.add_row(str(item.rank), item.doc_id, f"{item.score:.6g}")
+        document = documents[int(item.doc_id)] if documents else item.doc_id
+        others = [str(values[int(item.doc_id)]) for values in shown.values()]
+        table.add_row(str(item.rank), str(document), f"{item.score:.6g}", *others)
     rich.console.Console(highlight=False).print(table)
 
 

@@ -74,7 +74,8 @@ class Ranker(Checked):
         self._transport = transports.connect(address, model_name, timeout, authority)
 
     @functools.cached_property
-    def _takes(self) -> manifests.Takes:
+    def takes(self) -> manifests.Takes:
+        """The features that the model takes, as the server and the manifest declare them."""
         takes = manifests.takes(self._transport.signature("predict"), self._manifest)
         if takes.num_features is None and not takes.features:
             raise self._refused(
@@ -89,9 +90,9 @@ class Ranker(Checked):
         Raises:
             ServingError: If the server cannot be reached or the model takes no packed features.
         """
-        found = self._takes.num_features
+        found = self.takes.num_features
         if found is None:
-            names = ", ".join(self._takes.features)
+            names = ", ".join(self.takes.features)
             raise self._refused(f"takes named features: {names}. Received: packed features")
         return found
 
@@ -158,7 +159,7 @@ class Ranker(Checked):
     def _named(
         self, items: Any, doc_ids: Sequence[str] | None, query: Mapping[str, Any] | None
     ) -> tuple[bytes, int]:
-        takes = self._takes
+        takes = self.takes
         if not takes.features:
             wanted = f"takes packed features, an array of shape [list_size, {takes.num_features}]"
             raise self._refused(f"{wanted}. Received: named features")
