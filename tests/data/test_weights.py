@@ -3,13 +3,14 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import InputError, frames
+from tfrank_sel.data import InputError, frames, requests
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.features import Number
+from tfrank_sel.features import Category, Number
 
 
 def test_weights_of_rows_lists_and_positions_multiply():
@@ -72,9 +73,29 @@ def test_weights_of_records_are_read(tmp_path):
         ({"features": ["price", "relevance"]}, "'relevance' as label and as feature"),
         ({"features": {"w": Number()}, "weight": "w"}, "'w' as weight and as feature"),
         ({"weight": "w", "propensity": "w"}, "'w' as weight and as propensity"),
+        ({"features": {"doc_id": Number()}}, "'doc_id' as doc_id and as feature"),
         ({"context": ("a", "a")}, "'a' as context and as context"),
     ],
 )
 def test_a_name_has_one_role(columns, told):
     with pytest.raises(ValueError, match=f"the names of columns must differ. Received: {told}"):
         Columns(**columns)
+
+
+def test_an_identifier_may_be_a_category_in_tables_records_and_requests(tmp_path):
+    types = {"price": Number(), "item": Category()}
+    columns = {"price": [1.0, 2.0], "item": ["car", "bus"]}
+    frame = pd.DataFrame({"query_id": ["q", "q"], "relevance": [1.0, 0.0], **columns})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    items = [sets.example(relevance=1.0, price=1.0, item="car")]
+    items.append(sets.example(relevance=0.0, price=2.0, item="bus"))
+    sets.write(tmp_path / "a.tfrecord", [sets.elwc(items, sets.example(query_id="q"))])
+    found = [
+        next(data.read(tmp_path / x, features=types, doc_id="item"))
+        for x in ("a.csv", "a.tfrecord")
+    ]
+    found.append(requests.item_list(columns, types, doc_id="item"))
+    for one in found:
+        assert (one.doc_ids, one.texts.ravel().tolist()) == (("car", "bus"), ["car", "bus"])
+    with pytest.raises(ValueError, match="`doc_ids` must be None"):
+        requests.item_list(columns, types, doc_id="item", doc_ids=["x", "y"])

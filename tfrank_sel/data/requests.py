@@ -72,7 +72,10 @@ def item_list(
     table |= {name: _array(name, [query[name]] * size, features[name]) for name in query}
     for name in features:
         table.setdefault(name, arrays.arrow().nulls(size))
-    if doc_ids is None and doc_id not in columns:
+    if doc_ids is not None and doc_id in features:
+        wanted = f"`doc_ids` must be None: the identifier {doc_id!r} is a feature"
+        raise ValueError(f"{wanted}. Received: {doc_ids}")
+    if doc_ids is None and doc_id not in table:
         doc_ids = [str(position) for position in range(size)]
     if doc_ids is not None:
         if len(doc_ids) != size:

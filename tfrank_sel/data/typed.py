@@ -44,7 +44,7 @@ def list_features(features: Mapping[str, Feature], doc_id: str | None = None) ->
     of_query = [name for name, feature in features.items() if feature.of == "query"]
     items = {name: kind for name, kind in kinds.items() if name not in of_query}
     if doc_id is not None:
-        items[doc_id] = tf.io.FixedLenFeature([], tf.string, "")
+        items.setdefault(doc_id, tf.io.FixedLenFeature([], tf.string, ""))
     context = {name: kinds[name] for name in of_query}
     return ListFeatures(items, context, mask=_MASK, size=_SIZE)
 

@@ -49,7 +49,7 @@ def request(
             doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
             query_id=one.query_id.encode(),
         )
-    values = {**typed.values(one, features), spec.doc_id: one.doc_ids}
+    values = {spec.doc_id: one.doc_ids, **typed.values(one, features)}
     return writing.serialize_elwc(values, typed.list_features(features, spec.doc_id))
 
 

@@ -246,14 +246,19 @@ def rank(
             else:
                 title, ids = None, None
                 named = requests.read(file) if file else _json("--items", items or "")
-                features = ranker.takes.features
-                if file and {*features} <= {*named.column_names, *(of_query or ())}:
+                features, doc_id = ranker.takes.features, ranker.takes.doc_id
+                is_feature = doc_id in features
+                if (
+                    file
+                    and not is_feature
+                    and {*features} <= {*named.column_names, *(of_query or ())}
+                ):
                     others = [name for name in named.column_names if name not in features]
                     shown = {name: named[name].to_pylist() for name in others}
                     named = named.drop_columns(others)
                     ids = [str(row) for row in range(named.num_rows)]
                 ranked = ranker.rank(named, ids, query=of_query)
-                documents = shown.pop(ranker.takes.doc_id, None)
+                documents = shown.pop(doc_id, None)
     except (ImportError, OSError, ValueError, ServingError) as error:
         fail(str(error))
     table = rich.table.Table("rank", "document", "score", *shown, title=title)

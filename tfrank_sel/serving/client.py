@@ -166,7 +166,7 @@ class Ranker(Checked):
         one = requests.item_list(
             items, takes.features, query=query, doc_ids=doc_ids, doc_id=takes.doc_id
         )
-        named = {**typed.values(one, takes.features), takes.doc_id: one.doc_ids}
+        named = {takes.doc_id: one.doc_ids, **typed.values(one, takes.features)}
         kinds = typed.list_features(takes.features, takes.doc_id)
         return writing.serialize_elwc(named, kinds), len(one.doc_ids)
 

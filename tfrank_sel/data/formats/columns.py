@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.features import Feature, check, of_config
+from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config
 
 
 def is_index(name: str) -> bool:
@@ -34,7 +34,8 @@ class Columns(Checked):
     Args:
         query: Query identifier. A record without one is identified by its content.
         label: Relevance; None if the files have none or it should not be read: labels are then 0.
-        doc_id: Item identifier; without it, `ID:position`.
+        doc_id: Item identifier; without it, `ID:position`. It may also be a feature, a `Category`
+            or `Hash` of texts.
         features: Features, in the order of the model inputs: names of finite numbers without
             missing values, or types by name. By default all numbers without another role, ordered
             by name in records and by column in tables, without an index of pandas.
@@ -63,7 +64,11 @@ class Columns(Checked):
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
         for role, name in self._roles():
-            if name in roles and (role, roles[name]) != ("feature", "context"):
+            allowed = role == "feature" and (
+                roles.get(name) == "context"
+                or (roles.get(name) == "doc_id" and self._is_text(name))
+            )
+            if name in roles and not allowed:
                 received = f"{name!r} as {roles[name]} and as {role}"
                 raise ValueError(f"the names of columns must differ. Received: {received}")
             roles[name] = role
@@ -89,6 +94,12 @@ class Columns(Checked):
         if self.types is not None:
             features = {name: feature.config() for name, feature in self.types.items()}
         return {**config, "features": features, "context": list(self.context)}
+
+    def _is_text(self, name: str) -> bool:
+        """Whether a feature is one text of an item, as an identifier is."""
+        feature = (self.types or {}).get(name)
+        is_one = isinstance(feature, Category | Hash) and not isinstance(feature, Set)
+        return is_one and feature.of == "item" and feature.dtype == "string"
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())

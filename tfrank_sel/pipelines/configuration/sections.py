@@ -287,8 +287,8 @@ class Configuration(Section):
         of_features = {f"features.{name}": name for name in self.features}
         for key, column in (*self.data.roles.items(), *of_features.items()):
             first = used.setdefault(column, key)
-            is_sliced = first.startswith("data.slice_by") and key in of_features
-            if first != key and not is_sliced:
+            may_be_feature = first == "data.doc_id" or first.startswith("data.slice_by")
+            if first != key and not (may_be_feature and key in of_features):
                 is_leak = first == "data.label" and key in of_features
                 leak = ": a label as a feature leaks the answer to the model" if is_leak else ""
                 raise ValueError(
