@@ -98,8 +98,9 @@ class Columns(Checked):
     def _is_text(self, name: str) -> bool:
         """Whether a feature is one text of an item, as an identifier is."""
         feature = (self.types or {}).get(name)
-        is_one = isinstance(feature, Category | Hash) and not isinstance(feature, Set)
-        return is_one and feature.of == "item" and feature.dtype == "string"
+        if not isinstance(feature, Category | Hash) or isinstance(feature, Set):
+            return False
+        return feature.of == "item" and feature.dtype == "string"
 
     def _roles(self) -> Iterator[tuple[str, str]]:
         yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())
