@@ -34,7 +34,7 @@ def measure(name: str, size: int) -> None:
     y_true = tf.constant(rng.integers(0, 5, [1, size]), tf.float32)
     y_pred = tf.constant(rng.normal(size=[1, size]), tf.float32)
 
-    @tf.function(autograph=False)
+    @tf.function(jit_compile=True, autograph=False)
     def step(y_pred: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as tape:
             tape.watch(y_pred)
