@@ -16,6 +16,7 @@ SPELLINGS = (
     ),
     (r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) 00:00:00$", r"\1"),
 )
+ANY_SPELLING = "|".join(pattern for pattern, _ in SPELLINGS)
 
 
 @functools.lru_cache(2**14)

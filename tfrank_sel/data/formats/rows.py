@@ -152,6 +152,8 @@ def faults(
         known |= {name: block for name, _, block in _blocks(layout, texts, is_text=True)}
     for name, block in known.items():
         is_integer = getattr(layout.features.get(name), "dtype", "string") == "int64"
+        if not is_integer and INVALID not in "".join(block.ravel().tolist()):
+            continue
         wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (_TEXT, _is_invalid)
         found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
         add(name, wanted, np.any(found_bad, axis=1))

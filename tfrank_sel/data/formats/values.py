@@ -13,7 +13,7 @@ import numpy as np
 
 from tfrank_sel.data.formats.arrays import EXACT, INVALID, arrow, is_list, is_text, plain
 from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
-from tfrank_sel.spelling import SPELLINGS
+from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS
 
 _NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
 _BOOLS = ("false", "0", "true", "1")
@@ -55,7 +55,8 @@ def strings(column: Any, *, spell: bool = False) -> np.ndarray:
     # Equal texts share one object.
     encoded = as_text.fill_null("").dictionary_encode()
     found = encoded.dictionary
-    if spell or not is_text(array.type):
+    may_change = spell or not is_text(array.type)
+    if may_change and pa.compute.any(pa.compute.match_substring_regex(found, ANY_SPELLING)).as_py():
         for pattern, text in SPELLINGS:
             found = pa.compute.replace_substring_regex(found, pattern, text)
     return np.asarray(found.to_pylist(), np.object_)[np.asarray(encoded.indices)]
