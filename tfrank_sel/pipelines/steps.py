@@ -61,7 +61,7 @@ def ingest(run: Run, folder: Path) -> None:
             options=run.options,
             shard_bytes=shard_bytes,
         )
-        count = len(layout.features if run.types is not None else layout.names)
+        count = sum(getattr(feature, "size", 1) for feature in layout.features.values())
         step.tell(f"{count} feature{'' if count == 1 else 's'}")
         for line in ingestion.summary(found.report):
             step.tell(line)
