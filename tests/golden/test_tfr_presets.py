@@ -62,6 +62,11 @@ def test_a_loss_has_the_recorded_value(case: Case) -> None:
         np.testing.assert_allclose(found, case["expected"][reduction], rtol=2e-5, atol=1e-6)
 
 
+def test_the_first_case_of_each_loss_has_the_recorded_value() -> None:
+    for case in {case["loss"]: case for case in reversed(LOSSES)}.values():
+        test_a_loss_has_the_recorded_value(case)
+
+
 @pytest.mark.parametrize("case", POLY_ONE, ids=lambda case: case["id"])
 def test_poly_one_has_the_recorded_sum(case: Case) -> None:
     loss = tfr.losses.poly_one_softmax_loss(**case["kwargs"], reduction="sum")
