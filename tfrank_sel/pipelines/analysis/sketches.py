@@ -56,9 +56,10 @@ def quantiles(counted: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """
     upto = counted.cumsum(axis=1)
     ranks = np.maximum(np.ceil(np.asarray(shares) * upto[:, -1:]), 1)
-    places = [np.searchsorted(row, rank) for row, rank in zip(upto, ranks, strict=True)]
+    found = [np.searchsorted(row, rank) for row, rank in zip(upto, ranks, strict=True)]
+    places = np.array(found, int).reshape(ranks.shape)
     is_any = upto[:, -1:] > 0
-    return np.where(is_any, middles()[np.where(is_any, np.array(places), 0)], 0.0)
+    return np.where(is_any, middles()[np.where(is_any, places, 0)], 0.0)
 
 
 def middles() -> np.ndarray:

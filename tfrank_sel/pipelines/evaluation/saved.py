@@ -177,7 +177,8 @@ class RecordScorer:
             return SavedScorer(self._takes.folder, inputs)
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        taken = {"features": tf.gather(inputs["features"], self._numbers, axis=2)}
+        numbers = tf.constant(self._numbers, tf.int32)
+        taken = {"features": tf.gather(inputs["features"], numbers, axis=2)}
         if self._texts:
             taken["texts"] = tf.gather(inputs["texts"], self._texts, axis=2)
         if self._structure:
