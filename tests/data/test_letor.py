@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from tfrank_sel import data
-from tfrank_sel.data import letor
+from tfrank_sel.data import letor, lines
 from tfrank_sel.data.lists import Rejected
 
 
@@ -197,3 +197,11 @@ def test_a_file_is_replaced_by_all_of_the_new_one_or_stays(tmp_path):
 
 def item_list(query_id):
     return data.ItemList(query_id, np.ones(1), np.ones([1, 1]), ("a",))
+
+
+def test_a_compressed_line_that_is_too_long_is_refused_before_it_is_held(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "PART", 100)
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(b"1 qid:1 1:1\n" + b"1 " * 100))
+    with pytest.raises(data.InputError, match=r"a\.txt\.gz: expected lines of at most 100 bytes"):
+        list(letor.read(path, 1))

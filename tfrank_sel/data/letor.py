@@ -218,9 +218,11 @@ def _lines(path: str, start: int, stop: int | None) -> Iterator[bytes]:
         with lines.opened(path, start, stop) as file:
             if not start and not file.peek(1):
                 raise InputError(path, f"expected lines of {_LINE}. Received: an empty file")
-            text = gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file
+            text: Iterator[bytes] = iter(file)
+            if path.endswith(".gz"):
+                text = lines.limited(path, gzip.GzipFile(fileobj=file))
             if not start:
-                first = next(iter(text), b"")
+                first = next(text, b"")
                 lines.check_utf8(path, first)
                 yield first.removeprefix(codecs.BOM_UTF8)
             yield from text

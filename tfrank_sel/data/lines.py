@@ -81,6 +81,20 @@ def before(
     return found + [count] * (len(starts) - len(found))
 
 
+def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
+    """Reads the lines of a decompressed file, whose size nothing else bounds.
+
+    Raises:
+        tfrank_sel.data.InputError: At a line of more than 64 MiB.
+    """
+    for line in iter(lambda: file.readline(PART + 1), b""):
+        if len(line) > PART:
+            raise InputError(
+                path, f"expected lines of at most {PART} bytes. Received: a longer one"
+            )
+        yield line
+
+
 def _line(file: IO[bytes], offset: int) -> int:
     """The start of the first line at or after an offset."""
     if offset:
