@@ -102,5 +102,6 @@ def test_a_model_of_two_masked_outputs_trains_and_loads(tmp_path: pathlib.Path) 
     expected = 2.0 * losses.SoftmaxLoss()(*shown["a"])
     expected += 0.5 * losses.PairwiseLogisticLoss()(*shown["b"])
     np.testing.assert_allclose(values["loss"], expected, rtol=1e-5)
-    np.testing.assert_allclose(values["a_ndcg_at_3"], metrics.NDCG(3)(*shown["a"]), rtol=1e-5)
-    np.testing.assert_allclose(values["b_mrr"], metrics.MRR()(*shown["b"]), rtol=1e-5)
+    for name, metric in (("a_ndcg_at_3", metrics.NDCG(3)), ("b_mrr", metrics.MRR())):
+        [value] = [x for key, x in values.items() if key.endswith(name)]  # Keras 2 loads "a_a_..."
+        np.testing.assert_allclose(value, metric(*shown[name[0]]), rtol=1e-5)
