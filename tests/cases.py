@@ -375,6 +375,8 @@ CALIBRATION = [
     loss(metrics.ECE, RM.expected_calibration_error, fractions, [-0.5, 0.75, 2.0], False,
          edges=(-0.5, 0.75, 2.0), from_logits=False),
 ]
+EVERY_LOSS = LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH
+EVERY_METRIC = METRICS + DIVERSITY + CALIBRATION
 # fmt: on
 
 

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from tests.cases import (
     DIVERSITY,
+    EVERY_LOSS,
     HOLDING,
     IN_BATCH,
     LOSSES,
@@ -34,9 +35,7 @@ OF_LISTS = LOSSES + HOLDING + SAMPLED + METRICS
 every_class = pytest.mark.parametrize(
     "case", one_per_class(OF_LISTS + SCORE_VECTORS + N_WAY + IN_BATCH + DIVERSITY), ids=name_of
 )
-every_loss = pytest.mark.parametrize(
-    "case", LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH, ids=name_of
-)
+every_loss = pytest.mark.parametrize("case", EVERY_LOSS, ids=name_of)
 every_metric = pytest.mark.parametrize("case", METRICS + DIVERSITY, ids=name_of)
 
 

@@ -16,18 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import (
-    CALIBRATION,
-    DIVERSITY,
-    HOLDING,
-    IN_BATCH,
-    LINKS,
-    LOSSES,
-    METRICS,
-    N_WAY,
-    SAMPLED,
-    SCORE_VECTORS,
-)
+from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS
 from tfrank_sel import callbacks, data, links, losses, metrics, models
 from tfrank_sel.arguments import Checked
 from tfrank_sel.losses import lambdas, targets
@@ -39,8 +28,7 @@ Arguments = dict[str, Any]
 MODULES = [callbacks, data, links, losses, metrics, models]
 MODULES += [averaging, lambdas, margin, targets, ties]
 
-FORMULAS = [*LOSSES, *HOLDING, *SCORE_VECTORS, *SAMPLED, *N_WAY, *IN_BATCH, *METRICS, *DIVERSITY]
-FORMULAS += CALIBRATION
+FORMULAS = EVERY_LOSS + EVERY_METRIC
 
 # arguments with which each public class is made
 EXAMPLES: dict[type, Arguments] = {

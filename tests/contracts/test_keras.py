@@ -9,35 +9,10 @@ import keras
 import numpy as np
 import pytest
 
-from tests.cases import (
-    CALIBRATION,
-    DIVERSITY,
-    HOLDING,
-    IN_BATCH,
-    LINKS,
-    LOSSES,
-    METRICS,
-    N_WAY,
-    SAMPLED,
-    SCORE_VECTORS,
-    Case,
-    name_of,
-    one_per_class,
-)
+from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS, Case, name_of, one_per_class
 from tests.models.test_modes import MODELS
 from tfrank_sel import losses, metrics, models, stack
 
-FORMULAS = (
-    LOSSES,
-    HOLDING,
-    SCORE_VECTORS,
-    SAMPLED,
-    N_WAY,
-    IN_BATCH,
-    METRICS,
-    DIVERSITY,
-    CALIBRATION,
-)
 RNG = np.random.default_rng(0)
 IN_A_NEW_PROCESS = """
 import json, sys
@@ -53,7 +28,7 @@ assert json.loads(json.dumps(again)) == configs
 def test_keras_makes_every_class_of_the_imported_package(
     imports: str, tmp_path: pathlib.Path
 ) -> None:
-    made = [case.make() for table in FORMULAS for case in one_per_class(table)]
+    made = [case.make() for case in one_per_class(EVERY_LOSS + EVERY_METRIC)]
     made += [case.link for case in LINKS] + [make() for make, _ in MODELS] + [models.SoftTopK(2)]
     configs = tmp_path / "configs.json"
     configs.write_text(json.dumps([keras.saving.serialize_keras_object(x) for x in made]))
@@ -61,7 +36,7 @@ def test_keras_makes_every_class_of_the_imported_package(
     subprocess.run([sys.executable, "-c", code, configs], check=True)
 
 
-@pytest.mark.parametrize("case", one_per_class(METRICS + DIVERSITY + CALIBRATION), ids=name_of)
+@pytest.mark.parametrize("case", one_per_class(EVERY_METRIC), ids=name_of)
 def test_metrics_have_the_state_that_keras_keeps(case: Case) -> None:
     metric, lists = case.make(), (case.labels(RNG, (4, 5)), RNG.normal(size=(4, 5)))
     metric.update_state(*lists)

@@ -14,12 +14,11 @@ import pytest
 import tensorflow as tf
 
 from tests.cases import (
-    CALIBRATION,
     DIVERSITY,
-    HOLDING,
+    EVERY_LOSS,
+    EVERY_METRIC,
     IN_BATCH,
     LOSSES,
-    METRICS,
     N_WAY,
     SAMPLED,
     SCORE_VECTORS,
@@ -35,12 +34,10 @@ Result = tuple[tf.Tensor, tf.Tensor]
 
 every_loss = pytest.mark.parametrize(
     "case",
-    one_per_class(LOSSES + HOLDING + SAMPLED + SCORE_VECTORS + N_WAY + IN_BATCH),
+    one_per_class(EVERY_LOSS),
     ids=name_of,
 )
-every_metric = pytest.mark.parametrize(
-    "case", one_per_class(METRICS + DIVERSITY + CALIBRATION), ids=name_of
-)
+every_metric = pytest.mark.parametrize("case", one_per_class(EVERY_METRIC), ids=name_of)
 
 BATCH_SIZE, LIST_SIZE = 4, 5
 

@@ -10,22 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.cases import (
-    CALIBRATION,
-    DIVERSITY,
-    HOLDING,
-    IN_BATCH,
-    LOSSES,
-    METRICS,
-    N_WAY,
-    SAMPLED,
-    SCORE_VECTORS,
-)
+from tests.cases import EVERY_LOSS, EVERY_METRIC
 from tfrank_sel import links, losses, metrics
 from tfrank_sel.losses import lambdas
 from tfrank_sel.ops import ranking
-
-LOSS_TABLES = [*LOSSES, *HOLDING, *SCORE_VECTORS, *SAMPLED, *N_WAY, *IN_BATCH]
 
 RNG = np.random.default_rng(5)
 FEATURES = RNG.normal(size=[8, 5, 3]).astype(np.float32)
@@ -40,8 +28,8 @@ def ranker() -> keras.Model:
 @pytest.mark.parametrize(
     "formulas",
     [
-        [case.make() for case in LOSS_TABLES],
-        [case.make() for case in (*METRICS, *DIVERSITY, *CALIBRATION)],
+        [case.make() for case in EVERY_LOSS],
+        [case.make() for case in EVERY_METRIC],
         [metrics.NDCG(k) for k in (None, 1, 5, 10, 15)],
         [metrics.RBP(p) for p in (0.5, 0.05, 0.8, 0.81, 0.800001, 1e-7)],
         [metrics.MRR(relevance_level=level) for level in (None, 1, 1.5, 2)],

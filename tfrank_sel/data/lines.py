@@ -89,9 +89,7 @@ def limited(path: str, file: io.BufferedIOBase) -> Iterator[bytes]:
     """
     for line in iter(lambda: file.readline(PART + 1), b""):
         if len(line) > PART:
-            raise InputError(
-                path, f"expected lines of at most {PART} bytes. Received: a longer one"
-            )
+            raise InputError(path, f"expected lines of at most {PART} bytes. Received: more")
         yield line
 
 

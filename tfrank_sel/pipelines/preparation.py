@@ -115,8 +115,8 @@ def examine(
             drifted = drift.anomalies(
                 before, own["train"], of="the reference", label=label, gates=gates
             )
-            found["train"] = found.get("train", []) + drifted
-        found["train"] = [*found.get("train", []), *_leaks(run, splits["train"])]
+            found.setdefault("train", []).extend(drifted)
+        found.setdefault("train", []).extend(_leaks(run, splits["train"]))
         report = folders.read_json(run.output / "ingest" / "ingest.json")
         lists = {split: counts["lists"] for split, counts in report["splits"].items()}
         shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)

@@ -113,43 +113,32 @@ def accepts(kind: Any, feature: Feature) -> bool:
 
 def is_number(kind: Any) -> bool:
     """Whether an Arrow type is an integer, float or decimal type."""
-    types = arrow().types
-    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    return _is_any(kind, "integer", "floating", "decimal")
 
 
 def is_text(kind: Any) -> bool:
     """Whether an Arrow type is a string type."""
-    types = arrow().types
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    return _is_any(kind, "string", "large_string", "string_view")
 
 
 def is_binary(kind: Any) -> bool:
     """Whether an Arrow type is a binary type, whose bytes need not be text."""
-    types = arrow().types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    return _is_any(kind, "binary", "large_binary", "binary_view", "fixed_size_binary")
 
 
 def is_list(kind: Any) -> bool:
     """Whether an Arrow type is a list type."""
-    types = arrow().types
-    return bool(
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
-    )
+    return _is_any(kind, "list", "large_list", "fixed_size_list", "list_view", "large_list_view")
 
 
 def is_span(kind: Any) -> bool:
     """Whether an Arrow type is a time-of-day or duration type."""
+    return _is_any(kind, "time", "duration", "interval")
+
+
+def _is_any(kind: Any, *names: str) -> bool:
     types = arrow().types
-    return types.is_time(kind) or types.is_duration(kind) or types.is_interval(kind)
+    return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
 def plain_type(kind: Any) -> Any:
