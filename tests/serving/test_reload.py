@@ -141,6 +141,13 @@ def test_a_server_reloads_on_request_and_asks_by_label(half):
             models.HandleReloadConfigRequest(request)
 
 
+def publish(version, path):
+    """Copies a version to a folder that is followed, whole at once."""
+    aside = path.parent / "aside"
+    shutil.copytree(version, aside)
+    aside.rename(path)
+
+
 def write(path, base, rest):
     aside = path.with_name("aside")
     aside.write_text(
