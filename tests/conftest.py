@@ -17,7 +17,11 @@ hypothesis.settings.load_profile("busy")
 LONG = (
     "distribution",
     "estimator/test_checks.py",
+    "losses/test_experiments.py",
     "models/als/test_group.py",
+    "models/test_cosine_classifier.py",
+    "objectives/test_boosters.py",
+    "pipelines/test_candidates.py",
     "pipelines/test_card.py",
     "pipelines/test_daily.py",
     "pipelines/test_kills.py",
@@ -25,7 +29,9 @@ LONG = (
     "pipelines/test_registry.py",
     "pipelines/test_resume.py",
     "pipelines/test_tracking.py",
+    "pipelines/test_trees.py",
     "pipelines/test_tune.py",
+    "pipelines/test_written.py",
     "plots/test_figures.py",
     "serving/test_attacks.py",
     "serving/test_faults.py",
@@ -37,7 +43,9 @@ LONG = (
     "test_examples.py",
     "test_no_room.py",
     "test_pages.py",
+    "test_site.py",
     "test_speed.py",
+    "test_speed_gpu.py",
 )
 
 

@@ -185,6 +185,7 @@ def test_each_list_may_have_its_own_k(signatures):
         signatures["rank_top_k"](examples=examples, k=tf.constant([1, 0]))
 
 
+@pytest.mark.long
 def test_a_server_without_xla_runs_every_signature(model, path, signatures):
     answers = stock_server.answers(path)
 

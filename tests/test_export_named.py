@@ -131,6 +131,7 @@ def test_an_item_is_regressed_with_its_query(exported, signatures):
     np.testing.assert_allclose(served, scores[0], atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_server_without_xla_runs_every_signature_and_finds_the_vocabularies(exported, signatures):
     model, path = exported
     answers = stock_server.answers(path)

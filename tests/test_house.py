@@ -171,9 +171,15 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     assert sorted(listed) == sorted(pages)
 
 
-def test_the_package_shows_what_is_public_and_imports_it_at_first_use() -> None:
+def test_the_package_imports_what_is_public_at_first_use_and_asks_no_network() -> None:
     code = """
-import sys, tfrank_sel
+import importlib, pkgutil, sys, tfrank_sel
+
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.bind"):
+        raise AssertionError(f"{event} {arguments}")
+
+sys.addaudithook(refuse)
 assert "tensorflow" not in sys.modules
 assert tfrank_sel.losses.SoftmaxLoss and tfrank_sel.models.als and tfrank_sel.serving.client
 try:
@@ -182,6 +188,9 @@ except AttributeError as error:
     assert "'no_such_package'" in str(error)
 else:
     raise AssertionError
+for module in pkgutil.walk_packages(tfrank_sel.__path__, "tfrank_sel."):
+    if "__main__" not in module.name and ".tfx" not in module.name:
+        importlib.import_module(module.name)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

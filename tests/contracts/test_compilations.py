@@ -16,15 +16,16 @@ models = []
 rows = tf.data.Dataset.range(8).map(  # two shapes, unknown to the trace
     lambda i: (tf.random.normal([4, 3 + i % 2, 2]), tf.ones([4, 3 + i % 2]))
 )
-for jit_compile in (False, True):
-    for loss in (losses.SoftmaxLoss(), losses.SelectiveSoftmaxLoss(links.Exp())):
-        model = keras.Sequential([keras.layers.Dense(1), keras.layers.Reshape([-1])])
-        model.compile(loss=loss, metrics=[metrics.NDCG(k=2)], jit_compile=jit_compile)
-        models.append(model)
-plain, compiled = models[:2], models[2:]
-for steps, some in ((8, plain), (2, compiled), (8, compiled)):
-    for model in some:
-        model.fit(rows.take(steps), epochs=1, verbose=0)
+for loss, jit_compile in (
+    (losses.SelectiveSoftmaxLoss(links.Exp()), False),
+    (losses.SoftmaxLoss(), True),
+):
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile(loss=loss, metrics=[metrics.NDCG(k=2)], jit_compile=jit_compile)
+    models.append(model)
+plain, compiled = models
+for model, steps in ((plain, 8), (compiled, 2), (compiled, 8)):
+    model.fit(rows.take(steps), epochs=1, verbose=0)
     print(len(list(pathlib.Path(sys.argv[1]).glob("*before_optimizations.txt"))))
 """
 

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("eagerly")
 FORMULAS = LOSSES + HOLDING + METRICS
 
 every_formula = pytest.mark.parametrize("case", FORMULAS, ids=name_of)
+every_class = pytest.mark.parametrize("case", one_per_class(FORMULAS), ids=name_of)
 every_loss = pytest.mark.parametrize("case", LOSSES + HOLDING, ids=name_of)
 every_slope = pytest.mark.parametrize("case", LOSSES, ids=name_of)
 every_metric = pytest.mark.parametrize("case", METRICS, ids=name_of)
@@ -81,7 +82,7 @@ def test_equals_its_reference(case: Case) -> None:
     np.testing.assert_allclose(per_list(case, *batch(case)), expected, rtol=1e-10, atol=1e-13)
 
 
-@every_formula
+@every_class
 def test_ragged_equals_padded(case: Case) -> None:
     labels, scores, weights = (tf.ragged.constant([r.tolist() for r in x]) for x in lists(case))
     formula = case.make()
@@ -133,7 +134,7 @@ def test_xla_agrees(case: Case) -> None:
     np.testing.assert_allclose(compiled, formula(*args), rtol=1e-5, atol=1e-6)
 
 
-@every_formula
+@every_class
 def test_the_order_of_items_is_irrelevant(case: Case) -> None:
     labels, scores, weights = batch(case)
     order = np.random.default_rng(2).permutation(WIDTH)
@@ -145,7 +146,7 @@ def test_the_order_of_items_is_irrelevant(case: Case) -> None:
     )
 
 
-@every_formula
+@every_class
 def test_a_list_without_items_is_zero(case: Case) -> None:
     labels, scores, _ = batch(case)
     empty = np.full_like(labels[:1], math.nan)
@@ -168,7 +169,7 @@ def test_a_list_without_items_is_not_counted(case: Case) -> None:
     np.testing.assert_allclose(both.result(), case.make(dtype="float64")(labels, scores))
 
 
-@every_formula
+@every_class
 def test_a_saved_formula_is_equal(case: Case) -> None:
     saved = json.dumps(keras.saving.serialize_keras_object(case.make()))
     loaded = keras.saving.deserialize_keras_object(json.loads(saved))
@@ -227,7 +228,7 @@ def test_second_derivatives_equal_finite_differences(case: Case) -> None:
     np.testing.assert_allclose(hessian_row, expected, rtol=1e-5, atol=1e-6)
 
 
-@every_formula
+@every_class
 def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
     expected = case.make()([[2.0, 0.0, 1.0]], [[60.0, -1.0, 2.0]])
     for dtype in ("float16", "bfloat16", "float64", "int32"):
@@ -236,7 +237,7 @@ def test_any_numeric_dtype_computes_in_float32(case: Case) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-6, err_msg=dtype)
 
 
-@every_formula
+@every_class
 def test_weights_per_list_in_every_shape_agree(case: Case) -> None:
     labels, scores, _ = (x[:, :3] for x in batch(case, seed=1))  # as many lists as items
     w = np.array([0.5, 1.0, 2.0])
@@ -269,7 +270,7 @@ def test_weights_per_list_of_unknown_width_stay_per_list(make: Any) -> None:
     np.testing.assert_allclose(call(labels, scores, w), case.make()(labels, scores, w), rtol=1e-5)
 
 
-@every_formula
+@every_class
 def test_a_keras_mask_is_honoured(case: Case) -> None:
     labels, scores, _ = batch(case)
     labels = np.nan_to_num(labels)
@@ -281,7 +282,7 @@ def test_a_keras_mask_is_honoured(case: Case) -> None:
         np.testing.assert_allclose(case.make()(labels, masked), expected, rtol=1e-6)
 
 
-@every_formula
+@every_class
 def test_a_wrong_shape_is_named(case: Case) -> None:
     with pytest.raises(ValueError, match=r"y_true.shape=\(2, 3\), y_pred.shape=\(2, 4\)"):
         case.make()(np.zeros([2, 3]), np.zeros([2, 4]))
@@ -297,7 +298,7 @@ def test_a_wrong_shape_is_named(case: Case) -> None:
             case.make()(*inputs)
 
 
-@every_formula
+@every_class
 def test_lists_of_one_item_warn_where_items_are_compared(case: Case) -> None:
     ones = np.ones([3, 1])
     formula = case.make()

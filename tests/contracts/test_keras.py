@@ -24,7 +24,13 @@ assert json.loads(json.dumps(again)) == configs
 """
 
 
-@pytest.mark.parametrize("imports", ["import keras, tfrank_sel", "import tfrank_sel, keras"])
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import keras, tfrank_sel",
+        pytest.param("import tfrank_sel, keras", marks=pytest.mark.long),
+    ],
+)
 def test_keras_makes_every_class_of_the_imported_package(
     imports: str, tmp_path: pathlib.Path
 ) -> None:

@@ -147,6 +147,7 @@ def test_importances_tell_which_column_matters(ranker: Ranker) -> None:
     np.testing.assert_array_equal(again.feature_importances_, ranker.feature_importances_)
 
 
+@pytest.mark.long
 def test_a_search_divides_queries_and_passes_them_on() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
         search = GridSearchCV(

@@ -21,12 +21,8 @@ def test_cosh_is_valid_up_to_its_critical_gamma_wherever_it_is_moved() -> None:
 @pytest.mark.parametrize(
     ("exponent", "gamma", "constant"),
     [
-        (1.0, 0.5, 1.0),
         (1.0, 1.0, math.sqrt(2.0)),
         (2.0, 0.5, 0.634),
-        (2.0, 1.0, 1.007),
-        (2.0, 2.0, 1.599),
-        (3.0, 1.0, 1.115),
         (3.0, 2.0, 1.876),
     ],
 )

@@ -10,10 +10,10 @@ from tfrank_sel import links
 
 
 def test_relative_sensitivities_integrate_to_1() -> None:
-    at = np.linspace(-4.0, 6.0, 20001)
+    at = np.arange(-4.0, 6.0, 0.125) + 0.0625
     for link in (links.Sigmoid(shift=1.0), links.SmeLU(half_width=1.5), links.Sinh(scale=0.5)):
         for relative in (links.blust, links.llust):
-            rows = [relative(link, float(w), (-4.0, 6.0)) for w in at[:: len(at) // 400]]
+            rows = [relative(link, float(w), (-4.0, 6.0)) for w in at]
             assert np.mean(rows) * 10.0 == pytest.approx(1.0, rel=1e-2)
 
 

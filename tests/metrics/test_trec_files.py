@@ -2,7 +2,7 @@
 
 import gzip
 import pathlib
-import subprocess
+import runpy
 import sys
 
 import pytest
@@ -134,8 +134,14 @@ def test_errors_end_with_a_line_and_status_2(files: tuple[pathlib.Path, pathlib.
         assert message in result.stderr
 
 
-def test_runs_as_a_module(files: tuple[pathlib.Path, pathlib.Path]) -> None:
-    command = [sys.executable, "-m", "tfrank_sel.metrics", "--qrels", str(files[0])]
-    done = subprocess.run([*command, "--run", str(files[1])], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("num_q")
+def test_runs_as_a_module(
+    files: tuple[pathlib.Path, pathlib.Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["metrics", "--qrels", str(files[0]), "--run", str(files[1])])
+    monkeypatch.delitem(sys.modules, "tfrank_sel.metrics.__main__")
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("tfrank_sel.metrics", run_name="__main__")
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("num_q")

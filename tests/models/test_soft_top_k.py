@@ -23,8 +23,7 @@ EXPECTED[0, [0, 2, 3, 4]] = reference.memberships([3.0, 2.0, 1.0, 0.0], 1.0)
 ANY = [None, None]
 
 
-@pytest.mark.parametrize("jit_compile", [None, False, True])
-@pytest.mark.parametrize("shape", [[3, 5], ANY])
+@pytest.mark.parametrize(("jit_compile", "shape"), [(None, None), (False, ANY), (True, [3, 5])])
 def test_minus_infinity_is_absent_and_has_no_gradient(jit_compile: Any, shape: Any) -> None:
     layer = models.SoftTopK(1.0)
 

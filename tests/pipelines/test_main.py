@@ -256,9 +256,8 @@ def test_an_output_that_is_a_file_or_cannot_be_made_is_refused(tmp_path):
         assert reason in result.stderr
 
 
-@pytest.mark.parametrize(
-    "mode", ["in_memory", pytest.param("multi_processing", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["in_memory", "multi_processing"])
 def test_a_run_without_room_is_one_line_and_leaves_nothing(tmp_path, mode):
     script = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
     script += "sys.argv[0] = 'run'; runpy.run_module('tfrank_sel.pipelines', run_name='__main__')"

@@ -322,6 +322,7 @@ def values_of(model, lists):
     return dict(zip([x.name for x in measures], np.mean(found, axis=0), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:NDCG compares the items")
 def test_a_published_model_is_evaluated_on_new_data_against_another(folder, tmp_path):
     options = ["--data", folder / "lists.txt", "--metrics", tmp_path / "metrics.json"]
@@ -356,6 +357,7 @@ def test_a_model_is_evaluated_by_slice_against_chance(folder, tmp_path):
     assert "random order" in without.stdout
 
 
+@pytest.mark.long
 def test_names_that_are_no_identifiers_are_taken(tmp_path):
     export.export(named.odd_model(), named.ODD_TYPES, tmp_path / "model")
     rows = [
@@ -367,6 +369,7 @@ def test_names_that_are_no_identifiers_are_taken(tmp_path):
     assert {row["doc_id"] for row in ranked(tmp_path / "out")["q"]} == {"q:1", "q:2", "q:3"}
 
 
+@pytest.mark.long
 def test_a_packed_model_and_one_of_types_are_compared_on_one_table(folder, tmp_path):
     spec = data.FeatureSpec(2)
     names = {"feature_names": ["age", "stock"]}
