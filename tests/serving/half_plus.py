@@ -72,16 +72,6 @@ class HalfPlus(tf.Module):
     def regress_x_to_y2(self, inputs):
         return {"outputs": 0.5 * _x(inputs) + self.bias + 1.0}
 
-    @tf.function(input_signature=[EXAMPLES])
-    def classify_x_to_y(self, inputs):
-        return {"scores": 0.5 * _x(inputs) + self.bias}
-
-    @tf.function(input_signature=[EXAMPLES])
-    def classify_labels(self, inputs):
-        scores = 0.5 * _x(inputs) + self.bias
-        classes = tf.tile([["pos", "neg"]], [tf.shape(scores)[0], 1])
-        return {"scores": tf.concat([scores, -scores], 1), "classes": classes}
-
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
     def slow(self, x):
         return {"y": tf.while_loop(lambda y: y[0] < 1e9, lambda y: [y + 1.0], [x])[0]}

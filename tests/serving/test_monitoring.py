@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from prometheus_client.parser import text_string_to_metric_families
-from tensorflow_serving.apis import inference_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2
 
 from tests.serving.half_plus import Client
 from tfrank_sel.serving.deployment.model_config import ModelConfig
@@ -101,14 +101,11 @@ def test_both_protocols_are_observed(endpoint, client):
 
 
 def test_only_what_tensorflow_serving_counts_is_counted(half):
-    request = inference_pb2.MultiInferenceRequest()
-    request.input.example_list.examples.add()
-    for signature in ("regress_x_to_y", "regress_x_to_y2"):
-        task = request.tasks.add(method_name="tensorflow/serving/regress")
-        task.model_spec.name, task.model_spec.signature_name = "half", signature
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "half"
     with Endpoint([ModelConfig("half", half)]) as endpoint:
         client = Client(endpoint.grpc_port)
-        assert len(client.stub.MultiInference(request).results) == 2
+        assert client.stub.GetModelMetadata(request).metadata
         client.predict(x=np.zeros([1], np.float32))
         connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
         connection.request("GET", PATH)

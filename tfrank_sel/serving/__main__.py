@@ -64,9 +64,6 @@ def serve(
         pathlib.Path | None,
         typer.Option(help="`ConfigProto` with the threads and memory of a model."),
     ] = None,
-    rest_api_enable_cors_support: Annotated[
-        bool, typer.Option(help="Accept REST requests from pages of other origins.")
-    ] = False,
     max_request_bytes: Annotated[
         int,
         typer.Option(
@@ -139,7 +136,6 @@ def serve(
                 items=max_items,
                 requests=max_concurrent_requests,
             ),
-            cors=rest_api_enable_cors_support,
             session=read(tensorflow_session_config_file, ConfigProto),
             poll_seconds=file_system_poll_wait_seconds,
             config_file=model_config_file,

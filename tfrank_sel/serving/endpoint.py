@@ -38,7 +38,6 @@ class Endpoint:
         tls: Credentials of gRPC, from `tls.credentials`; None for plain text. REST is not
             encrypted, as in TensorFlow Serving.
         limits: Limits on requests.
-        cors: Whether to accept REST requests from pages of other origins.
         session: Threads and memory of the models; None for the defaults of TensorFlow.
         **core: Further arguments of `ServerCore`.
     """
@@ -52,7 +51,6 @@ class Endpoint:
         rest_port: int = 0,
         tls: grpc.ServerCredentials | None = None,
         limits: Limits = Limits(),  # noqa: B008
-        cors: bool = False,
         session: config_pb2.ConfigProto | None = None,
         **core: Any,
     ) -> None:
@@ -61,7 +59,6 @@ class Endpoint:
         self.rest_port = rest_port
         self._tls = tls
         self._limits = limits
-        self._cors = cors
         load: Load = functools.partial(LoadedModel, session=session)
         self._core = ServerCore(models, load=load, **core)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,7 +104,7 @@ class Endpoint:
             opened.set_exception(error)
             return
         config = uvicorn.Config(
-            RestApi(self._core, admission, cors=self._cors),
+            RestApi(self._core, admission),
             http=functools.partial(LimitedHttp, self._limits),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",

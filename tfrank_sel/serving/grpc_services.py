@@ -13,10 +13,8 @@ import grpc.aio
 from google.protobuf import any_pb2, message as protobuf
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import (
-    classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
-    inference_pb2,
     model_management_pb2,
     model_pb2,
     predict_pb2,
@@ -25,10 +23,11 @@ from tensorflow_serving.apis import (
 
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment import model_config
-from tfrank_sel.serving.engine import inference, tensor_protos
+from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
+from tfrank_sel.serving.engine.regress import regress, serialized
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid, mapped
@@ -91,10 +90,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._admission = admission
         prediction = {
             "Predict": _Method(predict_pb2.PredictRequest, self._predict, True),
-            "Classify": _Method(classification_pb2.ClassificationRequest, self._classify, True),
             "Regress": _Method(regression_pb2.RegressionRequest, self._regress, True),
-            # which TensorFlow Serving does not count
-            "MultiInference": _Method(inference_pb2.MultiInferenceRequest, self._multi),
             "GetModelMetadata": _Method(
                 get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
             ),
@@ -185,37 +181,15 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 tensor_protos.to_proto(array, response.outputs[alias])
             return response
 
-    def _classify(
-        self, request: classification_pb2.ClassificationRequest, seconds: float, limits: Limits
-    ) -> classification_pb2.ClassificationResponse:
-        spec, result = self._infer(request, inference.classify, seconds, limits)
-        return classification_pb2.ClassificationResponse(model_spec=spec, result=result)
-
     def _regress(
         self, request: regression_pb2.RegressionRequest, seconds: float, limits: Limits
     ) -> regression_pb2.RegressionResponse:
-        spec, result = self._infer(request, inference.regress, seconds, limits)
-        return regression_pb2.RegressionResponse(model_spec=spec, result=result)
-
-    def _infer(
-        self, request: Any, run: Callable[..., Any], seconds: float, limits: Limits
-    ) -> tuple[model_pb2.ModelSpec, Any]:
-        rows = inference.serialized(request.input, limits)
+        rows = serialized(request.input, limits)
         with self._acquired(request) as model:
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            return _spec(request, model, name), run(model, name, rows, seconds)
-
-    def _multi(
-        self, request: inference_pb2.MultiInferenceRequest, seconds: float, limits: Limits
-    ) -> inference_pb2.MultiInferenceResponse:
-        inference.check_models(request)
-        rows = inference.serialized(request.input, limits)
-        with self._acquired(request.tasks[0]) as model:
-            results = inference.multi_inference(model, request.tasks, rows, seconds)
-            for task, result in zip(request.tasks, results, strict=True):
-                name = task.model_spec.signature_name or DEFAULT_SIGNATURE
-                result.model_spec.CopyFrom(_spec(task, model, name))
-            return inference_pb2.MultiInferenceResponse(results=results)
+            result = regress(model, name, rows, seconds)
+            spec = _spec(request, model, name)
+            return regression_pb2.RegressionResponse(model_spec=spec, result=result)
 
     def _metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, *_: Any

@@ -45,18 +45,14 @@ def tune(
         # Imported late, so that help and errors do not wait for TensorFlow.
         with terminal.quiet():
             from tfrank_sel.pipelines import console as shown, tuning
-            from tfrank_sel.pipelines.reporting import study as page
 
         logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
         logging.getLogger("tensorflow").setLevel(
             logging.ERROR
         )  # it warns when many models are traced
         study = tuning.Study(configuration, output)
-        try:
-            study.prepare(shown.Progress(console))
-            study.run(console)
-        finally:
-            page.write(study)
+        study.prepare(shown.Progress(console))
+        study.run(console)
     except (ConfigurationError, ImportError, InputError) as error:
         raise terminal.refused(error) from error
     except GateError as error:
@@ -77,4 +73,5 @@ def _tell(study: "Study", console: Console) -> None:
         return
     console.print(f"best: NDCG@10 {best.value:.4f} of trial {best.number}", highlight=False)
     console.print("Next:", style="bold")
+    print(f"optuna-dashboard sqlite:///{study.output / 'study.db'}")
     print(f"tfrank-sel-pipelines run --config {study.output / 'best.toml'} --output RUN")

@@ -166,42 +166,6 @@ def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> s
     )
 
 
-def study(values: Mapping[int, float], pruned: Sequence[int]) -> str:
-    """Draws the value of each finished trial of a study, and the best so far.
-
-    Args:
-        values: Value by number of the trial, in order; the last of a pruned one.
-        pruned: Numbers of the trials that were pruned.
-    """
-
-    def draw(axes: Axes) -> None:
-        whole = {number: x for number, x in values.items() if number not in pruned}
-        axes.plot(list(whole), list(whole.values()), "o", color=COLORS["ours"], label="trial")
-        if pruned:
-            cut = [values[number] for number in pruned]
-            axes.plot(pruned, cut, "x", color=COLORS["baseline"], label="pruned")
-        best = np.maximum.accumulate(list(whole.values()))
-        axes.step(list(whole), best, where="post", color=COLORS["ours"], label="best so far")
-        axes.set(title="validation NDCG@10", xlabel="trial")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend()
-
-    return _svg("Validation NDCG at 10 by trial, and the best so far", draw, width=4.8)
-
-
-def searched(key: str, places: Sequence[float | str], values: Sequence[float], log: bool) -> str:
-    """Draws the value of each trial that is complete against a key: a number, or a choice."""
-
-    def draw(axes: Axes) -> None:
-        axes.plot(places, values, "o", color=COLORS["ours"])
-        axes.set(xlabel=key, ylabel="NDCG@10")
-        if log:
-            axes.set_xscale("log")
-        axes.tick_params("x", rotation=30 if isinstance(places[0], str) else 0)
-
-    return _svg(f"Validation NDCG at 10 by {key}", draw)
-
-
 def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
     """Draws the validation NDCG of two runs by epoch, from the loss and the values of each fit."""
 

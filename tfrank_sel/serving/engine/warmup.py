@@ -11,9 +11,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from tfrank_sel.data.formats import forms
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.serving.engine import inference, tensor_protos
+from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict, signature_of
+from tfrank_sel.serving.engine.regress import regress, serialized
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
@@ -76,14 +77,9 @@ def _run(model: Model, log: prediction_log_pb2.PredictionLog) -> None:
         sent = tensor_protos.to_arrays(request.inputs, _LIMITS)
         signature = signature_of(model, request.model_spec.signature_name)
         predict(model, signature, sent, request.output_filter)
-    elif kind in ("regress_log", "classify_log"):
-        request = getattr(log, kind).request
-        run = inference.regress if kind == "regress_log" else inference.classify
-        rows = inference.serialized(request.input, _LIMITS)
-        run(model, request.model_spec.signature_name, rows)
-    elif kind == "multi_inference_log":
-        request = log.multi_inference_log.request
-        rows = inference.serialized(request.input, _LIMITS)
-        inference.multi_inference(model, request.tasks, rows)
+    elif kind == "regress_log":
+        request = log.regress_log.request
+        rows = serialized(request.input, _LIMITS)
+        regress(model, request.model_spec.signature_name, rows)
     else:
         raise ServingError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind or 'none'}")

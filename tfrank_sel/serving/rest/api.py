@@ -13,12 +13,11 @@ from google.protobuf import json_format, message
 from tfrank_sel.serving import monitoring
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine.core import ServerCore
-from tfrank_sel.serving.engine.inference import classify, regress, serialized
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
-from tfrank_sel.serving.rest import json_examples, json_numbers, json_outputs, json_reader, page
+from tfrank_sel.serving.rest import json_numbers, json_outputs, page
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 Scope = Mapping[str, Any]
@@ -31,14 +30,9 @@ Target = tuple[str, int | None, str | None]
 
 # What is said while the request is not whole.
 _CLOSING = (408, 413, 429, 431, 503)
-_CORS = [
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", b"POST, GET"),
-    (b"access-control-allow-headers", b"Content-Type"),
-]
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict|classify|regress)", re.I)
+_POST = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>predict)", re.I)
 _NOTHING = re.compile(r"(?!)")
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
 _NOT_FOUND = b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>Not Found</BODY></HTML>\n"
@@ -50,14 +44,12 @@ class RestApi:
     Args:
         core: Models that it serves.
         admission: Limits on requests, and threads that run them.
-        cors: Whether pages of other origins may ask.
     """
 
-    def __init__(self, core: ServerCore, admission: Admission, *, cors: bool = False) -> None:
+    def __init__(self, core: ServerCore, admission: Admission) -> None:
         self._core = core
         self._admission = admission
         self._limits = admission.limits
-        self._cors = _CORS if cors else []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -69,7 +61,6 @@ class RestApi:
         headers = [
             (b"content-type", content_type),
             (b"content-length", str(len(body)).encode()),
-            *self._cors,
         ]
         if status in _CLOSING:  # the rest of the request is not read
             headers.append((b"connection", b"close"))
@@ -93,9 +84,6 @@ class RestApi:
             return 400, b"text/plain", f"Unexpected path: {path}".encode()
         if not re.match(r"/v1/", path, re.IGNORECASE):
             return 404, b"text/html", _NOT_FOUND
-        if method == "OPTIONS":
-            known = re.match(rb"https?://", headers.get(b"origin", b""))
-            return 200 if known else 400, b"text/html", b""
         match = {"POST": _POST, "GET": _GET}.get(method, _NOTHING).fullmatch(path)
         name = urllib.parse.unquote(match["name"] or "") if match else ""
         verb = match["verb"] if match and method == "POST" else ""
@@ -109,7 +97,7 @@ class RestApi:
                 told = self._metadata if match["metadata"] else self._status
                 work, body = (lambda *_: told(match)), b""
             else:
-                work = functools.partial(self._post, verb, _target(match))
+                work = functools.partial(self._predict, _target(match))
             answer = await self._run(work, body)
         return 200, b"application/json", answer
 
@@ -138,28 +126,12 @@ class RestApi:
             return body
         return await self._run(_inflated, body)
 
-    def _post(self, verb: str, target: Target, body: bytes, limits: Limits) -> bytes:
+    def _predict(self, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
-        seconds = limits.run_seconds
-        document: json_numbers.Document | dict[str, Any]
-        if verb == "predict":
-            document = json_numbers.Document(body)
-        else:
-            document = json_reader.read_object(body)
+        document = json_numbers.Document(body)
         name = document.get("signature_name", DEFAULT_SIGNATURE)
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
-        if isinstance(document, json_numbers.Document):
-            return self._predict(target, name, document, limits)
-        rows = serialized(json_examples.to_input(document), limits)
-        with self._core.acquire(*target) as model:
-            if verb == "regress":
-                return json_examples.regressions(regress(model, name, rows, seconds))
-            return json_examples.classifications(classify(model, name, rows, seconds))
-
-    def _predict(
-        self, target: Target, name: str, document: json_numbers.Document, limits: Limits
-    ) -> bytes:
         with self._core.acquire(*target) as model:
             signature = model.signatures.get(name or DEFAULT_SIGNATURE)
             if signature is None:
