@@ -1,6 +1,7 @@
 """Feature importance and calibration of models, on a bounded sample of lists."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from tfrank_sel.pipelines.ingestion import stored
 SLOTS = 20_000  # items of the sample, with padding
 SCORED = 1_000_000  # items that importance scores, all features and shuffles together
 BINS = 10
+PARTS = 8  # of the lists, by size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,11 @@ class Sample:
         """Returns the sample of the first lists, at least one."""
         count = max(count, 1)
         return Sample({k: x[:count] for k, x in self.inputs.items()}, self.labels[:count])
+
+    def by_size(self) -> "Sample":
+        """Returns the sample with the shortest lists first."""
+        order = np.argsort(np.sum(~np.isnan(self.labels), axis=1), kind="stable")
+        return Sample({k: x[order] for k, x in self.inputs.items()}, self.labels[order])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,20 +108,25 @@ def feature_importances(
     shuffles = SCORED // (max(len(columns), 1) * lists.labels.size)
     repeats = min(max(shuffles, 1), REPEATS)
     slots = SCORED // (repeats * len(columns) + 1)
-    lists = lists.first(slots // lists.labels.shape[1])
-    scored = tf.function(model, autograph=False)
+    lists = lists.first(slots // lists.labels.shape[1]).by_size()
+    scored = tf.function(model, autograph=False, reduce_retracing=True)
     mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, ties=AVERAGED)
+    sizes = mask.sum(axis=1)
+    ends = np.linspace(0, len(sizes), min(len(sizes), PARTS) + 1).astype(int)
+    parts = [np.s_[i:j, : sizes[j - 1]] for i, j in itertools.pairwise(ends)]
 
     def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
         inputs = dict(lists.inputs)
         for name, x in items.items():
             inputs[name] = inputs[name].copy()
             inputs[name][mask] = x
-        return ndcg.evaluate(lists.labels, scored(_tensors(inputs))).values
+        scores = np.zeros(mask.shape, np.float32)
+        for part in parts:  # most lists are much shorter than the longest
+            scores[part] = scored(_tensors({name: x[part] for name, x in inputs.items()}))
+        return ndcg.evaluate(lists.labels, scores).values
 
     names = {name for own in columns.values() for name, _ in own}
     items = {name: lists.inputs[name][mask] for name in names}
-    sizes = mask.sum(axis=1)
     found = importances(values, items, sizes, columns, seed=seed, repeats=repeats)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
