@@ -15,7 +15,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
 from tfrank_sel.metrics.ties import AVERAGED
 
-MANY_ITEMS = 200_000  # above which less padding is worth compiling for one more shape
+BUCKETS = 6  # of list sizes, so that there is little padding
 STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
 
 
@@ -115,8 +115,7 @@ def batches(
     workers = workers or Workers()
     sizes = collections.Counter(learned.sizes.tolist())
     sizes.update([] if held_out is None else held_out.sizes.tolist())
-    buckets = 4 if learned.sizes.sum() > MANY_ITEMS else 2
-    edges = batching.bucket_edges(sizes, buckets, min_lists=batch_size)
+    edges = batching.bucket_edges(sizes, BUCKETS, min_lists=batch_size)
     shard = (workers.index, workers.count)
     shuffled = functools.partial(learned.batches, batch_size, edges, seed=seed, shard=shard)
     steps = int(shuffled().cardinality())
