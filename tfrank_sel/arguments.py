@@ -15,21 +15,42 @@ import numpy as np
 # a bound of an interval, which may be infinite; a `float` must be finite
 Bound: TypeAlias = Annotated[float, "a number, finite or not, but not NaN"]
 
+
+class Range(NamedTuple):
+    """A range of numbers, as the second part of an `Annotated` type.
+
+    Attributes:
+        words: Description of the range.
+        holds: Whether a number is inside.
+    """
+
+    words: str
+    holds: Callable[[float], bool]
+
+
+Positive: TypeAlias = Annotated[float, Range("positive", lambda x: x > 0.0)]
+AtLeast0: TypeAlias = Annotated[float, Range("at least 0", lambda x: x >= 0.0)]
+Share: TypeAlias = Annotated[float, Range("in [0, 1]", lambda x: 0.0 <= x <= 1.0)]
+OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", lambda x: 0.0 < x < 1.0)]
+Count: TypeAlias = Annotated[int, Range("positive", lambda x: x >= 1)]
+Cutoff: TypeAlias = Count | None
+
 MOST_NAMED = 12  # number of choices listed in a message
 
 
 class Checked:
-    """Mixin: the constructor raises an error for arguments of the wrong type.
+    """Mixin: the constructor raises an error for arguments of the wrong type or range.
 
     An `int` may be a NumPy integer, but not a `bool`. A `float` is any finite real number; a
     `Bound` may also be infinite. A `Callable` must not be a class. A `Sequence` may be an array,
     but not a string. Defaults are always accepted. Arguments with another annotation that is not a
     class are not checked. Arguments passed on by `**kwargs` are checked by the annotations of the
-    bases. The constructor itself checks ranges.
+    bases.
 
     Raises:
         TypeError: If an argument has the wrong type.
-        ValueError: If a number is NaN, or a `float` is infinite.
+        ValueError: If a number is NaN, a `float` is infinite, or a number is outside of the `Range`
+            of its annotation.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -116,7 +137,11 @@ _WORDS = {
 
 def _check(cls: type, name: str, value: Any) -> None:
     argument = declared(cls).get(name)
-    if argument is None or value is argument.default or _fits(argument.hint, value):
+    if argument is None or value is argument.default:
+        return
+    if _fits(argument.hint, value):
+        if outside := _outside(argument.hint, value):
+            raise ValueError(f"`{name}` must be {outside}. Received: {name}={value}")
         return
     raise (ValueError if _fits(argument.hint, value, finite=False) else TypeError)(
         f"`{name}` of {cls.__name__} must be {accepted(argument.hint, argument.default)}. "
@@ -155,6 +180,18 @@ def _fits(hint: Any, value: Any, finite: bool = True) -> bool:
     kind = origin or hint
     is_class = isinstance(kind, type) and not getattr(kind, "_is_protocol", False)
     return not is_class or isinstance(value, kind)
+
+
+def _outside(hint: Any, value: Any) -> str:
+    """Describes the range of a type that a value of the type is outside of; empty if inside."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        outside = [_outside(part, value) for part in parts if _fits(part, value)]
+        none = " or None" if types.NoneType in parts else ""
+        return outside[0] + none if all(outside) else ""
+    if origin is Annotated and isinstance(parts[1], Range) and not parts[1].holds(value):
+        return parts[1].words
+    return ""
 
 
 def _hints(constructor: Any) -> Mapping[str, Any]:

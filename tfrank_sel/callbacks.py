@@ -8,8 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import bounds
-from tfrank_sel.arguments import Checked
-from tfrank_sel.losses.targets import check_temperature
+from tfrank_sel.arguments import Checked, Positive
 from tfrank_sel.losses.topk import SmoothTopKLoss
 
 
@@ -93,9 +92,8 @@ class LogSoftmaxBounds(Checked, keras.callbacks.Callback):
         self,
         log_dir: str | pathlib.Path,
         validation_data: tf.data.Dataset,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
     ) -> None:
-        check_temperature(temperature)
         super().__init__()
         self.validation_data = validation_data
         self.temperature = temperature

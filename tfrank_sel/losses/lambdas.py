@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count, Cutoff, Share
 from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, sum_over_terms
 from tfrank_sel.ops import ranking
 from tfrank_sel.ops.pairs import Items
@@ -86,11 +87,8 @@ class PrecisionLambdaWeight(LambdaWeight):
         ValueError: If `k` is not positive.
     """
 
-    k: int
+    k: Count
     threshold: float = 1.0
-
-    def __post_init__(self) -> None:
-        ranking.check_cutoff(self.k)
 
     def pairs(self, first: Items, second: Items) -> tf.Tensor:
         relevant = [x.labels >= self.threshold for x in (first, second)]
@@ -115,13 +113,10 @@ class GainLambdaWeight(LambdaWeight):
         ValueError: If `k` is not positive.
     """
 
-    k: int | None = None
+    k: Cutoff = None
     gain: Function = ranking.exponential_gain
     discount: Function = ranking.log2_discount
     normalized: bool = True
-
-    def __post_init__(self) -> None:
-        ranking.check_cutoff(self.k)
 
     @property
     def normalizer(self) -> Normalizer:
@@ -188,15 +183,7 @@ class SwapLambdaWeight(GainLambdaWeight):
         ValueError: If `k` is not positive, or `smooth_fraction` not between 0 and 1.
     """
 
-    smooth_fraction: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0.0 <= self.smooth_fraction <= 1.0:
-            raise ValueError(
-                "`smooth_fraction` must lie between 0 and 1. "
-                f"Received: smooth_fraction={self.smooth_fraction}"
-            )
+    smooth_fraction: Share = 0.0
 
     def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
         f = self.smooth_fraction

@@ -7,14 +7,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import Configurable, register
-
-
-def check_temperature(temperature: float, name: str = "temperature") -> None:
-    """Raises a `ValueError` unless the temperature of this name is positive."""
-    if not temperature > 0.0:
-        raise ValueError(f"`{name}` must be positive. Received: {name}={temperature}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +93,7 @@ class Softmax(Targets):
         [[0.5, 0.5, 0.0]]
     """
 
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_temperature(self.temperature)
+    temperature: Positive = 1.0
 
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return masking.softmax(labels / self.temperature, mask)

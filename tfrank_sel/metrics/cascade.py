@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff, OpenShare, Positive
 from tfrank_sel.metrics.base import BinaryMetric, RankedMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -48,11 +49,8 @@ class ERR(RankedMetric):
     averages_ties = False
 
     def __init__(
-        self, k: int | None = None, max_label: float = 4.0, name: str | None = None, **kwargs: Any
+        self, k: Cutoff = None, max_label: Positive = 4.0, name: str | None = None, **kwargs: Any
     ) -> None:
-        if not max_label > 0.0:
-            raise ValueError(f"`max_label` must be positive. Received: max_label={max_label}")
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.max_label = max_label
@@ -107,16 +105,11 @@ class RBP(BinaryMetric):
 
     def __init__(
         self,
-        persistence: float = 0.8,
-        k: int | None = None,
+        persistence: OpenShare = 0.8,
+        k: Cutoff = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not 0.0 < persistence < 1.0:
-            raise ValueError(
-                f"`persistence` must be in (0, 1). Received: persistence={persistence}"
-            )
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.persistence = persistence

@@ -4,10 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff
 from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
-from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
@@ -93,12 +93,11 @@ class PrecisionIA(DiversityMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Cutoff = None,
         clip_k: bool = False,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.clip_k = clip_k
@@ -146,8 +145,7 @@ class SubtopicRecall(DiversityMetric):
     averages_ties = False
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.base import RankedMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -16,13 +17,12 @@ class _GainMetric(RankedMetric):
 
     def __init__(
         self,
-        k: int | None,
+        k: Cutoff,
         gain: Callable[[tf.Tensor], tf.Tensor],
         discount: Callable[[tf.Tensor], tf.Tensor],
         name: str | None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.gain = gain
@@ -64,7 +64,7 @@ class DCG(_GainMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Cutoff = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
@@ -127,7 +127,7 @@ class NDCG(_GainMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Cutoff = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
@@ -184,8 +184,7 @@ class PWA(RankedMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = 5, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = 5, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 

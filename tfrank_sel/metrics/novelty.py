@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff, Share
 from tfrank_sel.metrics.diversity import DiversityMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -18,15 +19,12 @@ class _AlphaMetric(DiversityMetric):
 
     def __init__(
         self,
-        k: int | None,
-        alpha: float,
+        k: Cutoff,
+        alpha: Share,
         discount: Callable[[tf.Tensor], tf.Tensor],
         name: str | None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"`alpha` must be in [0, 1]. Received: alpha={alpha}")
         super().__init__(name, **kwargs)
         self.k = k
         self.alpha = alpha
@@ -76,8 +74,8 @@ class AlphaDCG(_AlphaMetric):
 
     def __init__(
         self,
-        k: int | None = None,
-        alpha: float = 0.5,
+        k: Cutoff = None,
+        alpha: Share = 0.5,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
         **kwargs: Any,
@@ -127,8 +125,8 @@ class AlphaNDCG(_AlphaMetric):
 
     def __init__(
         self,
-        k: int | None = None,
-        alpha: float = 0.5,
+        k: Cutoff = None,
+        alpha: Share = 0.5,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
         **kwargs: Any,

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -47,12 +48,11 @@ class Precision(BinaryMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Cutoff = None,
         clip_k: bool = False,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.clip_k = clip_k
@@ -98,8 +98,7 @@ class Recall(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 
@@ -145,8 +144,7 @@ class MAP(BinaryMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.base import BinaryMetric, ComparingMetric
 from tfrank_sel.metrics.ties import Ranks
-from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
@@ -148,12 +148,11 @@ class BPref(BinaryMetric):
 
     def __init__(
         self,
-        k: int | None = None,
+        k: Cutoff = None,
         of_relevant: bool = False,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(name, **kwargs)
         self.k = k
         self.of_relevant = of_relevant

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
 from tfrank_sel.ops import ranking
@@ -44,8 +45,7 @@ class MRR(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 
@@ -90,8 +90,7 @@ class Hits(BinaryMetric):
 
     weighs_items = False
 
-    def __init__(self, k: int | None = None, name: str | None = None, **kwargs: Any) -> None:
-        ranking.check_cutoff(k)
+    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name, **kwargs)
         self.k = k
 

@@ -59,12 +59,6 @@ def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Te
     return tf.math.divide_no_nan(weighted, tf.reduce_sum(labels, axis=-1))
 
 
-def check_cutoff(k: int | None) -> None:
-    """Raises a `ValueError` unless `k` is `None` or a positive number of ranks."""
-    if k is not None and k < 1:
-        raise ValueError(f"`k` must be positive or None. Received: k={k}")
-
-
 @register
 def exponential_gain(labels: tf.Tensor) -> tf.Tensor:
     """Computes `2**y - 1`."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import Formula
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 
@@ -31,9 +32,9 @@ class SampledLoss(ListwiseLoss):
     Inputs: as in `ListwiseLoss`. The noise of padding is ignored.
     """
 
-    def __init__(self, sample_size: int, seed: int | None, name: str | None, **kwargs: Any) -> None:
-        if sample_size < 1:
-            raise ValueError(f"`sample_size` must be positive. Received: sample_size={sample_size}")
+    def __init__(
+        self, sample_size: Count, seed: int | None, name: str | None, **kwargs: Any
+    ) -> None:
         super().__init__(name=name, **kwargs)
         self.sample_size = sample_size
         self.seed = seed

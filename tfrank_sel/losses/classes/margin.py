@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking
@@ -56,11 +57,7 @@ class CosFace(Margin):
         https://arxiv.org/abs/1801.09414).
     """
 
-    margin: float = 0.35
-
-    def __post_init__(self) -> None:
-        if not self.margin >= 0.0:
-            raise ValueError(f"`margin` must be at least 0. Received: margin={self.margin}")
+    margin: AtLeast0 = 0.35
 
     def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
         return cosines - self.margin
@@ -141,12 +138,10 @@ class MarginSoftmaxLoss(ListwiseLoss):
     def __init__(
         self,
         margin: Margin = NormFace(),
-        scale: float = 30.0,
+        scale: Positive = 30.0,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not scale > 0.0:
-            raise ValueError(f"`scale` must be positive. Received: scale={scale}")
         super().__init__(name=name, **kwargs)
         self.margin = margin
         self.scale = scale

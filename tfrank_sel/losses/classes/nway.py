@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import class_pairs, masking
@@ -243,13 +244,11 @@ class NWayPairwiseLoss(NWayLoss):
 
     def __init__(
         self,
-        scale: float = 1.0,
+        scale: Positive = 1.0,
         class_weights: Sequence[float] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not scale > 0.0:
-            raise ValueError(f"`scale` must be positive. Received: scale={scale}")
         if class_weights is not None and not all(c > 0.0 for c in class_weights):
             raise ValueError(
                 f"`class_weights` must be positive. Received: class_weights={class_weights}"

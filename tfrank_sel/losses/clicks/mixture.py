@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
 from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms, of_items
 from tfrank_sel.ops import masking, ranking
@@ -54,17 +55,12 @@ class ClickEMLoss(Normalized, ScoreVectorLoss):
 
     def __init__(
         self,
-        exam_weight: float = 1.0,
-        relevance_weight: float = 1.0,
+        exam_weight: AtLeast0 = 1.0,
+        relevance_weight: AtLeast0 = 1.0,
         normalizer: Normalizer = mean_over_terms,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not (exam_weight >= 0.0 and relevance_weight >= 0.0):
-            raise ValueError(
-                "`exam_weight` and `relevance_weight` must be at least 0. Received: "
-                f"exam_weight={exam_weight}, relevance_weight={relevance_weight}"
-            )
         super().__init__(name=name, **kwargs)
         self.exam_weight = exam_weight
         self.relevance_weight = relevance_weight
@@ -124,9 +120,7 @@ class MixtureEMLoss(ScoreVectorLoss):
         https://dl.acm.org/doi/10.1145/3477495.3531837).
     """
 
-    def __init__(self, alpha: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
-        if not alpha >= 0.0:
-            raise ValueError(f"`alpha` must be at least 0. Received: alpha={alpha}")
+    def __init__(self, alpha: AtLeast0 = 1.0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.alpha = alpha
 

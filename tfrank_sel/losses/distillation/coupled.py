@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count, Cutoff, Positive
 from tfrank_sel.losses.bases.sampled import SampledLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
@@ -53,15 +53,13 @@ class CoupledRankDistilLoss(SampledLoss):
 
     def __init__(
         self,
-        sample_size: int = 8,
-        k: int | None = None,
-        temperature: float = 1.0,
+        sample_size: Count = 8,
+        k: Cutoff = None,
+        temperature: Positive = 1.0,
         seed: int | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
-        check_temperature(temperature)
         super().__init__(sample_size, seed, name, **kwargs)
         self.k = k
         self.temperature = temperature

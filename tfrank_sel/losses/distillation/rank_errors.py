@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import Link
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise import relaxation
 from tfrank_sel.losses.listwise.relaxed import SIGMOID
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
@@ -38,8 +38,7 @@ class RankErrorLoss(ListwiseLoss):
     min_label = -math.inf
     takes_classes = False
 
-    def __init__(self, temperature: float, link: Link, name: str | None, **kwargs: Any) -> None:
-        check_temperature(temperature)
+    def __init__(self, temperature: Positive, link: Link, name: str | None, **kwargs: Any) -> None:
         relaxation.check_link(link)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
@@ -99,7 +98,7 @@ class SpearmanLoss(RankErrorLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         link: Link = SIGMOID,
         name: str | None = None,
         **kwargs: Any,
@@ -152,7 +151,7 @@ class ADRMSELoss(RankErrorLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         link: Link = SIGMOID,
         name: str | None = None,

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -50,8 +50,7 @@ class InfoNCELoss(ListwiseLoss):
         https://arxiv.org/abs/1807.03748).
     """
 
-    def __init__(self, temperature: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
-        check_temperature(temperature)
+    def __init__(self, temperature: Positive = 1.0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
 
@@ -134,13 +133,12 @@ class InBatchInfoNCELoss(ListwiseLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         symmetric: bool = False,
         log_q: Sequence[float] | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         if log_q is not None and (np.ndim(log_q) != 1 or not np.all(np.isfinite(log_q))):
             raise ValueError(f"`log_q` must be finite, of shape [num_items]. Received: {log_q}")
         super().__init__(name=name, **kwargs)

@@ -4,10 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.sampled import SampledLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.serialization import register
 
 
@@ -56,13 +56,12 @@ class GumbelLoss(SampledLoss):
     def __init__(
         self,
         loss: ListwiseLoss,
-        sample_size: int = 8,
-        temperature: float = 1.0,
+        sample_size: Count = 8,
+        temperature: Positive = 1.0,
         seed: int | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(sample_size, seed, name, **kwargs)
         self.loss = loss
         self.temperature = temperature

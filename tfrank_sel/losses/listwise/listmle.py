@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
@@ -68,11 +68,10 @@ class ListMLELoss(LabelOrderedLoss):
     def __init__(
         self,
         position_weight: Callable[[tf.Tensor], tf.Tensor] | None = None,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.position_weight = position_weight
         self.temperature = temperature

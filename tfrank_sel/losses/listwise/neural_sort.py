@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise import relaxation
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
@@ -50,11 +50,10 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
 
@@ -109,13 +108,12 @@ class NeuralSortNDCGLoss(ListwiseLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.gain = gain

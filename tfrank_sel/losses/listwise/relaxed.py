@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise import relaxation
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
@@ -41,8 +41,7 @@ class RelaxedMetricLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
-    def __init__(self, temperature: float, link: Link, name: str | None, **kwargs: Any) -> None:
-        check_temperature(temperature)
+    def __init__(self, temperature: Positive, link: Link, name: str | None, **kwargs: Any) -> None:
         relaxation.check_link(link)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
@@ -102,7 +101,7 @@ class ApproxDCGLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Positive = 0.1,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         link: Link = SIGMOID,
@@ -163,7 +162,7 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Positive = 0.1,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         link: Link = SIGMOID,
@@ -220,7 +219,7 @@ class ApproxMRRLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Positive = 0.1,
         link: Link = SIGMOID,
         name: str | None = None,
         **kwargs: Any,
@@ -270,7 +269,7 @@ class ApproxAPLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Positive = 0.1,
         link: Link = SIGMOID,
         name: str | None = None,
         **kwargs: Any,

@@ -4,9 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.links.base import Link
 from tfrank_sel.losses.listwise.relaxed import SIGMOID, RelaxedMetricLoss
-from tfrank_sel.ops import masking, ranking
+from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
 
@@ -46,13 +47,12 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        k: int,
-        temperature: float = 0.1,
+        k: Count,
+        temperature: Positive = 0.1,
         link: Link = SIGMOID,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(temperature, link, name, **kwargs)
         self.k = k
 
@@ -99,13 +99,12 @@ class ApproxRecallLoss(RelaxedMetricLoss):
 
     def __init__(
         self,
-        k: int,
-        temperature: float = 0.1,
+        k: Count,
+        temperature: Positive = 0.1,
         link: Link = SIGMOID,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        ranking.check_cutoff(k)
         super().__init__(temperature, link, name, **kwargs)
         self.k = k
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Cutoff, Positive
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import rank_distributions, ranking
 from tfrank_sel.serialization import register
@@ -53,16 +54,13 @@ class SoftRankLoss(ListwiseLoss):
 
     def __init__(
         self,
-        sigma: float = 1.0,
-        k: int | None = None,
+        sigma: Positive = 1.0,
+        k: Cutoff = None,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not sigma > 0.0:
-            raise ValueError(f"`sigma` must be positive. Received: sigma={sigma}")
-        ranking.check_cutoff(k)
         super().__init__(name=name, **kwargs)
         self.sigma = sigma
         self.k = k

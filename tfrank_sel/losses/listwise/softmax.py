@@ -4,9 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.lambdas import SwapLambdaWeight
-from tfrank_sel.losses.targets import Shares, Targets, check_temperature
+from tfrank_sel.losses.targets import Shares, Targets
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
@@ -56,13 +57,12 @@ class SoftmaxLoss(ListwiseLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         targets: Targets = BY_SHARES,
         lambda_weight: SwapLambdaWeight | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.targets = targets

@@ -5,10 +5,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.listwise.softmax import BY_SHARES
-from tfrank_sel.losses.targets import Targets, check_temperature
+from tfrank_sel.losses.targets import Targets
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
@@ -55,17 +56,12 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
 
     def __init__(
         self,
-        virtual_label: float = 0.0,
-        temperature: float = 1.0,
+        virtual_label: AtLeast0 = 0.0,
+        temperature: Positive = 1.0,
         targets: Targets = BY_SHARES,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not virtual_label >= 0.0:
-            raise ValueError(
-                f"`virtual_label` must be at least 0. Received: virtual_label={virtual_label}"
-            )
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.virtual_label = virtual_label
         self.temperature = temperature
@@ -127,14 +123,13 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     def __init__(
         self,
         epsilon: float = 1.0,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         targets: Targets = BY_SHARES,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if not epsilon >= -1.0:
             raise ValueError(f"`epsilon` must be at least -1. Received: epsilon={epsilon}")
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.epsilon = epsilon
         self.temperature = temperature
@@ -211,12 +206,11 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.temperature = temperature
         self.gain = gain

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.lambdas import LambdaWeight
 from tfrank_sel.losses.normalization import Normalized, Normalizer, mean_over_terms
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.ops import pairs, ranking
 from tfrank_sel.ops.pairs import Items
 
@@ -46,12 +46,11 @@ class PairwiseLoss(Normalized, ListwiseLoss):
     def __init__(
         self,
         lambda_weight: LambdaWeight | None = None,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.lambda_weight = lambda_weight
         self.temperature = temperature

@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.label_ordered import LabelOrderedLoss
 from tfrank_sel.ops import label_order, masking
 from tfrank_sel.serialization import register
@@ -49,10 +50,8 @@ class CircleLoss(LabelOrderedLoss):
     """
 
     def __init__(
-        self, gamma: float = 64.0, margin: float = 0.25, name: str | None = None, **kwargs: Any
+        self, gamma: Positive = 64.0, margin: float = 0.25, name: str | None = None, **kwargs: Any
     ) -> None:
-        if not gamma > 0.0:
-            raise ValueError(f"`gamma` must be positive. Received: gamma={gamma}")
         super().__init__(name=name, **kwargs)
         self.gamma = gamma
         self.margin = margin

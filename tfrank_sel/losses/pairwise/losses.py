@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import OpenShare, Positive
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.links.piecewise import PiecewiseLinear
 from tfrank_sel.links.steps import Sign
@@ -87,7 +88,7 @@ class LambdaLoss(PairwiseLoss):
     def __init__(
         self,
         lambda_weight: LambdaWeight = LAMBDA_LOSS,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
         name: str | None = None,
         **kwargs: Any,
@@ -245,16 +246,14 @@ class PairwiseQuantileLoss(PairwiseLoss):
 
     def __init__(
         self,
-        tau: float = 0.5,
+        tau: OpenShare = 0.5,
         squared: bool = False,
         lambda_weight: LambdaWeight | None = None,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not 0.0 < tau < 1.0:
-            raise ValueError(f"`tau` must lie between 0 and 1. Received: tau={tau}")
         super().__init__(lambda_weight, temperature, normalizer, name, **kwargs)
         self.tau = tau
         self.squared = squared

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.elementary import Identity
 from tfrank_sel.losses.normalization import Normalizer
 from tfrank_sel.losses.pairwise.base import PairwiseLoss
@@ -53,7 +54,7 @@ class MarginMSELoss(PairwiseLoss):
 
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
         name: str | None = None,
         **kwargs: Any,

@@ -4,12 +4,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.losses.bases.sampled import SampledLoss
 from tfrank_sel.losses.lambdas import LambdaWeight, YetiDCGLambdaWeight
 from tfrank_sel.losses.listwise.gumbel import GumbelLoss
 from tfrank_sel.losses.normalization import Normalizer
 from tfrank_sel.losses.pairwise import PairwiseLogisticLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.serialization import register
 
 NEIGHBOURS = YetiDCGLambdaWeight()
@@ -56,15 +56,14 @@ class YetiLogisticLoss(SampledLoss):
     def __init__(
         self,
         lambda_weight: LambdaWeight = NEIGHBOURS,
-        temperature: float = 1.0,
-        sample_size: int = 8,
-        gumbel_temperature: float = 1.0,
+        temperature: Positive = 1.0,
+        sample_size: Count = 8,
+        gumbel_temperature: Positive = 1.0,
         seed: int | None = None,
         normalizer: Normalizer | None = None,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        check_temperature(gumbel_temperature, "gumbel_temperature")
         pairwise = PairwiseLogisticLoss(lambda_weight, temperature, normalizer)
         self._noisy = GumbelLoss(pairwise, sample_size, gumbel_temperature, seed)
         super().__init__(sample_size, seed, name, **kwargs)

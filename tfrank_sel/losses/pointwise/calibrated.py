@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Share
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
 from tfrank_sel.losses.listwise.softmax import BY_SHARES
@@ -52,8 +53,7 @@ class RCRLoss(ListwiseLoss):
 
     compares_items = False
 
-    def __init__(self, alpha: float = 0.5, name: str | None = None, **kwargs: Any) -> None:
-        _check_share(alpha)
+    def __init__(self, alpha: Share = 0.5, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.alpha = alpha
 
@@ -105,8 +105,7 @@ class JRCLoss(ScoreVectorLoss):
         Model, 2023](https://arxiv.org/abs/2208.06164).
     """
 
-    def __init__(self, alpha: float = 0.5, name: str | None = None, **kwargs: Any) -> None:
-        _check_share(alpha)
+    def __init__(self, alpha: Share = 0.5, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         self.alpha = alpha
 
@@ -125,8 +124,3 @@ class JRCLoss(ScoreVectorLoss):
             of_list = masking.cross_entropy(weights * targets, logits, mask)
             total += (1.0 - self.alpha) * of_list
         return tf.math.divide_no_nan(total, masking.masked_sum(tf.ones_like(labels), mask))
-
-
-def _check_share(alpha: float) -> None:
-    if not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"`alpha` must lie between 0 and 1. Received: alpha={alpha}")

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.arguments import Bound
+from tfrank_sel.arguments import Bound, Count, Share
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
@@ -156,16 +156,12 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
 
     def __init__(
         self,
-        ordinal_size: int,
+        ordinal_size: Count,
         use_fraction_label: bool = False,
         normalizer: Normalizer = mean_over_terms,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if ordinal_size < 1:
-            raise ValueError(
-                f"`ordinal_size` must be positive. Received: ordinal_size={ordinal_size}"
-            )
         super().__init__(name=name, **kwargs)
         self.ordinal_size = ordinal_size
         self.use_fraction_label = use_fraction_label
@@ -227,18 +223,13 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
     def __init__(
         self,
         num_classes: int,
-        label_smoothing: float = 0.0,
+        label_smoothing: Share = 0.0,
         normalizer: Normalizer = mean_over_terms,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
         if num_classes < 2:
             raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
-        if not 0.0 <= label_smoothing <= 1.0:
-            raise ValueError(
-                "`label_smoothing` must lie between 0 and 1. "
-                f"Received: label_smoothing={label_smoothing}"
-            )
         super().__init__(name=name, **kwargs)
         self.num_classes = num_classes
         self.label_smoothing = label_smoothing

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
@@ -57,13 +58,12 @@ class RG2Loss(ListwiseLoss):
 
     def __init__(
         self,
-        alpha: float = 0.0,
+        alpha: AtLeast0 = 0.0,
         target: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        _check_alpha(alpha)
         super().__init__(name=name, **kwargs)
         self.alpha = alpha
         self.target = target
@@ -126,13 +126,12 @@ class RGCrossLoss(ListwiseLoss):
 
     def __init__(
         self,
-        alpha: float = 0.0,
+        alpha: AtLeast0 = 0.0,
         target: float = 1.0,
         gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        _check_alpha(alpha)
         super().__init__(name=name, **kwargs)
         self.alpha = alpha
         self.target = target
@@ -149,11 +148,6 @@ class RGCrossLoss(ListwiseLoss):
         gains = _gains(self.gain, labels, mask)
         value, _ = _expansion(gains, scores, mask, weights)
         return value + _anchor(gains, scores, self.alpha, self.target)
-
-
-def _check_alpha(alpha: float) -> None:
-    if not alpha >= 0.0:
-        raise ValueError(f"`alpha` must not be negative. Received: alpha={alpha}")
 
 
 def _gains(gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

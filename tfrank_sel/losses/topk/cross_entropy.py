@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.targets import check_temperature
 from tfrank_sel.losses.topk.forms import mean_by_label
 from tfrank_sel.ops import soft_topk
 from tfrank_sel.serialization import register
@@ -60,7 +60,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         self,
         k: Sequence[int] = (1, 5),
         probabilities: Sequence[float] | None = None,
-        temperature: float = 1.0,
+        temperature: Positive = 1.0,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -75,7 +75,6 @@ class TopKCrossEntropyLoss(ListwiseLoss):
                 f"`probabilities` must be {len(k)} positive numbers whose sum is 1, one for each "
                 f"`k`. Received: probabilities={probabilities}, k={k}"
             )
-        check_temperature(temperature)
         super().__init__(name=name, **kwargs)
         self.k = k
         self.probabilities = probabilities

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import AtLeast0, Count, Positive
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 from tfrank_sel.losses.topk.forms import Form, mean_over_relevant
@@ -20,11 +21,9 @@ class _TopKLoss(ListwiseLoss):
 
     takes_minus_infinity = True
 
-    def __init__(self, k: int, margin: float, form: Form, name: str | None, **kwargs: Any) -> None:
-        if k < 1:
-            raise ValueError(f"`k` must be positive. Received: k={k}")
-        if not margin >= 0.0:
-            raise ValueError(f"`margin` must be at least 0. Received: margin={margin}")
+    def __init__(
+        self, k: Count, margin: AtLeast0, form: Form, name: str | None, **kwargs: Any
+    ) -> None:
         super().__init__(name=name, **kwargs)
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={self.dtype}")
@@ -140,15 +139,13 @@ class SmoothTopKLoss(_TopKLoss):
 
     def __init__(
         self,
-        k: int,
-        tau: float = 1.0,
-        margin: float = 1.0,
+        k: Count,
+        tau: Positive = 1.0,
+        margin: AtLeast0 = 1.0,
         form: Form = mean_over_relevant,
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not tau > 0.0:
-            raise ValueError(f"`tau` must be positive. Received: tau={tau}")
         super().__init__(k, margin, form, name, **kwargs)
         self.tau = tau
         # A variable, so that a compiled training step reads the value that a callback has set
@@ -198,8 +195,8 @@ class TopKHingeLoss(_TopKLoss):
 
     def __init__(
         self,
-        k: int,
-        margin: float = 1.0,
+        k: Count,
+        margin: AtLeast0 = 1.0,
         form: Form = mean_over_relevant,
         name: str | None = None,
         **kwargs: Any,
