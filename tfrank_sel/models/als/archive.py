@@ -27,7 +27,8 @@ def write(
         written = Path(aside) / "model"
         written.mkdir()
         (written / "config.json").write_text(json.dumps(config, indent=1))
-        np.savez(written / "arrays.npz", **arrays, **parts)
+        stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
+        np.savez(written / "arrays.npz", **stored)
         written.rename(path)
 
 

@@ -20,7 +20,7 @@ class Explanation(NamedTuple):
         rest: The rest of the score, which the loss of the items not taken contributes.
     """
 
-    items: NDArray[np.int32]
+    items: NDArray[Any]
     contributions: Float64s
     rest: float
 

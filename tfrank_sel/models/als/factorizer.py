@@ -1,19 +1,19 @@
 """Matrix factorisation by alternating least squares over RG and square losses."""
 
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tfrank_sel.models.als import archive, progress, retrieval
+from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
+from tfrank_sel.models.als import archive, ids, progress, retrieval
 from tfrank_sel.models.als.explanation import Explanation, explained
 from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix, merged
 from tfrank_sel.models.als.objectives import RG2, Objective
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.models.als.weights import activity_weights, base_weights
+from tfrank_sel.models.als.weights import activity_weights, base_weights, random_factors
 from tfrank_sel.models.two_tower import TwoTower
 from tfrank_sel.serialization import Configurable, register
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
-
-_CHUNK = 1 << 12  # rows at a time
 
 
 @register
@@ -70,11 +68,10 @@ class RGFactorizer(Configurable):
         user_factors_: `[num_users, num_factors]`.
         item_factors_: `[num_items, num_factors]`.
         seen_: The interactions of the fit, a SciPy CSR matrix `[num_users, num_items]` of gains.
+        user_ids_: Ids of the users of a frame, by index; None if all methods take indices.
+        item_ids_: Ids of its items.
         history_: Values after each sweep of `fit`: `objective`, `logit_norm` and, with validation,
             `ndcg@10`, `recall@10` and `mrr@10`.
-
-    `fit` warns if all item vectors are parallel or nearly 0, as a regularization that is too strong
-    makes them.
 
     Example:
         >>> from tfrank_sel.models.als import RGFactorizer
@@ -92,38 +89,28 @@ class RGFactorizer(Configurable):
     user_factors_: Array
     item_factors_: Array
     seen_: Any
+    user_ids_: NDArray[Any] | None = None
+    item_ids_: NDArray[Any] | None = None
 
     def __init__(
         self,
         objective: Objective = RG2(alpha=0.05),  # noqa: B008, a frozen value
-        num_factors: int = 64,
-        regularization: float = 0.6,
+        num_factors: Count = 64,
+        regularization: AtLeast0 = 0.6,
         count_exponent: float = 0.5,
         popularity_exponent: float = 0.0,
         activity_exponent: float = 0.0,
-        sweeps: int = 15,
-        patience: int | None = None,
-        cg_steps: int | None = None,
-        initial_scale: float = 0.1,
-        num_threads: int | None = None,
+        sweeps: Count = 15,
+        patience: Cutoff = None,
+        cg_steps: Cutoff = None,
+        initial_scale: Positive = 0.1,
+        num_threads: Cutoff = None,
         dtype: str = "float32",
-        seed: int = 0,
+        seed: Natural = 0,
         device: str | None = None,
     ) -> None:
-        counts = {"num_factors": num_factors, "sweeps": sweeps, "patience": patience}
-        for name, value in {**counts, "cg_steps": cg_steps, "num_threads": num_threads}.items():
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
-        if seed < 0 or not initial_scale > 0.0:
-            raise ValueError(
-                "`seed` must not be negative, and `initial_scale` must be positive. "
-                f"Received: seed={seed}, initial_scale={initial_scale}"
-            )
-        if not regularization >= 0.0 or dtype not in ("float32", "float64"):
-            raise ValueError(
-                "`regularization` must not be negative, and `dtype` must be float32 or float64. "
-                f"Received: regularization={regularization}, dtype={dtype}"
-            )
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={dtype}")
         if device is not None and cg_steps is not None:
             raise ValueError(
                 "`cg_steps` must be None on a `device`, whose solutions are exact. "
@@ -155,11 +142,11 @@ class RGFactorizer(Configurable):
         log_dir: Path | None = None,
         group: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> Self:
-        """Factorises interactions from the start.
+        """Factorises interactions from the start; warns if all item vectors are parallel or 0.
 
         Args:
-            interactions: Positives, as in `as_matrix`.
-            validation: Held-out positives of the same users and items.
+            interactions: Positives, as in `as_matrix`; those of a frame are ids, texts or integers.
+            validation: Held-out positives of the same users and items, of the same kind.
             list_weights: Weight of each user's loss, in addition to `activity_exponent`; 1 if
                 `None`.
             factors: The users' and the items' factors to start from; random ones if `None`.
@@ -173,9 +160,14 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
         """
+        interactions, found = ids.numbered(interactions)
+        if found[0] is not None and not isinstance(group, SingleProcess):
+            raise ValueError("Interactions of several processes must be indices. Received: a frame")
+        self.user_ids_, self.item_ids_ = found
         matrix = as_matrix(interactions)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
+        validation = None if validation is None else ids.renumbered(validation, found)
         held_out = None if validation is None else as_matrix(validation, matrix.shape)
         first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
         self._start(matrix, factors, first_user)
@@ -221,11 +213,17 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
         """
+        before = (self.user_ids_, self.item_ids_) if hasattr(self, "seen_") else None
+        interactions, (self.user_ids_, self.item_ids_) = ids.numbered(interactions, before)
         matrix, factors, known = as_matrix(interactions), None, (0, 0)
         counts = [np.diff(matrix.indptr), np.bincount(matrix.indices)]
         if hasattr(self, "seen_"):
             known, matrix = self.seen_.shape, merged(self.seen_, matrix)
-            old, new = (self.user_factors_, self.item_factors_), self._random(matrix.shape)
+            shapes = [(count, self.num_factors) for count in matrix.shape]
+            old, new = (
+                (self.user_factors_, self.item_factors_),
+                random_factors(shapes, self.initial_scale, self.seed),
+            )
             factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
         self._start(matrix, factors)
         solver = self._solver(matrix, list_weights, SingleProcess())
@@ -246,18 +244,18 @@ class RGFactorizer(Configurable):
         filter_seen: bool = True,
         items: ArrayLike | None = None,
         index: "ItemIndex | None" = None,
-    ) -> tuple[NDArray[np.int32], Array]:
+    ) -> tuple[NDArray[Any], Array]:
         """Returns the best items of some users, `[len(users), k]`, and their scores.
 
-        If fewer than `k` items are left, the rest is -1 with score -inf. For a single user, an
-        integer, both have shape `[k]`.
+        If fewer than `k` items are left, the rest is -1 (or the empty text, if ids are texts) with
+        score -inf. For a single user, both have shape `[k]`.
 
         Args:
-            users: Indices of the users, or of one user.
+            users: Indices, or ids, of the users, or of one user.
             k: Number of items; positive.
             filter_seen: Whether to leave out the items that the user had in the interactions of the
                 fit.
-            items: Indices of the items to choose from; all if `None`.
+            items: Indices, or ids, of the items to choose from; all if `None`.
             index: A `nearest.ItemIndex` of the item factors, which finds most of the best items in
                 less time; all items are compared if `None`.
 
@@ -265,11 +263,13 @@ class RGFactorizer(Configurable):
             ValueError: If `k` is not positive, an index is out of range, a user has no
                 interactions, or both `items` and `index` are given.
         """
-        users = retrieval.indices("users", users, len(self.user_factors_))
+        users = ids.rows("users", users, len(self.user_factors_), self.user_ids_)
         retrieval.check_known(np.atleast_1d(users), self.user_factors_)
         rows, factors, threads = np.atleast_1d(users), self.item_factors_, self._threads
         seen = self.seen_[rows] if filter_seen else None
         if index is None:
+            if items is not None:
+                items = ids.rows("items", items, len(factors), self.item_ids_)
             found = retrieval.best_among(items, self.user_factors_[rows], factors, k, seen, threads)
         elif items is None and index.num_items == len(factors):
             found = index.best(self.user_factors_[rows], k, seen, threads)
@@ -278,25 +278,30 @@ class RGFactorizer(Configurable):
                 f"`index` must be of the {len(factors)} items, and excludes `items`. "
                 f"Received: {index.num_items} items in `index`, items={items!r}"
             )
-        return found if users.ndim else (found[0][0], found[1][0])
+        best = ids.named(found[0], self.item_ids_)
+        return (best, found[1]) if users.ndim else (best[0], found[1][0])
 
-    def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Array]:
+    def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the items most similar to some items, without these, and their cosines.
 
         Args:
-            items: Indices of the items, or of one item.
+            items: Indices, or ids, of the items, or of one item.
             k: Number of items; positive.
 
         Raises:
             ValueError: If `k` is not positive, or an index is out of range.
         """
-        return retrieval.most_similar("items", items, self.item_factors_, k)
+        rows = ids.rows("items", items, len(self.item_factors_), self.item_ids_)
+        found, cosines = retrieval.most_similar(rows, self.item_factors_, k)
+        return ids.named(found, self.item_ids_), cosines
 
-    def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[np.int32], Array]:
+    def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the users most similar to some users, as `similar_items`."""
-        return retrieval.most_similar("users", users, self.user_factors_, k)
+        rows = ids.rows("users", users, len(self.user_factors_), self.user_ids_)
+        found, cosines = retrieval.most_similar(rows, self.user_factors_, k)
+        return ids.named(found, self.user_ids_), cosines
 
-    def explain(self, user: int, item: int) -> Explanation:
+    def explain(self, user: int | str, item: int | str) -> Explanation:
         """Divides the score of an item into contributions of the items that the user took.
 
         The user's vector is the exact one for the current items and no `list_weights`.
@@ -304,15 +309,16 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If an index is out of range.
         """
-        (user,) = retrieval.indices("user", [user], len(self.user_factors_))
-        (item,) = retrieval.indices("item", [item], len(self.item_factors_))
+        user = int(ids.rows("user", user, len(self.user_factors_), self.user_ids_))
+        item = int(ids.rows("item", item, len(self.item_factors_), self.item_ids_))
         counts, exponent = np.diff(self.seen_.indptr), self.activity_exponent
         weight = activity_weights(counts, exponent, SingleProcess())[user]
         counts = np.bincount(self.seen_.indices, minlength=self.seen_.shape[1])
         weights = base_weights(counts, self.popularity_exponent)
         row, factors = self.seen_[user], self.item_factors_
         (ridge,) = self._ridges(np.array([row.nnz]))
-        return explained(item, row, self.objective, factors, weights, ridge / weight)
+        found = explained(item, row, self.objective, factors, weights, ridge / weight)
+        return found._replace(items=ids.named(found.items, self.item_ids_))
 
     def to_keras(self) -> TwoTower:
         """Returns a Keras model with these embeddings."""
@@ -327,7 +333,8 @@ class RGFactorizer(Configurable):
         Raises:
             FileExistsError: If `path` exists.
         """
-        arrays = {"user_factors": self.user_factors_, "item_factors": self.item_factors_}
+        names = ("user_factors", "item_factors", "user_ids", "item_ids")
+        arrays = {name: getattr(self, f"{name}_") for name in names}
         archive.write(path, self.get_config(), arrays, self.seen_)
 
     @classmethod
@@ -340,6 +347,7 @@ class RGFactorizer(Configurable):
         config, arrays, seen = archive.read(path)
         model = cls.from_config(config)
         model._start(seen, (arrays["user_factors"], arrays["item_factors"]))
+        model.user_ids_, model.item_ids_ = arrays.get("user_ids"), arrays.get("item_ids")
         return model
 
     @property
@@ -358,14 +366,9 @@ class RGFactorizer(Configurable):
             )
         self.user_factors_, self.item_factors_, self.seen_ = users, items, matrix
 
-    def _random(self, shape: Sequence[int], first_user: int = 0) -> list[Array]:
-        of_users, of_items = map(np.random.default_rng, np.random.SeedSequence(self.seed).spawn(2))
-        for begin in range(0, first_user, _CHUNK):  # drawn by the preceding processes
-            of_users.normal(size=(min(_CHUNK, first_user - begin), self.num_factors))
-        return [
-            rng.normal(0.0, self.initial_scale, (count, self.num_factors))
-            for rng, count in zip((of_users, of_items), shape, strict=True)
-        ]
+    def _random(self, counts: tuple[int, int], first_user: int = 0) -> list[Array]:
+        scale, shapes = self.initial_scale, [(count, self.num_factors) for count in counts]
+        return random_factors(shapes, scale, self.seed, first_user)
 
     def _solver(self, matrix: Any, list_weights: ArrayLike | None, group: Group) -> Solver:
         num_users, num_items = matrix.shape

@@ -20,9 +20,10 @@ def as_matrix(interactions: Any, shape: tuple[int, int] | None = None) -> Matrix
 
     Args:
         interactions: One of: a SciPy sparse matrix `[users, items]` of gains; a pandas frame or an
-            Arrow table with columns `user`, `item` and optionally `gain`; a tuple of two or three
-            NumPy arrays in that order; or an array `[count, 2 or 3]` of such columns. Users and
-            items are indices from 0 without large gaps. The default gain is 1.
+            Arrow table with columns `user`, `item` and optionally `gain`, or with two or three
+            columns of other names in that order; a tuple of two or three NumPy arrays; or an array
+            `[count, 2 or 3]` of such columns. Users and items are indices from 0 without large
+            gaps. The default gain is 1.
         shape: The numbers of users and items; if `None`, inferred from the interactions.
 
     Raises:
@@ -67,19 +68,27 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
 
 
+def names_of(interactions: Any) -> list[str] | None:
+    """Returns the names of the columns of a frame or table; None for other interactions."""
+    names = getattr(interactions, "column_names", getattr(interactions, "columns", None))
+    return None if names is None else list(names)
+
+
 def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Returns users, items and gains of interactions, in the order that these have."""
     if sp.issparse(interactions):
         pairs = interactions.tocoo()
         return pairs.row, pairs.col, pairs.data
-    names = getattr(interactions, "column_names", getattr(interactions, "columns", None))
+    names = names_of(interactions)
     if names is not None:
-        if not {"user", "item"} <= set(names):
+        if {"user", "item"} <= set(names):
+            names = [name for name in _COLUMNS if name in names]
+        elif len(names) not in (2, 3):
             raise ValueError(
-                "`interactions` must have columns `user` and `item`, and may have `gain`. "
-                f"Received: columns={list(names)}"
+                "`interactions` must have columns `user`, `item` and maybe `gain`, or only columns "
+                f"of these, in this order: `frame[[users, items]]`. Received: columns={names}"
             )
-        columns = [np.asarray(interactions[name]) for name in _COLUMNS if name in names]
+        columns = [np.asarray(interactions[name]) for name in names]
     elif isinstance(interactions, np.ndarray) and interactions.ndim == 2:
         columns = list(interactions.T)
         if len(columns) > 2 and np.all(columns[0] == np.rint(columns[0])):
@@ -103,7 +112,9 @@ def split_columns(interactions: Any) -> tuple[NDArray[Any], NDArray[Any], NDArra
 
 def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
     if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(f"`{name}` must be integers from 0. Received: dtype={ids.dtype}")
+        raise ValueError(
+            f"`{name}` must be integers from 0, or ids in a frame. Received: dtype={ids.dtype}"
+        )
     if len(ids) and (ids.min() < 0 or (count is not None and ids.max() >= count)):
         raise ValueError(
             f"`{name}` must be from 0 to {'any' if count is None else count - 1}. "
@@ -112,6 +123,6 @@ def _check_ids(name: str, ids: NDArray[Any], count: int | None) -> None:
     if count is None and len(ids) and ids.max() >= _GAPS * len(ids) + _FREE:
         raise ValueError(
             f"`{name}` must be indices from 0 without large gaps. "
-            f"Received: {len(ids)} interactions, indices up to {ids.max()}. Number the ids: "
-            "`ids, indices = np.unique(ids, return_inverse=True)`"
+            f"Received: {len(ids)} interactions, indices up to {ids.max()}. Pass a frame: its "
+            "columns are ids, which may be any texts or integers"
         )

@@ -99,16 +99,14 @@ def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     return found.astype(np.int64)
 
 
-def most_similar(name: str, given: ArrayLike, factors: Array, k: int) -> tuple[Ids, Array]:
+def most_similar(places: NDArray[np.int64], factors: Array, k: int) -> tuple[Ids, Array]:
     """Returns the other rows of the largest cosines with some rows, and the cosines.
 
     Args:
-        name: Name of the rows in errors.
-        given: Indices of some rows, or of one row.
+        places: Indices of some rows, or of one row.
         factors: All rows.
         k: Number of rows to return; positive.
     """
-    places = indices(name, given, len(factors))
     rows = np.atleast_1d(places)
     norms = np.linalg.norm(factors, axis=1, keepdims=True)
     unit = factors / np.maximum(norms, np.finfo(factors.dtype).tiny)

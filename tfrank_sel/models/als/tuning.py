@@ -9,7 +9,7 @@ import numpy as np
 import rich.progress
 from numpy.typing import ArrayLike
 
-from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als import ids, retrieval
 from tfrank_sel.models.als.factorizer import RGFactorizer
 from tfrank_sel.models.als.interactions import as_matrix, split_columns
 
@@ -76,6 +76,7 @@ def tune(
             f"Received: held_out={held_out}, trials={trials}"
         )
     random = np.random.default_rng(seed)
+    interactions, found = ids.numbered(interactions)
     matrix = as_matrix(interactions)
     columns = split_columns(matrix if times is None else interactions)
     if times is None:
@@ -109,9 +110,11 @@ def tune(
         tried.append({**settings, "sweeps": best + 1, **values})
     tried.sort(key=lambda trial: -trial["ndcg@10"])
     popular = train.getnnz(axis=0)[:, np.newaxis].astype(np.float32)
-    ids, _ = retrieval.best(np.ones([len(train.indptr) - 1, 1], np.float32), popular, 10, train)
-    tried.append({"sweeps": 0, **retrieval.ranking_quality(ids, validation)})
+    best_items, _ = retrieval.best(np.ones([train.shape[0], 1], np.float32), popular, 10, train)
+    tried.append({"sweeps": 0, **retrieval.ranking_quality(best_items, validation)})
     if tried[0]["ndcg@10"] <= tried[-1]["ndcg@10"]:
         warnings.warn(f"no trial is better than the most popular items: {tried}", stacklevel=2)
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
-    return type(model)(**{**known, **settings}).fit(matrix), tried
+    chosen_model = type(model)(**{**known, **settings}).fit(matrix)
+    chosen_model.user_ids_, chosen_model.item_ids_ = found
+    return chosen_model, tried

@@ -1,0 +1,107 @@
+"""Ids of users and items, texts or integers, in place of indices."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tfrank_sel.models.als import retrieval
+from tfrank_sel.models.als.interactions import names_of, split_columns
+
+Ids = NDArray[Any]
+
+
+Pair = tuple[Ids | None, Ids | None]  # of users and of items; None if they are indices
+
+
+def numbered(interactions: Any, known: Pair | None = None) -> tuple[Any, Pair]:
+    """Numbers the users and the items of a frame.
+
+    Args:
+        interactions: As in `as_matrix`; those without names of columns are returned unchanged.
+        known: The ids of the fit, which new ids follow; None before it.
+
+    Returns:
+        The interactions, and the ids by number, sorted but for the known ones; None without names
+        of columns.
+
+    Raises:
+        ValueError: If ids are not all texts or all integers, or not as those of the fit.
+    """
+    if not _is_frame(interactions, known):
+        return interactions, (None, None)
+    *pairs, gains = split_columns(interactions)
+    ids, indices = [], []
+    for name, column, old in zip(("user", "item"), pairs, known or (None, None), strict=True):
+        own, places = np.unique(_checked(name, column), return_inverse=True)
+        if old is not None:
+            own = np.concatenate([old, np.setdiff1d(_alike(name, own, old), old)])
+            places = _places(column, own)
+        ids.append(own)
+        indices.append(places)
+    return (*indices, gains), (ids[0], ids[1])
+
+
+def renumbered(interactions: Any, known: Pair) -> Any:
+    """Returns interactions of users and items of the fit, with indices in place of ids."""
+    if not _is_frame(interactions, known):
+        return interactions
+    users, items, gains = split_columns(interactions)
+    return rows("user", users, 0, known[0]), rows("item", items, 0, known[1]), gains
+
+
+def rows(name: str, given: ArrayLike, count: int, ids: Ids | None) -> NDArray[np.int64]:
+    """Returns the indices of users or items, of any shape, given by their ids if they have some.
+
+    Raises:
+        ValueError: If an index is out of range, or an id unknown.
+    """
+    if ids is None:
+        return retrieval.indices(name, given, count)
+    column = _alike(name, np.asarray(given), ids)
+    if unknown := np.setdiff1d(column, ids).tolist():
+        raise ValueError(f"`{name}` must be ids of the fit. Received: {unknown[:5]}")
+    return _places(column, ids)
+
+
+def named(indices: NDArray[Any], ids: Ids | None) -> NDArray[Any]:
+    """Returns the ids of indices, if there are ids; for -1, the number -1 or the empty text."""
+    if ids is None:
+        return indices
+    return np.where(indices < 0, ids.dtype.type(-1 if ids.dtype.kind in "iu" else ""), ids[indices])
+
+
+def _is_frame(interactions: Any, known: Pair | None) -> bool:
+    is_frame = names_of(interactions) is not None
+    if known is not None and is_frame != (known[0] is not None):
+        raise ValueError(
+            "Interactions must be a frame of ids if, and only if, those of the fit were one. "
+            f"Received: {type(interactions).__name__}"
+        )
+    return is_frame
+
+
+def _checked(name: str, column: Ids) -> Ids:
+    if column.dtype.kind == "O" and len(kinds := {*map(type, column.flat)}) == 1:
+        column = column.astype(kinds.pop())  # of one type, so that no value is changed
+    if column.dtype.kind not in "iuU":
+        raise ValueError(
+            f"The ids of `{name}` must be all texts or all integers. "
+            f"Received: dtype={column.dtype}, such as {column[:1].tolist()}"
+        )
+    return column
+
+
+def _alike(name: str, column: Ids, ids: Ids) -> Ids:
+    column = _checked(name, column) if column.size else column.astype(ids.dtype)
+    if (column.dtype.kind == "U") != (ids.dtype.kind == "U"):
+        raise ValueError(
+            f"The ids of `{name}` must be of the type of the fit, {ids.dtype}. "
+            f"Received: {column.dtype}"
+        )
+    return column
+
+
+def _places(column: Ids, ids: Ids) -> NDArray[np.int64]:
+    order = np.argsort(ids)
+    return order[np.searchsorted(ids, np.asarray(column).astype(ids.dtype), sorter=order)]
