@@ -3,9 +3,11 @@
 import shutil
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.pipelines.test_daily import done, invoke, taken
 from tfrank_sel.pipelines import manifests
+from tfrank_sel.pipelines.__main__ import app
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def other(finished, tmp_path_factory):
     return folder
 
 
-WAYS = ("missing", "empty", "cut", "flipped")
+WAYS = ("missing", "empty", "cut", "flipped", "other type", "not UTF-8")
 
 
 def damage(path, how):
@@ -35,6 +37,10 @@ def damage(path, how):
         path.write_bytes(b"")
     elif how == "cut":
         path.write_bytes(content[: len(content) // 2])
+    elif how == "other type":
+        path.write_bytes(b"[1]\n")
+    elif how == "not UTF-8":
+        path.write_bytes(b"\xff\xfe" + content)
     else:
         middle = len(content) // 2
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
@@ -57,12 +63,21 @@ def test_each_file_that_a_step_wrote_is_checked(runs):
     kept = runs / "kept"
     for i, (step, path) in enumerate(paths):
         # a step that has not been run has no manifest, and another text may be one
-        ways = WAYS[1:3] if path.name == "manifest.json" else WAYS
+        ways = (*WAYS[1:3], *WAYS[4:]) if path.name == "manifest.json" else WAYS
         how = ways[i % len(ways)] if path.stat().st_size else "missing"
         shutil.copy2(path, kept)
         damage(path, how)
-        refused(invoke("run", runs / "1"), path, step)
+        refused(invoke("run", runs / "1"), path, f"`run --from {step}`")
         shutil.copy2(kept, path)
+    assert taken(done(invoke("run", runs / "1"))) == []
+
+
+@pytest.mark.parametrize("how", [*WAYS[1:3], *WAYS[4:]])
+def test_a_damaged_manifest_is_written_again(runs, how):
+    damage(runs / "1/push/manifest.json", how)
+    result = CliRunner().invoke(app, ["runs", "list", str(runs)])
+    refused(result, runs / "1/push/manifest.json", "`run --from push`")
+    assert taken(done(invoke("run", runs / "1", "--from", "push"))) == ["push"]
     assert taken(done(invoke("run", runs / "1"))) == []
 
 

@@ -118,7 +118,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file of a step.
+    """Reads a JSON file from the folder of a step.
 
     Raises:
         tfrank_sel.data.InputError: If it is damaged.
@@ -126,8 +126,13 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        reason = f"expected JSON; remove the folder {path.parent} to run its step again"
-        raise InputError(str(path), f"{reason}. Received: {error}") from error
+        raise replaced(path, path.parent.name, str(error)) from error
+
+
+def replaced(path: Path, step: str, received: str) -> InputError:
+    """The error for a file that is not the one that a step wrote."""
+    reason = f"must be as {step} wrote it; `run --from {step}` writes it again"
+    return InputError(str(path), f"{reason}. Received: {received}")
 
 
 def link(folder: str | Path, place: str | Path) -> None:

@@ -139,12 +139,30 @@ class Manifest:
 
 
 def read(output: Path, step: str) -> dict[str, Any] | None:
-    """Returns the stored manifest of a step; None if the step has not been run."""
+    """Returns the stored manifest of a step; None if the step has not been run.
+
+    Raises:
+        tfrank_sel.data.InputError: If it is damaged.
+    """
     path = output / step / folders.MANIFEST
     if not path.is_file():
         return None
     found: dict[str, Any] = folders.read_json(path)
+    try:
+        _ = _inputs(found), [Fingerprint(**x) for x in found.get("written", {}).values()]
+        _ = found["digest"], found["made"], dict(found["seconds"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
     return found
+
+
+def drop_damaged(output: Path, steps: Iterable[str]) -> None:
+    """Removes damaged manifests of steps that are to run again."""
+    for step in steps:
+        try:
+            read(output, step)
+        except InputError:
+            (output / step / folders.MANIFEST).unlink()
 
 
 def check_written(output: Path, steps: Iterable[str]) -> None:
@@ -166,18 +184,13 @@ def check_written(output: Path, steps: Iterable[str]) -> None:
         for name, values in written.items():
             path, known = folder / name, Fingerprint(**values)
             if not path.is_file():
-                raise _replaced(path, step, "a missing file")
+                raise folders.replaced(path, step, "a missing file")
             if Fingerprint.of(str(path), known).digest != known.digest:
-                raise _replaced(path, step, "a changed file")
+                raise folders.replaced(path, step, "a changed file")
         if step == "ingest" and written:
             for name in _names(folder):
                 if name not in written:
-                    raise _replaced(folder / name, step, "a new file")
-
-
-def _replaced(path: Path, step: str, received: str) -> InputError:
-    reason = f"must be as {step} wrote it; `run --from {step}` writes it again"
-    return InputError(str(path), f"{reason}. Received: {received}")
+                    raise folders.replaced(folder / name, step, "a new file")
 
 
 def _names(folder: Path) -> list[str]:
@@ -203,7 +216,8 @@ def current(
     values = configuration.absolute().model_dump(mode="json", by_alias=True)
     found: dict[str, Manifest] = {}
     for name, kind in STEPS.items():
-        known = _written(read(output, name))
+        written = read(output, name)
+        known = _inputs(written) if written else None
         files = {
             path: Fingerprint.of(path, known.files.get(path) if known else None)
             for path in _files(name, configuration, sources)
@@ -219,8 +233,8 @@ def stale(manifests: Mapping[str, Manifest], output: Path) -> dict[str, str]:
     """Returns the steps that must run, each with the reason."""
     found = {}
     for name, now in manifests.items():
-        written = _written(read(output, name))
-        reason = "not run yet" if written is None else written.change(now)
+        written = read(output, name)
+        reason = _inputs(written).change(now) if written else "not run yet"
         if reason:
             found[name] = reason
     return found
@@ -238,9 +252,7 @@ def check_unchanged(manifest: Manifest) -> None:
             raise InputError(path, reason)
 
 
-def _written(values: Mapping[str, Any] | None) -> Manifest | None:
-    if values is None:
-        return None
+def _inputs(values: Mapping[str, Any]) -> Manifest:
     files = {path: Fingerprint(**found) for path, found in values["files"].items()}
     return Manifest(values["configuration"], files, values["after"], values["version"])
 

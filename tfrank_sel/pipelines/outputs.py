@@ -60,7 +60,11 @@ def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
 def _known(work: str) -> Any:
     """The stored state in a folder, if any."""
     path = stores.join(work, STATE)
-    return json.loads(stores.read_text(path)) if stores.is_file(path) else None
+    try:
+        return json.loads(stores.read_text(path)) if stores.is_file(path) else None
+    except ValueError as error:
+        wanted = "expected JSON of an interrupted call; remove the folder to start anew"
+        raise InputError(path, f"{wanted}. Received: {error}") from error
 
 
 def _check_new(output: str, known: Any) -> None:

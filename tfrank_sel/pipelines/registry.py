@@ -1,7 +1,6 @@
 """Registry of runs: summaries of finished and unfinished runs, read from their JSON files."""
 
 import dataclasses
-import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -58,7 +57,12 @@ def runs(folder: Path) -> Iterator[Path]:
 
 
 def summary(folder: Path) -> Summary:
-    """Returns the summary of a run from its folder."""
+    """Returns the summary of a run from its folder.
+
+    Raises:
+        tfrank_sel.data.InputError: If a file of it is damaged.
+    """
+    manifests.check_written(folder, ("train", "evaluate", "push"))
     made = {step: manifests.read(folder, step) for step in STEPS}
     training = _read(folder / "train" / "training.json")
     metrics = _read(folder / "evaluate" / "metrics.json")
@@ -87,6 +91,7 @@ def learned(folder: Path) -> list[dict[str, Any]]:
     Raises:
         tfrank_sel.data.InputError: If it is not a run, or not trained.
     """
+    manifests.check_written(folder, ["train"])
     training = _read(folder / "train" / "training.json")
     if training is None:
         wanted = "expected the folder of a run whose model is trained"
@@ -115,10 +120,10 @@ def _configuration(folder: Path) -> dict[str, Any]:
     path = folder / folders.CONFIGURATION
     try:
         return tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         wanted = "expected the folder of a run"
         raise InputError(str(folder), f"{wanted}. Received: {error}") from error
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else None
+    return folders.read_json(path) if path.is_file() else None

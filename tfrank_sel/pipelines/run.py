@@ -59,10 +59,11 @@ def run(
     with mirror.held():
         for step in STEPS:
             folders.recover(found.output, step)
+        after = () if force is None else tuple(STEPS)[tuple(STEPS).index(force) :]
+        manifests.drop_damaged(found.output, after)
         wanted = manifests.current(configuration, sources, found.output)
         stale = manifests.stale(wanted, found.output)
         if force is not None:
-            after = tuple(STEPS)[tuple(STEPS).index(force) :]
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
         manifests.check_written(found.output, [step for step in STEPS if step not in stale])

@@ -124,7 +124,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         with stores.opened(path) as file:
             return tomllib.load(file)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigurationError("", f"expected TOML. Received: {error}", place) from error
     except OSError as error:
         raise ConfigurationError(
