@@ -14,6 +14,7 @@ from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
 from tfrank_sel.metrics.ties import AVERAGED
+from tfrank_sel.ops.ranking import GAINS
 
 BUCKETS = 6  # of list sizes, so that there is little padding
 STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
@@ -31,6 +32,7 @@ class Validation(keras.callbacks.Callback):
             returns them; with several workers, the share of this worker.
         loss: The loss, computed in addition to the metrics.
         workers: The workers whose results are combined.
+        gain: Name of the gain of NDCG, in `ranking.GAINS`.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Validation(keras.callbacks.Callback):
         measured: tuple[tf.data.Dataset, tf.data.Dataset],
         loss: keras.losses.Loss,
         workers: Workers | None = None,
+        gain: str = "exponential",
     ) -> None:
         super().__init__()
         self._passes = [iter(x.repeat()) for x in measured]
@@ -45,7 +48,7 @@ class Validation(keras.callbacks.Callback):
         self._loss, self._workers = loss, workers or Workers()
         self._losses = {"loss": keras.metrics.Mean(), "val_loss": keras.metrics.Mean()}
         self._metrics = {
-            "val_ndcg": metrics.NDCG(k=10, ties=AVERAGED),
+            "val_ndcg": metrics.NDCG(10, GAINS[gain], ties=AVERAGED),
             "val_mrr": metrics.MRR(ties=AVERAGED),
         }
 

@@ -88,11 +88,16 @@ def page(tmp_path_factory, shards, scorers):
     return report.write(run)
 
 
-def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers):
-    found = curves.ndcg(scorers, SPEC, shards, longest=12, seed=0)
+@pytest.mark.parametrize("gain", ["exponential", "linear"])
+def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers, gain):
+    found = curves.ndcg(scorers, SPEC, shards, longest=12, seed=0, gain=gain)
+    of_label = {"exponential": references.exponential, "linear": float}[gain]
     for name, model in scorers.items():
         values = [
-            [references.ndcg(one.labels, scores, np.ones_like(scores), k) for k in range(1, 13)]
+            [
+                references.ndcg(one.labels, scores, np.ones_like(scores), k, of_label)
+                for k in range(1, 13)
+            ]
             for one in lists
             for scores in [model(one.features[None]).numpy()[0]]
         ]

@@ -71,6 +71,9 @@ def linear_gain(labels: tf.Tensor) -> tf.Tensor:
     return labels
 
 
+GAINS = {"exponential": exponential_gain, "linear": linear_gain}  # by their names in options
+
+
 def relative_gains(
     gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.Tensor
 ) -> tf.Tensor:

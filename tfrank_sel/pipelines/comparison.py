@@ -58,6 +58,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             scratch,
             seed=run.settings.seed,
             against=names[0],
+            gain=run.settings.gain,
             pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split of {names[0]}")

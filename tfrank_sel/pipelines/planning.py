@@ -83,6 +83,7 @@ def settings(configuration: Configuration) -> Settings:
         hidden_units=model.hidden_units,
         dropout=model.dropout,
         num_heads=model.num_heads,
+        gain=configuration.evaluation.gain,
         **training.model_dump(exclude={"loss", "workers"}),
     )
 

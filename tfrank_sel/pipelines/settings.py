@@ -8,6 +8,7 @@ from tfrank_sel.arguments import Checked
 
 SHARD_BYTES = 128 << 20  # target size of a file of records
 TRUNCATIONS = ("random", "head", "top")
+GAINS = ("exponential", "linear")  # of `ops.ranking`, which needs TensorFlow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Settings(Checked):
         schedule: Class of `keras.optimizers.schedules` and its arguments; None for a constant
             learning rate. Defaults: `initial_learning_rate` is `learning_rate`, and `decay_steps`
             is the number of steps in `epochs`.
+        gain: Gain of the labels in NDCG: `"exponential"`, or `"linear"` for labels that are
+            amounts.
 
     Raises:
         ValueError: If a number is out of range, or there is no such truncation.
@@ -55,6 +58,7 @@ class Settings(Checked):
     truncation: str = "random"
     optimizer: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"class": "Adam"})
     schedule: Mapping[str, Any] | None = None
+    gain: str = "exponential"
 
     def __post_init__(self) -> None:
         for name in ("epochs", "patience", "batch_size", "learning_rate"):
@@ -68,6 +72,8 @@ class Settings(Checked):
                 "`seed` and `max_items` must be at least 0. "
                 f"Received: seed={self.seed}, max_items={self.max_items}"
             )
+        if self.gain not in GAINS:
+            raise ValueError(f"`gain` must be one of {', '.join(GAINS)}. Received: {self.gain!r}")
         if self.truncation not in TRUNCATIONS:
             raise ValueError(
                 f"`truncation` must be one of {', '.join(TRUNCATIONS)}. "

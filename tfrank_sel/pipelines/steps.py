@@ -183,6 +183,7 @@ def evaluate(run: Run, folder: Path) -> None:
             run.test_lists,
             str(folder),
             seed=run.settings.seed,
+            gain=run.settings.gain,
             pipeline=runners.pipeline(run.options),
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
@@ -261,6 +262,7 @@ def push(run: Run, folder: Path) -> None:
                 str(folder),
                 seed=run.settings.seed,
                 against="champion",
+                gain=run.settings.gain,
                 pipeline=runners.pipeline(run.options),
             )
         blessed = blessing.bless(

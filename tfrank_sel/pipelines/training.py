@@ -202,6 +202,7 @@ def _forests(
                 candidate.trees.parameters,
                 settings.seed + member - 1,
                 functools.partial(_tell, on_epoch, name, member, total),
+                settings.gain,
             )
             fit = _measured(name, history, seconds, len(learned.sizes), learned)
             if kept:
@@ -327,7 +328,7 @@ def _callbacks(
     )
     return [
         *([MeanLogs(workers)] if workers.count > 1 else []),
-        training.Validation(measured, loss, workers),
+        training.Validation(measured, loss, workers, settings.gain),
         watch,
         board,
         stopping,

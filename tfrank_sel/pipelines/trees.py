@@ -15,6 +15,7 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.losses import lambdas
+from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines import interrupts
 
 SMOOTHED = 20  # trees
@@ -110,6 +111,7 @@ def train(
     parameters: Mapping[str, Any],
     seed: int,
     on_tree: Callable[[int, int, float, float], None],
+    gain: str = "exponential",
 ) -> tuple[models.BoostedTrees, dict[str, list[float]], float]:
     """Trains trees with a loss, until the NDCG@10 of held-out lists gets no better.
 
@@ -125,6 +127,7 @@ def train(
         on_tree: Called after each tree, with its number from 1, the maximum number of trees, the
             NDCG@10 of the held-out lists, and the mean seconds per tree. An exception raised in it
             stops training.
+        gain: Name of the gain of NDCG, in `ranking.GAINS`.
 
     Returns:
         The trees up to the best NDCG@10, the values after each tree, and the mean seconds per tree.
@@ -157,7 +160,7 @@ def train(
             most,
             [_dataset(held_out, data)],
             ["validation"],
-            feval=objectives.lightgbm_metric(metrics.NDCG(10)),
+            feval=objectives.lightgbm_metric(metrics.NDCG(10, GAINS[gain])),
             callbacks=[after],
         )
     except lightgbm.basic.LightGBMError as error:

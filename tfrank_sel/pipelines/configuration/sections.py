@@ -206,11 +206,16 @@ class Training(Section):
 
 
 class Evaluation(Section):
-    """Baseline of the evaluation."""
+    """Baseline and gain of the evaluation."""
 
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = Field(
         default={"class": "SoftmaxLoss"},
         description="Loss of the baseline model; false to compare with a random order.",
+    )
+    gain: Literal["exponential", "linear"] = Field(
+        default="exponential",
+        description="Gain of labels in NDCG, also in early stopping: exponential for grades, "
+        "linear for amounts.",
     )
 
 

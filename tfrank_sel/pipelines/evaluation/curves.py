@@ -10,6 +10,7 @@ from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.metrics import bootstrap
 from tfrank_sel.metrics.ties import AVERAGED
+from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -39,6 +40,7 @@ def ndcg(
     *,
     longest: int,
     seed: int,
+    gain: str = "exponential",
 ) -> dict[str, Curve]:
     """Measures NDCG at each cut-off, up to 20 or the longest list.
 
@@ -48,10 +50,11 @@ def ndcg(
         shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
         longest: Number of items of the longest list.
         seed: Seed of the bootstrap.
+        gain: Name of the gain, in `ranking.GAINS`.
     """
     depth = min(DEEPEST, longest)
     evaluate = metrics.Evaluator(
-        [metrics.NDCG(k, name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
+        [metrics.NDCG(k, GAINS[gain], name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
     )
 
     signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]

@@ -13,6 +13,7 @@ from tfrank_sel import metrics
 from tfrank_sel.data import stores
 from tfrank_sel.metrics.bootstrap import Resampled, mixed, nothing, resampled
 from tfrank_sel.metrics.ties import AVERAGED
+from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
@@ -78,9 +79,9 @@ class Evaluation:
         return cls(compared, _comparisons(figures["chance"]), figures["against"], equal)
 
 
-def measures() -> dict[str, metrics.ListwiseMetric]:
+def measures(gain: str = "exponential") -> dict[str, metrics.ListwiseMetric]:
     """Returns the metrics of the report, by their name in it, averaged over equal scores."""
-    ndcgs = [metrics.NDCG(k, name=f"NDCG@{k}", ties=AVERAGED) for k in (1, 5, 10)]
+    ndcgs = [metrics.NDCG(k, GAINS[gain], name=f"NDCG@{k}", ties=AVERAGED) for k in (1, 5, 10)]
     return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR", ties=AVERAGED))}
 
 
@@ -92,6 +93,7 @@ def evaluate(
     *,
     seed: int,
     against: str = "baseline",
+    gain: str = "exponential",
     pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
     """Compares two models on a split, with paired bootstrap intervals.
@@ -105,6 +107,7 @@ def evaluate(
         scratch: Temporary folder, by path or URL.
         seed: Seed of the resampling and of the random order.
         against: Name of the other model.
+        gain: Name of the gain of NDCG, in `ranking.GAINS`.
         pipeline: Beam pipeline to compose and run; by default it runs in this process.
 
     Returns:
@@ -124,7 +127,9 @@ def evaluate(
         sums = (
             root
             | "Read to score" >> stored.Read(lists.shards)
-            | beam.ParDo(_Score(ours, baseline, lists, seed), beam.pvalue.AsSingleton(slicing))
+            | beam.ParDo(
+                _Score(ours, baseline, lists, seed, gain), beam.pvalue.AsSingleton(slicing)
+            )
             | beam.CombinePerKey(Bootstrap(3 * len(measures()) + 1, seed))
         )
         artefacts.tell(sums | beam.MapTuple(_compared), stores.join(found, "told"))
@@ -176,11 +181,14 @@ class _Score(beam.DoFn):
     The last value is 1 if our model gives several items one score, and 0 if the scores differ.
     """
 
-    def __init__(self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int) -> None:
-        self.ours, self.baseline, self.lists, self.seed = ours, baseline, lists, seed
+    def __init__(
+        self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int, gain: str
+    ) -> None:
+        self.ours, self.baseline, self.lists = ours, baseline, lists
+        self.seed, self.gain = seed, gain
 
     def setup(self) -> None:
-        evaluate = metrics.Evaluator(list(measures().values()))
+        evaluate = metrics.Evaluator(list(measures(self.gain).values()))
 
         @tf.function(
             input_signature=[

@@ -12,6 +12,7 @@ from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
+from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -90,7 +91,13 @@ def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calib
 
 
 def feature_importances(
-    model: Scorer, layout: Layout, spec: data.FeatureSpec, lists: Sample, *, seed: int
+    model: Scorer,
+    layout: Layout,
+    spec: data.FeatureSpec,
+    lists: Sample,
+    *,
+    seed: int,
+    gain: str = "exponential",
 ) -> dict[str, Importance]:
     """Returns the drop of NDCG@10 without each feature of items, the largest first.
 
@@ -102,6 +109,7 @@ def feature_importances(
         spec: Names of the parts and number of features.
         lists: The lists. The numbers of lists and of shuffles keep the scored items below `SCORED`.
         seed: Seed of the shuffles.
+        gain: Name of the gain of NDCG, in `ranking.GAINS`.
     """
     columns = _columns(layout, spec)
     # more lists are worth more than more shuffles
@@ -110,7 +118,7 @@ def feature_importances(
     slots = SCORED // (repeats * len(columns) + 1)
     lists = lists.first(slots // lists.labels.shape[1]).by_size()
     scored = tf.function(model, autograph=False, reduce_retracing=True)
-    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, ties=AVERAGED)
+    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, GAINS[gain], ties=AVERAGED)
     sizes = mask.sum(axis=1)
     ends = np.linspace(0, len(sizes), min(len(sizes), PARTS) + 1).astype(int)
     parts = [np.s_[i:j, : sizes[j - 1]] for i, j in itertools.pairwise(ends)]

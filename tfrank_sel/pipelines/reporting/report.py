@@ -11,6 +11,7 @@ import numpy as np
 from tfrank_sel import data, losses, metrics
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
+from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
@@ -42,10 +43,11 @@ def write(run: Run) -> Path:
     test, training = splits["test"], splits["train"].statistics
     measured = json.loads((run.output / "evaluate" / "metrics.json").read_text())
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
-    longest, seed = max(test.statistics.list_sizes), run.settings.seed
-    found = curves.ndcg(models, spec, test.shards, longest=longest, seed=seed)
+    longest = max(test.statistics.list_sizes)
+    options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
+    found = curves.ndcg(models, spec, test.shards, longest=longest, **options)
     sample = inspection.sample(test.shards, spec, longest=longest)
-    important = inspection.feature_importances(models["ours"], run.layout, spec, sample, seed=seed)
+    important = inspection.feature_importances(models["ours"], run.layout, spec, sample, **options)
     grades = sorted(float(label) for label in training.labels)
     grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
     everything = {"all": measured["metrics"], **measured["slices"]}
@@ -74,7 +76,7 @@ def write(run: Run) -> Path:
         splits=statistics,
         features=list(_features(training)),
         texts=list(_texts(training)),
-        samples=list(_samples(models, spec, test)),
+        samples=list(_samples(models, spec, test, run.settings.gain)),
         figures=pages.drawn(
             {
                 "shares": figures.shares(statistics),
@@ -147,10 +149,10 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 
 
 def _samples(
-    models: Mapping[str, Scorer], spec: data.FeatureSpec, split: Split
+    models: Mapping[str, Scorer], spec: data.FeatureSpec, split: Split, gain: str
 ) -> Iterator[dict[str, Any]]:
     """Some lists of several labels as the models rank them."""
-    measure, left = metrics.NDCG(k=10, ties=AVERAGED), SAMPLES
+    measure, left = metrics.NDCG(10, GAINS[gain], ties=AVERAGED), SAMPLES
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue
