@@ -149,6 +149,17 @@ def test_lists_that_do_not_fit_are_refused(wrong: dict[str, Any], message: str) 
         criterion(torch.tensor(scores), labels, **{"group": SIZES} | wrong)
 
 
+def test_a_negative_label_is_data_or_refused() -> None:
+    torch = pytest.importorskip("torch")
+    scores, labels = torch.tensor([[1.0, 2.0, 0.5]]), np.array([[1.0, -1.0, 0.0]])
+    expected = losses.MeanSquaredLoss()(labels, scores)
+    assert float(objectives.torch(losses.MeanSquaredLoss())(scores, labels)) == float(expected)
+    criterion, mask = objectives.torch(losses.SoftmaxLoss()), labels >= 0.0
+    with pytest.raises(ValueError, match=r"of at least 0\. Received: labels from -1 to 1"):
+        criterion(scores, labels)
+    assert float(criterion(scores, labels, mask=mask)) > 0.0
+
+
 def test_an_absent_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     criteria._node.cache_clear()
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -26,8 +26,8 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
     The arguments are tensors on the CPU, or arrays:
 
     * `scores`: `[batch_size, list_size]`, or `[num_items]` with `group`.
-    * `labels`: of the shape of the scores, or as `loss` takes them. NaN is padding. With `group`,
-      there is no other padding: a label that `loss` would take for padding is an error.
+    * `labels`: a label for each item, or as `loss` takes them. NaN is padding. No other label of an
+      item is: one that `loss` would take for padding is an error.
     * `weights`: per list, `[batch_size]`, or per item; 1 if `None`.
     * `mask`: True for the valid items, `[batch_size, list_size]`. If `None`, labels alone tell.
     * `group`: number of items of each list, `[batch_size]`, if the lists lie one after the other.
@@ -72,11 +72,13 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
         )
         if group is not None:
             weights = _checked(weights, mask, group, len(scores))
-            if (
-                np.asarray(labels) < loss.min_label
-            ).any():  # cheap, because it is done at each step
-                check_labels(loss, labels)
-        given = [np.asarray(labels), weights, mask, group]
+        labels = np.asarray(labels)
+        is_dense = labels.ndim > 1 and labels.shape == tuple(scores.shape[: labels.ndim])
+        if is_dense or group is not None:
+            valid = labels if mask is None else labels[mask]
+            if (valid < loss.min_label).any():  # cheap, because it is done at each step
+                check_labels(loss, valid)
+        given = [labels, weights, mask, group]
 
         def evaluate(scores: NDArray[Any], has_gradient: bool) -> tuple[float, Any]:
             tensors = (None if x is None else tf.constant(x) for x in (scores, *given))
