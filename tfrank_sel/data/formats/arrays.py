@@ -1,5 +1,6 @@
 """Arrow arrays of ordinary types."""
 
+import functools
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -141,6 +142,7 @@ def _is_any(kind: Any, *names: str) -> bool:
     return any(getattr(types, f"is_{name}")(kind) for name in names)
 
 
+@functools.lru_cache(maxsize=1024)
 def plain_type(kind: Any) -> Any:
     """Returns the ordinary Arrow type as which a column is read.
 

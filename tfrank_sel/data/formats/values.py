@@ -101,8 +101,11 @@ def floats(column: Any, *, words: bool = True) -> np.ndarray:
         parse = _float_or_word if words else _float
         with np.errstate(over="ignore"):
             return _parsed(array, [arrow().float64()], parse).astype(np.float32)
-    if arrow().types.is_boolean(array.type):
+    types = arrow().types
+    if types.is_boolean(array.type):
         array = array.cast(arrow().float32())
+    if types.is_float32(array.type):
+        return _filled(array)
     with np.errstate(over="ignore"):
         return _float64(array).astype(np.float32)
 
@@ -164,7 +167,12 @@ def _float64(array: Any) -> np.ndarray:
         per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
         ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
         return np.where(np.asarray(array.is_null()), np.nan, ticks // per_second)
-    return np.asarray(array.cast(pa.float64(), safe=False).fill_null(np.nan))
+    return _filled(array.cast(pa.float64(), safe=False))
+
+
+def _filled(array: Any) -> np.ndarray:
+    """Floats, with NaN for null."""
+    return np.asarray(array.fill_null(np.nan) if array.null_count else array)
 
 
 def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
