@@ -191,7 +191,7 @@ lint: .venv/installed
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet uv
 	.venv/bin/uv pip install --quiet --python .venv/bin/python \
-		--editable '.[pipelines,tune,mlflow,serving,plots,als,ann,migrate,sklearn,lightgbm,xgboost,catboost,test,stores,lint,docs]'
+		--editable '.[pipelines,tune,mlflow,serving,plots,als,ann,migrate,sklearn,lightgbm,xgboost,catboost,onnx,test,stores,lint,docs]'
 	touch $@
 
 .venv/benchmarks: .venv/installed

@@ -1,5 +1,7 @@
 """Parts of Keras and TensorFlow that differ between versions, or have no public name."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -16,10 +18,15 @@ if keras.backend.backend() != "tensorflow":
 IS_KERAS_3 = not keras.__version__.startswith("2.")
 
 if IS_KERAS_3:
+    from keras.src.models.functional import Functional
+
     Loss: Any = keras.losses.Loss
+    # class of `keras.Model(inputs, outputs)`
+    FUNCTIONAL: Any = Functional
     # for `Layer.add_weight`: a weight that keeps its dtype under mixed precision
     FULL_PRECISION = {"autocast": False}
 else:
+    FUNCTIONAL = type(keras.Sequential()).__base__
 
     class _Keras2Loss(keras.losses.Loss):
         """Adds to the losses of Keras 2 the `dtype` of Keras 3."""
@@ -45,3 +52,18 @@ def is_compiled_by_xla() -> bool:
     """Whether the graph that is being built will be compiled by XLA as a whole."""
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def through_layers(model: Any, inputs: Any, call: Callable[..., Any]) -> Any:
+    """Runs a functional or sequential model, but calls a function in place of each layer.
+
+    Args:
+        model: The model, built.
+        inputs: Its inputs, of any type.
+        call: Takes a layer and its arguments, and returns its outputs.
+
+    Returns:
+        The outputs of the model.
+    """
+    model = getattr(model, "_functional", model)
+    return model._run_through_graph(inputs, lambda layer: functools.partial(call, layer))

@@ -2,6 +2,7 @@
 
 from tfrank_sel import surface
 from tfrank_sel.export.gate import check_servable as check_servable
+from tfrank_sel.export.onnx_format import onnx as onnx
 from tfrank_sel.export.publication import (
     publish as publish,
     remove_old as remove_old,

@@ -1,0 +1,230 @@
+"""Nodes of ONNX for the models of this package."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import models
+from tfrank_sel.export.onnx_format import features, standard
+from tfrank_sel.export.onnx_format.graph import (
+    TREES,
+    Graph,
+    Lists,
+    Rule,
+    indices,
+    joined,
+    part,
+)
+from tfrank_sel.export.onnx_format.standard import array
+from tfrank_sel.models.boosted_trees.readers import ZERO
+from tfrank_sel.models.recalibrated import SHARE
+
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+def scores(graph: Graph, model: Any, lists: Lists) -> str:
+    """Adds the nodes of a ranker, which takes the mask if it has `takes_mask`."""
+    takes_mask = getattr(model, "takes_mask", False)
+    return str(graph.layer(model, lists if takes_mask else lists.features))
+
+
+def _prepared(graph: Graph, model: Any, lists: Any) -> str:
+    prepared = graph.layer(model.preparation, lists)
+    if isinstance(prepared, Lists):
+        return scores(graph, model.network, prepared)
+    return str(graph.layer(model.network, prepared))
+
+
+def _perceptron(graph: Graph, model: Any, lists: Any) -> str:
+    x = lists.features if isinstance(lists, Lists) else lists
+    x = _looked_up(graph, model, x)
+    for layer in model._hidden:
+        x = graph.layer(layer, x)
+    if model._attention is not None:
+        mask = getattr(lists, "mask", None) or features.all_items(graph, x)
+        some = graph.cast(graph("ReduceMax", graph.cast(mask), indices(1), keepdims=1), tf.bool)
+        seen = graph("Unsqueeze", graph("Or", mask, graph("Not", some)), indices(1))
+        found = graph.layer(model._attention, x, x, attention_mask=seen)
+        x = graph("Add", x, found)
+    x = graph.layer(model._score, x)
+    return str(graph("Squeeze", x, indices(-1)))
+
+
+def _looked_up(graph: Graph, model: Any, x: str) -> str:
+    """Replaces the integers of each item by their embeddings."""
+    if not model.embeddings:
+        return x
+    # places from the end
+    place = -sum(count for count, _, _ in model.embeddings)
+    parts = [graph("Slice", x, indices(0), indices(place), indices(-1))]
+    for (count, _, _), layer in zip(model.embeddings, model._embeddings, strict=True):
+        end = place + count or np.iinfo(np.int64).max
+        ids = part(graph, x, place, end)
+        vectors = standard.embedding(graph, layer, ids)
+        place += count
+        if count > 1:
+            is_value = graph.cast(graph("Greater", graph("Unsqueeze", ids, indices(-1)), _ZERO))
+            number = graph("ReduceSum", is_value, indices(-2), keepdims=0)
+            total = graph("ReduceSum", graph("Mul", vectors, is_value), indices(-2), keepdims=0)
+            mean = graph("Div", total, graph("Max", number, _ONE))
+            first = graph("Gather", vectors, np.int64(0), axis=2)
+            parts.append(graph("Where", graph("Greater", number, _ZERO), mean, first))
+        else:
+            parts.append(graph("Squeeze", vectors, indices(-2)))
+    return joined(graph, parts)
+
+
+def _ensemble(graph: Graph, model: Any, lists: Lists) -> str:
+    found = [_standardised(graph, scores(graph, member, lists), lists) for member in model.members]
+    return str(graph("Div", graph("Sum", *found), np.float32(len(found))))
+
+
+def _standardised(graph: Graph, values: str, lists: Lists) -> str:
+    mask = lists.mask
+    count = graph("ReduceSum", graph.cast(mask), indices(1), keepdims=1)  # type: ignore[arg-type]
+    count = graph("Max", count, _ONE)
+
+    def mean(x: str) -> str:
+        return str(graph("Div", graph("ReduceSum", x, indices(1), keepdims=1), count))
+
+    centre = mean(graph("Where", mask, values, _ZERO))
+    gaps = graph("Where", mask, graph("Sub", values, centre), _ZERO)
+    variance = mean(graph("Mul", gaps, gaps))
+    variance = graph("Where", graph("Greater", variance, _ZERO), variance, _ONE)
+    return str(graph("Div", gaps, graph("Sqrt", variance)))
+
+
+def _recalibrated(graph: Graph, model: Any, lists: Lists) -> str:
+    s = scores(graph, model.model, lists)
+    log_odds = graph("Add", graph("Mul", s, np.float32(model.slope)), np.float32(model.intercept))
+    labels = graph("Mul", graph("Sigmoid", log_odds), np.float32(model.max_label))
+    if model.knots:
+        knots, values = (
+            np.array([x[0], *x, x[-1]], np.float32) for x in (model.knots, model.values)
+        )
+        place = _searched(graph, s, knots[1:-1])
+        before = graph("Sub", place, indices(1))
+        left, right = (graph("Gather", knots, x) for x in (before, place))
+        low, high = (graph("Gather", values, x) for x in (before, place))
+        width = graph("Sub", right, left)
+        width = graph("Where", graph("Greater", width, _ZERO), width, np.float32(np.inf))
+        share = graph("Div", graph("Sub", s, left), width)
+        share = graph("Clip", share, _ZERO, _ONE)
+        rest = graph("Sub", _ONE, share)
+        between = graph("Add", graph("Mul", rest, low), graph("Mul", share, high))
+        between = graph("Mul", between, np.float32(1.0 - SHARE))
+        labels = graph("Add", between, graph("Mul", labels, np.float32(SHARE)))
+    return str(graph("Where", lists.mask, labels, _ZERO))
+
+
+def _searched(graph: Graph, values: str, knots: np.ndarray) -> str:
+    """One more than the number of knots up to each value, by a tree: a binary search."""
+    nodes: list[_Node] = []
+
+    def grow(start: int, end: int) -> None:
+        number, middle = len(nodes), (start + end) // 2
+        if start == end:
+            nodes.append(_Node(0, 0.0, False, number, number, start + 1.0))
+            return
+        below = np.nextafter(knots[middle], np.float32(-np.inf))
+        nodes.append(_Node(0, below, False, number, number, 0.0))
+        grow(start, middle)
+        nodes[number] = nodes[number]._replace(left=number + 1, right=len(nodes))
+        grow(middle + 1, end)
+
+    grow(0, len(knots))
+    rows = graph("Reshape", values, indices(-1, 1))
+    columns = [np.array(column) for column in zip(*nodes, strict=True)]
+    found = _forest(graph, rows, np.array([0]), *columns)
+    return graph.cast(graph("Reshape", found, graph.lists(values)), tf.int64)
+
+
+class _Node(NamedTuple):
+    """A node of a tree, as in `BoostedTrees`."""
+
+    feature: int
+    threshold: float
+    missing_left: bool
+    left: int
+    right: int
+    value: float
+
+
+def _forest(
+    graph: Graph,
+    rows: str,
+    roots: np.ndarray,
+    feature: np.ndarray,
+    threshold: np.ndarray,
+    missing_left: np.ndarray,
+    left: np.ndarray,
+    right: np.ndarray,
+    value: np.ndarray,
+) -> str:
+    """The sum of trees, in the form of `BoostedTrees`, `[rows, 1]`."""
+    numbers = np.arange(len(left))
+    tree = np.searchsorted(roots, numbers, side="right") - 1
+    is_leaf = left == numbers
+    nodes = {
+        "treeids": tree,
+        "nodeids": numbers - roots[tree],
+        "featureids": feature,
+        "values": threshold.astype(np.float32),
+        "missing_value_tracks_true": missing_left.astype(int),
+        "truenodeids": np.where(is_leaf, 0, left - roots[tree]),
+        "falsenodeids": np.where(is_leaf, 0, right - roots[tree]),
+    }
+    leaves = {
+        "treeids": tree[is_leaf],
+        "nodeids": nodes["nodeids"][is_leaf],
+        "ids": 0 * tree[is_leaf],
+        "weights": value[is_leaf].astype(np.float32),
+    }
+    return str(
+        graph(
+            "TreeEnsembleRegressor",
+            rows,
+            domain=TREES,
+            n_targets=1,
+            nodes_modes=["LEAF" if leaf else "BRANCH_LEQ" for leaf in is_leaf],
+            **{f"nodes_{name}": column.tolist() for name, column in nodes.items()},
+            **{f"target_{name}": column.tolist() for name, column in leaves.items()},
+        )
+    )
+
+
+def _boosted_trees(graph: Graph, model: Any, x: str) -> str:
+    rows = graph("Reshape", x, indices(-1, model.num_features))
+    is_tiny = graph("LessOrEqual", graph("Abs", rows), np.float32(ZERO))
+    rows = graph("Where", is_tiny, _ZERO, rows)
+    names = ("roots", *_Node._fields)
+    columns = (array(getattr(model, name), None) for name in names)
+    return str(graph("Reshape", _forest(graph, rows, *columns), graph.lists(x)))
+
+
+def _two_tower(graph: Graph, model: Any, inputs: dict[str, str]) -> str:
+    users, items = towers(graph, model, inputs)
+    found = graph("MatMul", items, graph("Unsqueeze", users, indices(-1)))
+    return str(graph("Squeeze", found, indices(-1)))
+
+
+def towers(graph: Graph, model: Any, inputs: dict[str, str]) -> Iterator[str]:
+    """The vectors of the users and of the items."""
+    pairs = ((model.users, "user"), (model.items, "item"))
+    return (standard.embedding(graph, layer, inputs[name]) for layer, name in pairs)
+
+
+RULES: dict[type, Rule] = {
+    models.BoostedTrees: _boosted_trees,
+    models.Ensemble: _ensemble,
+    models.ListScorer: _prepared,
+    models.Perceptron: _perceptron,
+    models.Preparation: features.preparation,
+    models.Prepared: _prepared,
+    models.Recalibrated: _recalibrated,
+    models.Scorer: _prepared,
+    models.TwoTower: _two_tower,
+    models.WithinList: features.within_list,
+}
