@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
+from tfrank_sel.commandline import Version
 from tfrank_sel.metrics import comparison, fusion, trec
 from tfrank_sel.metrics.compared import ALL, Comparison
 
@@ -27,7 +28,8 @@ class _Commands(typer.core.TyperGroup):
     """Commands of which `evaluate` may be left out."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
+        own = {name for option in self.get_params(ctx) for name in option.opts}
+        if args and args[0].startswith("-") and args[0] not in own:
             args = ["evaluate", *args]
         return list(super().parse_args(ctx, args))
 
@@ -59,11 +61,11 @@ Level = Annotated[
     ),
 ]
 
-app = typer.Typer(cls=_Commands, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=_Commands, no_args_is_help=True)
 
 
 @app.callback()
-def _commands() -> None:
+def _commands(version: Version = False) -> None:
     """Evaluate, compare and fuse TREC runs. `evaluate` may be left out."""
 
 

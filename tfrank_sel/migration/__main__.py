@@ -13,6 +13,8 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-migrate needs {error.name}: pip install 'tfrank_sel[migrate]'"
     ) from error
 
+from tfrank_sel.version import __version__
+
 
 def main() -> None:
     """Runs the command line; a file that cannot be rewritten ends with a line and status 2."""
@@ -25,6 +27,7 @@ def main() -> None:
     parser.add_argument(
         "--write", action="store_true", help="Write the files instead of printing a diff."
     )
+    parser.add_argument("--version", action="version", version=f"tfrank_sel {__version__}")
     given = parser.parse_args()
     marks = 0
     for file in given.files:

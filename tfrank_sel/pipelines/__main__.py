@@ -10,13 +10,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
 
+from tfrank_sel.commandline import Version
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, interrupts, manifests
 from tfrank_sel.pipelines.commands import runs, scoring, steps, terminal, tune
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import proposed
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 Files: TypeAlias = list[str] | None
 Step = enum.StrEnum("Step", {name: name for name in manifests.STEPS})  # type: ignore[misc]
@@ -25,7 +26,7 @@ _BEAM = "Pass options of Beam and its runner last, after `--`."
 
 
 @app.callback()
-def _commands() -> None:
+def _commands(version: Version = False) -> None:
     """Train, evaluate and publish a ranker from files of lists."""
 
 

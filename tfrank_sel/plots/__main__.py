@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-plots requires {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
+from tfrank_sel.commandline import Version
 from tfrank_sel.plots.catalogue import FIGURES
 from tfrank_sel.plots.gallery import save_figures
 
@@ -20,7 +21,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
-def pictures() -> None:
+def pictures(version: Version = False) -> None:
     """Draw the figures of Selective Matching Losses."""
 
 

@@ -17,6 +17,7 @@ import rich.progress
 import rich.table
 import typer
 
+from tfrank_sel.commandline import Version
 from tfrank_sel.data import stores
 from tfrank_sel.serving import releases
 from tfrank_sel.serving.console import fail, quiet
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
 ModelName = Annotated[str, typer.Option(help="Name of the model on the server.")]
 
-app = typer.Typer(
-    help="Serve a ranker on this machine, and send requests to it.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(releases.app)
+
+
+@app.callback()
+def _commands(version: Version = False) -> None:
+    """Serve a ranker on this machine, and send requests to it."""
 
 
 @app.command()

@@ -16,11 +16,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
+from tfrank_sel.commandline import Version
 from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="Maximum time to rank a list, at the 99th percentile.")
@@ -35,7 +36,7 @@ SYNTHETIC_LIST_SIZE = 50
 
 
 @app.callback()
-def _commands() -> None:
+def _commands(version: Version = False) -> None:
     """Train and publish a ranker from lists of `SequenceExample`, by a TFX pipeline."""
 
 

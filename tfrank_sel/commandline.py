@@ -1,0 +1,19 @@
+"""What every command line has: `--version`."""
+
+from typing import Annotated, TypeAlias
+
+import typer
+
+from tfrank_sel.version import __version__
+
+
+def _print(is_asked: bool) -> None:
+    if is_asked:
+        print(f"tfrank_sel {__version__}")
+        raise typer.Exit
+
+
+# an argument of the callback of an application
+Version: TypeAlias = Annotated[
+    bool, typer.Option("--version", callback=_print, is_eager=True, help="Print the version.")
+]
