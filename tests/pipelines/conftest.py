@@ -12,7 +12,8 @@ from tfrank_sel.pipelines.ingestion.inputs import Source
 def finished(tmp_path_factory):
     """The folder of a small run of the default candidate, and what it printed."""
     folder = tmp_path_factory.mktemp("run")
-    options = ["--epochs", "2", "--batch-size", "8", "--", "--direct_num_workers=1"]
+    options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
+    options += ["--", "--direct_num_workers=1"]
     result = invoke(small_set(folder), folder / "out", *options)
     assert result.exit_code == 0, (result.output, result.exception)
     return folder / "out", result

@@ -43,7 +43,7 @@ STEPS = {
     "analyze": Kind(("data.reference", "data.schema", "gates"), ("ingest",)),
     "train": Kind(("modules", "model", "training", "evaluation"), ("ingest",)),
     "evaluate": Kind(after=("train",)),
-    "export": Kind(("serving.description", "serving.recalibration"), ("evaluate",)),
+    "export": Kind(("export", "serving.description", "serving.recalibration"), ("evaluate",)),
     "push": Kind(("blessing", "serving"), ("analyze", "export")),
 }
 

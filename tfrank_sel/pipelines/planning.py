@@ -88,6 +88,16 @@ def settings(configuration: Configuration) -> Settings:
     )
 
 
+def check_export(configuration: Configuration) -> None:
+    """Raises an error if the model is to be written in a format whose packages are missing."""
+    if not configuration.export.onnx:
+        return
+    for name in ("onnx", "onnxruntime"):
+        if importlib.util.find_spec(name) is None:
+            reason = f"requires {name}: install `tfrank_sel[onnx]`. Received: no {name}"
+            raise configuration.error("export.onnx", reason)
+
+
 def rules(configuration: Configuration) -> Rules:
     """Returns the rules that a model must meet to be published."""
     return Rules(**configuration.blessing.model_dump(exclude={"champion"}))

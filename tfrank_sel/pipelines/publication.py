@@ -61,6 +61,7 @@ def infra_validate(
     *,
     lists: int,
     features: Mapping[str, Feature] | None = None,
+    as_onnx: Path | None = None,
 ) -> float:
     """Loads a SavedModel and runs its scoring signatures on real lists.
 
@@ -71,6 +72,7 @@ def infra_validate(
         shards: TFRecord files of the packed layout, whose first lists are used.
         lists: Number of lists.
         features: Type of each feature, if the server takes them by name.
+        as_onnx: The model as a file of ONNX, to run as well; None if there is none.
 
     Returns:
         The largest difference between the scores of a signature and of the model.
@@ -95,6 +97,15 @@ def infra_validate(
             "outputs"
         ].numpy(),
     }
+    if as_onnx is not None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # it warns that the mask may be left out
+        session = onnxruntime.InferenceSession(as_onnx, options)
+        taken = (*session.get_inputs(), *session.get_overridable_initializers())
+        sent = {x.name: dense[x.name].numpy() for x in taken}
+        [served["onnx"]] = session.run(["scores"], sent)
     k = mask.shape[1]
     ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))
     order = np.argsort(np.where(mask, -expected, np.inf), axis=1, kind="stable")

@@ -9,7 +9,7 @@ from types import ModuleType
 from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import artefacts, folders, manifests, steps, workers
+from tfrank_sel.pipelines import artefacts, folders, manifests, planning, steps, workers
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.configuration.inputs import complete
@@ -68,6 +68,7 @@ def run(
         _check_turn(chosen, stale, output)
         manifests.check_written(found.output, [step for step in STEPS if step not in stale])
         # report objects that cannot be created before reading data
+        planning.check_export(configuration)
         _ = found.candidates, found.options, found.curated, workers.cluster(configuration)
         try:
             for step in chosen:

@@ -213,10 +213,22 @@ def export(run: Run, folder: Path) -> None:
             },
         )
         folders.write_text(saved_model / extras.CARD, card.text(told))
+        as_onnx = folder / "model.onnx" if run.configuration.export.onnx else None
+        if as_onnx is not None:
+            try:
+                exports.onnx(ours.model, as_onnx)
+            except ValueError as error:
+                raise run.configuration.error("export.onnx", str(error)) from error
     with run.progress.step("infra validation") as step, interrupts.deferred():
         test = run.splits["test"].shards
         gap = publication.infra_validate(
-            saved_model, ours.scores, spec, test, lists=TRIED_LISTS, features=types
+            saved_model,
+            ours.scores,
+            spec,
+            test,
+            lists=TRIED_LISTS,
+            features=types,
+            as_onnx=as_onnx,
         )
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     first = _teaching_list(run)

@@ -53,6 +53,14 @@ class Blessing(Section):
     )
 
 
+class Export(Section):
+    """The exported model."""
+
+    onnx: bool = Field(
+        default=False, description="Write `model.onnx`, too; needs the extra `onnx`."
+    )
+
+
 class Serving(Section):
     """The published model."""
 

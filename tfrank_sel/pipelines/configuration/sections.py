@@ -18,7 +18,7 @@ from tfrank_sel import features as feature_types
 from tfrank_sel.pipelines.configuration.data import SPLITS, Data, Names
 from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
 from tfrank_sel.pipelines.configuration.gates import Gates
-from tfrank_sel.pipelines.configuration.release import Blessing, Serving
+from tfrank_sel.pipelines.configuration.release import Blessing, Export, Serving
 from tfrank_sel.pipelines.configuration.search import Search
 from tfrank_sel.pipelines.configuration.section import Section, keys, no_key
 from tfrank_sel.pipelines.configuration.tracking import Tracking, absolute as absolute_uri
@@ -252,6 +252,7 @@ class Configuration(Section):
     training: Training = Training()
     evaluation: Evaluation = Evaluation()
     blessing: Blessing = Blessing()
+    export: Export = Export()
     serving: Serving = Serving()
     beam: Beam = Beam()
     search: Search = Search()
