@@ -57,6 +57,7 @@ MODULES = (
     "tfrank_sel.presets.tfr.losses",
     "tfrank_sel.presets.tfr.metrics",
     "tfrank_sel.bounds",
+    "tfrank_sel.clicks",
     "tfrank_sel.objectives",
     "tfrank_sel.serving.client",
 )

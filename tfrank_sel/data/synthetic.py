@@ -1,6 +1,6 @@
 """Synthetic ranking problems, reproducible by their seeds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,3 +163,99 @@ def clicks(num_rows: int, *, seed: int = 0) -> Any:
             "utility": utility.astype(np.float32),
         }
     )
+
+
+def sessions(
+    relevances: Sequence[np.ndarray],
+    num_sessions: int,
+    *,
+    scores: Sequence[np.ndarray] | None = None,
+    model: str = "pbm",
+    size: int = 10,
+    eta: float = 1.0,
+    temperature: float = 0.0,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Simulates clicks on labelled lists with known propensities.
+
+    A session shows the first `size` items of a random list, in the order of the logging scores. An
+    item of label y is attractive with probability 0.1 + 0.9 (2^y - 1) / (2^Y - 1), where Y is the
+    largest label of all lists. The models of users:
+
+    * `"pbm"`: The user examines position k with probability k^-eta, and clicks attractive items.
+    * `"trust"`: As `"pbm"`, but examined items are clicked with probability 1 - 0.01 (k + 1) if
+      attractive, and 0.65 / k otherwise.
+    * `"cascade"`: The user reads from the top and leaves at the first click.
+
+    Args:
+        relevances: Labels of each list, not negative.
+        num_sessions: Number of sessions.
+        scores: Scores of the logging ranker for each list; random scores, the same in all sessions,
+            if None.
+        model: Name of the model.
+        size: Number of items shown.
+        eta: Strength of the position bias.
+        temperature: Scale of Gumbel noise added to the scores of each session. With 0, each item
+            has one position only, from which no propensities can be estimated.
+        seed: Seed of the simulation.
+
+    Returns:
+        Columns `session`, `query`, `item` (indices), `position`, `click`, and the truth:
+        `attraction`, and `propensity`, which for `"cascade"` is 1 until the first click, then 0.
+
+    Raises:
+        ValueError: If the model is unknown or a number is out of range.
+
+    Reference:
+        [Agarwal et al., Addressing trust bias for unbiased learning-to-rank, WWW 2019](
+        https://doi.org/10.1145/3308558.3313697).
+
+    Example:
+        >>> log = sessions([np.array([0.0, 2.0, 1.0])], 2, temperature=1.0)
+        >>> log["position"].tolist()
+        [1, 2, 3, 1, 2, 3]
+    """
+    if model not in ("pbm", "trust", "cascade"):
+        raise ValueError(f"`model` must be 'pbm', 'trust' or 'cascade'. Received: {model!r}")
+    for name, value, least in (
+        ("num_sessions", num_sessions, 1),
+        ("size", size, 1),
+        ("eta", eta, 0.0),
+        ("temperature", temperature, 0.0),
+    ):
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}. Received: {value}")
+    random = np.random.default_rng(seed)
+    largest = max(float(np.max(x)) for x in relevances)
+    if scores is None:
+        scores = [random.standard_normal(len(x)) for x in relevances]
+    counts = np.bincount(random.integers(0, len(relevances), num_sessions), minlength=1)
+    parts: dict[str, list[np.ndarray]] = {}
+    first = 0
+    for query, count in enumerate(counts.tolist()):
+        noise = temperature * random.gumbel(size=(count, len(relevances[query])))
+        items = np.argsort(-(scores[query] + noise), axis=1, kind="stable")[:, :size]
+        attraction = 0.1 + 0.9 * np.expm1(np.log(2.0) * relevances[query][items]) / max(
+            2.0**largest - 1.0, 1.0
+        )
+        position = np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)
+        attracts = random.random(items.shape) < attraction
+        propensity = position**-eta
+        if model == "trust":
+            trust = np.where(attracts, 1.0 - 0.01 * (position + 1.0), 0.65 / position)
+            attracts = random.random(items.shape) < trust
+        if model == "cascade":
+            propensity = (np.cumsum(attracts, axis=1) - attracts == 0) * 1.0
+        columns = {
+            "session": np.broadcast_to(first + np.arange(count)[:, None], items.shape),
+            "query": np.full(items.shape, query),
+            "item": items,
+            "position": position,
+            "click": attracts & (random.random(items.shape) < propensity),
+            "attraction": attraction,
+            "propensity": propensity,
+        }
+        for name, column in columns.items():
+            parts.setdefault(name, []).append(column.ravel())
+        first += count
+    return {name: np.concatenate(columns) for name, columns in parts.items()}

@@ -1,0 +1,125 @@
+import re
+
+import matplotlib.figure
+import numpy as np
+import pytest
+
+from tfrank_sel import clicks
+from tfrank_sel.data import synthetic
+
+LABELS = [np.random.default_rng(i).integers(0, 5, 10).astype(float) for i in range(60)]
+ROW = {"query": ["q", "q"], "item": ["a", "b"], "position": [1, 2], "click": [1, 0]}
+SWAPPED = {
+    "query": ["q"] * 4,
+    "item": list("aabb"),
+    "position": [1, 2, 1, 2],
+    "click": [6, 3, 2, 1],
+    "shown": [10] * 4,
+}
+
+
+def simulated(model: str, **options: float) -> tuple[clicks.Log, dict[str, np.ndarray]]:
+    columns = synthetic.sessions(LABELS, 100_000, model=model, temperature=2.0, **options)
+    return clicks.Log.of(columns, session="session"), columns
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "within"),
+    [("pbm", "all_pairs", 0.03), ("pbm", "pbm", 0.03), ("cascade", "cascade", 0.02)],
+)
+def test_simulated_propensities_are_estimated_and_covered(model, method, within):
+    log, columns = simulated(model)
+    estimated = clicks.estimate(log, method, resamples=20)
+    truth = np.bincount(columns["position"], columns["propensity"])[1:]
+    truth /= np.bincount(columns["position"])[1:]
+    np.testing.assert_allclose(estimated.values, truth / truth[0], rtol=within, atol=0.002)
+    inside = (truth >= estimated.low - 0.01) & (truth <= estimated.high + 0.01)
+    assert inside.all()
+    assert (estimated.low <= estimated.high).all()
+
+
+def test_dbn_estimates_its_own_parameters_from_a_log_of_one_position_an_item():
+    random = np.random.default_rng(0)
+    size, count, going = 6, 60_000, 0.8
+    attraction, satisfaction = random.uniform(0.2, 0.7, (2, size))
+    items = np.stack([random.permutation(size) for _ in range(count)])
+    click, reading, examined = np.zeros((count, size)), np.ones(count, bool), []
+    for k in range(size):
+        examined.append(reading.mean())
+        click[:, k] = reading & (random.random(count) < attraction[items[:, k]])
+        satisfied = (click[:, k] > 0) & (random.random(count) < satisfaction[items[:, k]])
+        reading = reading & ~satisfied & (random.random(count) < going)
+    columns = np.broadcast_to(np.arange(size) + 1, items.shape)
+    session = np.repeat(np.arange(count), size)
+    log = clicks.Log(session * 0, items.ravel(), columns.ravel(), click.ravel(), session=session)
+    estimated = clicks.estimate(log, "dbn", resamples=1)
+    np.testing.assert_allclose(estimated.values, examined, rtol=0.05)
+
+
+def test_counts_are_the_same_log_as_their_impressions():
+    counts = clicks.Log(**SWAPPED)
+    repeat = {name: np.repeat(SWAPPED[name], 10) for name in ("query", "item", "position")}
+    rows = np.concatenate([np.arange(10) < n for n in SWAPPED["click"]])
+    single = clicks.Log(**repeat, click=rows)
+    for method in ("all_pairs", "pbm"):
+        both = [clicks.estimate(log, method, resamples=2).values for log in (counts, single)]
+        np.testing.assert_allclose(*both)
+        np.testing.assert_allclose(both[0], [1.0, 0.5], atol=0.01)
+
+
+def test_a_file_keeps_all_and_a_picture_shows_it(tmp_path):
+    kept = clicks.estimate(clicks.Log(**SWAPPED), resamples=3)
+    kept.save(tmp_path / "p.json")
+    loaded = clicks.Propensities.load(tmp_path / "p.json")
+    for name, value in vars(kept).items():
+        np.testing.assert_array_equal(getattr(loaded, name), value)
+    axes = matplotlib.figure.Figure().subplots()
+    loaded.draw(axes)
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), kept.values)
+    (tmp_path / "p.json").write_text((tmp_path / "p.json").read_text().replace("0.5", "0.0"))
+    with pytest.raises(ValueError, match="`values` must be above 0 and at most 1"):
+        clicks.Propensities.load(tmp_path / "p.json")
+    with pytest.raises(ValueError, match=re.escape("position 3 has no propensity")):
+        loaded.at([1, 3])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"position": [2, 2]}, "`position` must have at least two different values. Received: 2"),
+        ({"position": [0, 1]}, "`position` must be whole numbers from 1. Received: 0.0"),
+        ({"position": [1, 1.5]}, "`position` must be whole numbers from 1. Received: 1.5"),
+        ({"position": [1]}, "`position` must be a vector with a value for each row"),
+        ({"position": ["a", "b"]}, "`position` must be numbers"),
+        ({"click": [1, 2]}, "`click` must be from 0 to 1. Received: 2.0"),
+        ({"click": [1, np.nan]}, "`click` must be finite. Received: nan"),
+        ({"click": [1, 4], "shown": [1, 3]}, "`click` must be from 0 to `shown`. Received: 4.0"),
+        ({"shown": [1, 0]}, "`shown` must be above 0. Received: 0.0"),
+    ],
+    ids=str,
+)
+def test_a_bad_log_is_refused_in_one_line(wrong, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as caught:
+        clicks.Log(**{**ROW, **wrong})
+    assert "\n" not in str(caught.value)
+
+
+def test_what_a_log_cannot_identify_is_refused():
+    with pytest.raises(ValueError, match="as in the log of a single ranker"):
+        clicks.estimate(clicks.Log.of(synthetic.sessions(LABELS, 1000)))
+    two = {"item": list("aabb"), "position": [1, 2, 3, 4]}
+    apart = clicks.Log(**{**SWAPPED, **two})
+    with pytest.raises(ValueError, match=re.escape("positions: [1, 2] and [3, 4]")):
+        clicks.estimate(apart)
+    with pytest.raises(ValueError, match="`session` is required"):
+        clicks.estimate(apart, "dbn")
+    with pytest.raises(ValueError, match="`method` must be one of all_pairs, pbm, cascade, dbn"):
+        clicks.estimate(apart, "ubm")
+    with pytest.raises(ValueError, match="the log has no column 'position'"):
+        clicks.Log.of({"query": ["q"], "item": ["a"]})
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"eta": -1.0}, {"temperature": -1.0}], ids=str)
+def test_a_simulation_out_of_range_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be at least"):
+        synthetic.sessions(LABELS, 10, **wrong)

@@ -1,0 +1,127 @@
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+from tfrank_sel import clicks
+from tfrank_sel.data import synthetic
+
+LABELS = [np.random.default_rng(i).integers(0, 5, 8).astype(float) for i in range(30)]
+
+
+@pytest.mark.parametrize("correction", clicks.CORRECTIONS)
+@pytest.mark.parametrize("model", ["pbm", "trust"])
+def test_corrected_labels_are_the_attractions_of_the_simulation(model, correction):
+    columns = synthetic.sessions(LABELS, 60_000, model=model, temperature=1.0, eta=0.7, seed=1)
+    log, place = clicks.Log.of(columns), columns["position"]
+    slope, false = columns["propensity"], np.zeros(len(place))
+    if model == "trust":
+        false = slope * 0.65 / place
+        slope = slope * (0.99 - 0.01 * place) - false
+        keep = place > 1  # the first position has the least slope; both rules are general
+        assert (slope[keep] > 0.0).all()
+    made = clicks.labels(log, slope, correction, false_clicks=false)
+    truth = np.zeros(log.num_items)
+    truth[log.items] = columns["attraction"]
+    naive = clicks.labels(log, np.ones(len(place)), "ips")["label"]
+    error, naive_error = (np.abs(x - truth).mean() for x in (made["label"], naive))
+    assert error < 0.05 < naive_error
+
+
+def test_clipping_biases_a_doubly_robust_label_less():
+    columns = synthetic.sessions(LABELS, 60_000, temperature=1.0, eta=1.5, seed=2)
+    log = clicks.Log.of(columns)
+    truth = np.zeros(log.num_items)
+    truth[log.items] = columns["attraction"]
+    errors = [
+        np.abs(clicks.labels(log, columns["propensity"], how, least=0.4)["label"] - truth).mean()
+        for how in ("ips", "doubly_robust")
+    ]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_a_perfect_regression_is_kept_and_few_effective_clicks_are_warned_of():
+    log = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [30, 6], shown=[100, 100])
+    made = clicks.labels(log, [1.0, 0.1], regression=[0.3, 0.6])
+    np.testing.assert_allclose(made["label"], [0.3, 0.6])
+    rare = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [1000, 1], shown=[1000, 1000])
+    with pytest.warns(UserWarning, match="effective sample of 4 of 1001 clicks"):
+        clicks.labels(rare, [1.0, 0.001])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clicks.labels(rare, [1.0, 0.001], least=0.1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"propensities": [1.0, 0.0]}, "`propensities` must be above 0 and at most 1"),
+        ({"propensities": [1.0, 1.1]}, "`propensities` must be above 0 and at most 1"),
+        ({"propensities": [1.0] * 3}, "`propensities` must have a value for each of 2 rows"),
+        ({"correction": "best"}, "`correction` must be one of ips, pooled, doubly_robust"),
+        ({"least": 2.0}, "`least` must be from 0 to 1. Received: 2.0"),
+    ],
+    ids=str,
+)
+def test_a_bad_correction_is_refused(wrong, message):
+    log = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [1, 0])
+    with pytest.raises(ValueError, match=re.escape(message)):
+        clicks.labels(log, **{"propensities": [1.0, 0.5], **wrong})
+
+
+@pytest.mark.parametrize("estimator", clicks.ESTIMATORS)
+def test_intervals_cover_the_value_of_another_policy(estimator):
+    random = np.random.default_rng(0)
+    logging, new = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.3, 0.5])
+    means = np.array([0.2, 0.5, 0.7])
+    covered = 0
+    for seed in range(100):
+        action = random.choice(3, 500, p=logging)
+        reward = (random.random(500) < means[action]).astype(float)
+        guess = means + 0.1
+        found = clicks.value(
+            reward,
+            logging[action],
+            new[action],
+            estimator,
+            predicted=guess[action],
+            predicted_target=float(new @ guess),
+            resamples=200,
+            seed=seed,
+        )
+        covered += found.low <= new @ means <= found.high
+        assert found.effective < 500
+    assert covered >= 88
+
+
+def test_bad_values_are_refused():
+    for wrong, message in (
+        ({"logged": [0.0, 1.0]}, "`logged` must be above 0 and at most 1. Received: 0.0"),
+        ({"target": [0.5, 2.0]}, "`target` must be from 0 to 1"),
+        ({"target": [0.5]}, "`target` must have the shape of `reward`"),
+        ({"estimator": "dm"}, "`estimator` must be one of ips, snips, doubly_robust"),
+    ):
+        given = {"reward": [1.0, 0.0], "logged": [0.5, 0.5], "target": [0.5, 0.5], **wrong}
+        with pytest.raises(ValueError, match=re.escape(message)):
+            clicks.value(**given)
+
+
+def test_a_ranker_against_itself_seldom_wins_and_a_better_one_does():
+    random = np.random.default_rng(0)
+    better = -np.arange(6.0)
+
+    def p_value(first, second, sessions):
+        wins = []
+        for _ in range(sessions):
+            items, teams = clicks.team_draft(first, second, seed=int(random.integers(2**32)))
+            assert sorted(items) == list(range(6))
+            assert teams.sum() == 3
+            clicked = random.random(6) < (0.6 / (1.0 + items)) / np.arange(1, 7) ** 0.5
+            wins.append([clicked[teams == t].sum() for t in (0, 1)])
+        return clicks.sign_test(*np.transpose(wins))
+
+    assert np.mean([p_value(better, better, 40) < 0.05 for _ in range(100)]) <= 0.1
+    assert p_value(better, -better, 300) < 1e-6
+    with pytest.raises(ValueError, match="`second` must have the shape of `first`"):
+        clicks.team_draft([1.0], [1.0, 2.0])

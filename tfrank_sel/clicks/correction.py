@@ -1,0 +1,139 @@
+"""Labels without position bias, from clicks and propensities."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
+from tfrank_sel.clicks.propensities import Propensities
+
+CORRECTIONS = ("ips", "pooled", "doubly_robust")
+_FEW = 0.1  # effective share of the clicks below which a warning is given
+
+
+def labels(
+    log: Log,
+    propensities: Propensities | ArrayLike,
+    correction: str = "doubly_robust",
+    *,
+    false_clicks: ArrayLike = 0.0,
+    least: float = 0.0,
+    regression: ArrayLike | None = None,
+) -> dict[str, Any]:
+    r"""Estimates the relevance of each item: the probability of a click if it is examined.
+
+    For row i of an item with n_i impressions, c_i clicks, propensity a_i and false clicks b_i, the
+    label is
+
+    $$\text{ips: } \frac{\sum_i (c_i - n_i b_i) / \max(a_i, t)}{\sum_i n_i}, \quad
+    \text{pooled: } \frac{\sum_i (c_i - n_i b_i)}{\sum_i n_i a_i}, \quad
+    \text{doubly robust: }
+    r + \frac{\sum_i (c_i - n_i b_i - n_i a_i r) / \max(a_i, t)}{\sum_i n_i}$$
+
+    where r is the regression estimate of the item, and t is `least`. Labels below 0 become 0. Train
+    on them as on other labels. For a loss linear in the labels, such as `SoftmaxLoss`, that is
+    inverse propensity weighting, affine correction or doubly robust estimation of the loss of full
+    information, with the column `shown` as weight, except for the labels that became 0. It serves
+    boosted trees, too.
+
+    Args:
+        log: The log.
+        propensities: Estimated propensities of positions, or a propensity for each row, `[rows]`.
+            With trust bias, the difference of the probabilities of a click on a relevant and an
+            irrelevant item.
+        correction: Name of the correction, of `CORRECTIONS`.
+        false_clicks: Probability of a click on an irrelevant item for each row, `[rows]`, or a
+            number. With values above 0, the corrections are affine (trust bias).
+        least: Least propensity by which clicks are divided. Clipping reduces the variance, and adds
+            a bias, which is less for `"doubly_robust"`.
+        regression: Estimate r of each row, `[rows]`, which must be equal for all rows of an item.
+            By default, the pooled estimate with one examined impression added, of the mean
+            relevance of all items.
+
+    Returns:
+        Columns `query`, `item`, `label` and `shown` (the number of impressions), `[items]` each.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Warns:
+        UserWarning: If the effective number of clicks is below a tenth of their number.
+
+    Reference:
+        [Joachims et al., Unbiased learning-to-rank with biased feedback, WSDM 2017](
+        https://doi.org/10.1145/3018661.3018699);
+        [Oosterhuis, Doubly robust estimation for correcting position bias in click feedback,
+        ACM TOIS 2023](https://doi.org/10.1145/3569453).
+
+    Example:
+        >>> log = Log(["q", "q"], ["a", "b"], [1, 2], [40, 40], shown=[100, 100])
+        >>> labels(log, [1.0, 0.5], "ips")["label"].tolist()
+        [0.4, 0.8]
+    """
+    if correction not in CORRECTIONS:
+        known = ", ".join(CORRECTIONS)
+        raise ValueError(f"`correction` must be one of {known}. Received: {correction!r}")
+    if not 0.0 <= least <= 1.0:
+        raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
+    if isinstance(propensities, Propensities):
+        propensities = propensities.at(log.positions)[log.columns]
+    examined = _rows(log, "propensities", probabilities("propensities", propensities))
+    false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))
+    divisor = np.maximum(examined, least)
+    _warn_if_few(log.clicks, 1.0 / divisor)
+
+    def per_item(values: np.ndarray) -> Floats:
+        return np.asarray(np.bincount(log.items, values, log.num_items), np.float64)
+
+    clicks = log.clicks - log.shown * false
+    shown, seen = per_item(log.shown), per_item(log.shown * examined)
+    if correction == "pooled":
+        label = per_item(clicks) / seen
+    else:
+        expected = np.zeros(log.num_items)
+        if correction == "doubly_robust" and regression is not None:
+            expected[log.items] = _rows(log, "regression", numbers("regression", regression))
+        elif correction == "doubly_robust":
+            mean = max(float(clicks.sum() / seen.sum()), 0.0)
+            expected = (per_item(clicks) + mean) / (seen + 1.0)
+        residual = clicks - log.shown * examined * expected[log.items]
+        label = expected + per_item(residual / divisor) / shown
+    return {
+        "query": log.query_ids[log.query_of_item],
+        "item": log.item_ids,
+        "label": np.maximum(label, 0.0),
+        "shown": shown,
+    }
+
+
+def effective(weights: ArrayLike) -> float:
+    """Returns the effective sample size of weights: the squared sum over the sum of squares.
+
+    Example:
+        >>> effective([1.0, 1.0, 0.0])
+        2.0
+    """
+    array = numbers("weights", weights)
+    return float(array.sum()) ** 2 / max(float(array @ array), 1e-300)
+
+
+def _warn_if_few(clicks: Floats, weights: Floats) -> None:
+    total = clicks.sum()
+    size = float(clicks @ weights) ** 2 / max(float(clicks @ weights**2), 1e-300)
+    if total and size < _FEW * total:
+        warnings.warn(
+            f"the weights leave an effective sample of {size:.0f} of {total:.0f} clicks: "
+            "the labels depend on few clicks. Raise `least`",
+            stacklevel=3,
+        )
+
+
+def _rows(log: Log, name: str, values: Floats) -> Floats:
+    if values.shape not in ((), log.clicks.shape):
+        raise ValueError(
+            f"`{name}` must have a value for each of {len(log.clicks)} rows. "
+            f"Received: shape {values.shape}"
+        )
+    return np.broadcast_to(values, log.clicks.shape)
