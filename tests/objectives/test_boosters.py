@@ -1,5 +1,6 @@
 """Training of LightGBM, XGBoost and CatBoost with our losses, for real."""
 
+import json
 import pickle
 from typing import Any
 
@@ -247,6 +248,20 @@ def test_objective_and_metric_of_xgboost_pickle() -> None:
     (objective, metric), (other, same) = made, loaded
     np.testing.assert_allclose(objective(LABELS, data), other(LABELS, data))
     assert metric(LABELS, data) == same(LABELS, data)
+
+
+def test_a_model_of_xgboost_is_saved_with_an_objective_of_choice(tmp_path) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    matrix = xgboost.DMatrix(FEATURES, LABELS, group=SIZES)
+    objective = objectives.xgboost(losses.RGCrossLoss())
+    model = xgboost.train(EAGER, matrix, 3, obj=objective)
+    wanted = model.predict(matrix, output_margin=True)
+    model.set_param({"objective": "rank:pairwise"})
+    model.save_model(tmp_path / "model.json")
+    saved = json.loads((tmp_path / "model.json").read_text())
+    assert saved["learner"]["objective"]["name"] == "rank:pairwise"
+    loaded = xgboost.Booster(model_file=tmp_path / "model.json")
+    np.testing.assert_array_equal(loaded.predict(matrix, output_margin=True), wanted)
 
 
 def test_data_without_lists_are_refused() -> None:
