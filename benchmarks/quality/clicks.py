@@ -124,11 +124,11 @@ def main() -> None:
                 values.setdefault(name, []).extend(
                     ndcg(one.labels, ranker.predict(one.features)) for one in fold["test"]
                 )
-        for name, ndcg in values.items():
-            difference = np.subtract(ndcg, values[NAIVE])
+        for name, found in values.items():
+            difference = np.subtract(found, values[NAIVE])
             low, high = interval(difference)
             print(
-                f"| {model} | {name} | {np.mean(ndcg):.4f} | {difference.mean():+.4f} "
+                f"| {model} | {name} | {np.mean(found):.4f} | {difference.mean():+.4f} "
                 f"({low:+.4f} to {high:+.4f}) | {np.mean(errors):.3f} |",
                 flush=True,
             )
