@@ -43,3 +43,29 @@ def test_ids_of_a_frame_come_back_in_every_method(tmp_path, kind, name_of):
     model.partial_fit(named([3, 20], [1, 2]))
     assert model.user_ids_.tolist()[-1] == name_of(20)
     assert model.recommend(name_of(20), k=2)[0].shape == (2,)
+
+
+@pytest.mark.parametrize("of_more", ["int8", "uint8", "int64", "uint64"])
+@pytest.mark.parametrize("of_fit", ["int8", "uint8", "int64", "uint64"])
+def test_integers_of_any_types_are_kept_exactly(of_fit, of_more):
+    pd = pytest.importorskip("pandas")
+    limit, more = (min(np.iinfo(x).max, 2**63 - 1) for x in (of_fit, of_more))
+    users = np.array([limit - 1, limit - 2, limit], of_fit)
+    model = RGFactorizer(num_factors=2, sweeps=1).fit(pd.DataFrame({"u": users, "i": [0, 1, 2]}))
+    model.partial_fit(pd.DataFrame({"u": np.array([more - 3], of_more), "i": [1]}))
+    assert {*model.user_ids_.tolist()} == {*users.tolist(), more - 3}
+    assert model.recommend(more - 3, k=2)[0].shape == (2,)
+
+
+def test_integers_beyond_the_type_of_the_fit_are_refused():
+    pd = pytest.importorskip("pandas")
+    frames = [
+        pd.DataFrame({"u": np.array(users, np.uint64), "i": [0, 1]})
+        for users in ([7, 2**63 - 1], [2**63 + 1, 2**64 - 1])
+    ]
+    small, large = (RGFactorizer(num_factors=2, sweeps=1).fit(frame) for frame in frames)
+    assert large.user_ids_.tolist() == [2**63 + 1, 2**64 - 1]
+    with pytest.raises(ValueError, match=r"no limits\. Received: from 922337203685477"):
+        small.partial_fit(frames[1])
+    with pytest.raises(ValueError, match=r"must be from 0 to .* Received: from -1 to -1"):
+        large.recommend(-1)

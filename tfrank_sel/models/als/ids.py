@@ -10,6 +10,7 @@ from tfrank_sel.models.als.interactions import names_of, split_columns
 
 Ids = NDArray[Any]
 
+_LARGEST = np.iinfo(np.int64).max
 
 Pair = tuple[Ids | None, Ids | None]  # of users and of items; None if they are indices
 
@@ -89,7 +90,9 @@ def _checked(name: str, column: Ids) -> Ids:
             f"The ids of `{name}` must be all texts or all integers. "
             f"Received: dtype={column.dtype}, such as {column[:1].tolist()}"
         )
-    return column
+    if column.dtype.kind == "U" or (column.dtype == np.uint64 and np.any(column > _LARGEST)):
+        return column
+    return column.astype(np.int64)
 
 
 def _alike(name: str, column: Ids, ids: Ids) -> Ids:
@@ -99,6 +102,14 @@ def _alike(name: str, column: Ids, ids: Ids) -> Ids:
             f"The ids of `{name}` must be of the type of the fit, {ids.dtype}. "
             f"Received: {column.dtype}"
         )
+    if ids.dtype.kind != "U" and column.size:  # of int64 and uint64 together NumPy makes floats
+        limits = np.iinfo(ids.dtype)
+        if int(column.min()) < limits.min or int(column.max()) > limits.max:
+            raise ValueError(
+                f"The ids of `{name}` must be from {limits.min} to {limits.max}, as those of the "
+                f"fit; texts have no limits. Received: from {column.min()} to {column.max()}"
+            )
+        column = column.astype(ids.dtype)
     return column
 
 
