@@ -31,7 +31,8 @@ for model, steps in ((plain, 8), (compiled, 2), (compiled, 8)):
 
 
 def test_only_the_caller_compiles_and_once_per_shape(tmp_path: pathlib.Path) -> None:
-    environment = {**os.environ, "XLA_FLAGS": f"--xla_dump_to={tmp_path}"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={tmp_path}"
+    environment = {**os.environ, "XLA_FLAGS": flags}
     command = [sys.executable, "-c", TRAIN, str(tmp_path)]
     done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     plain, few, many = map(int, done.stdout.split()[-3:])
