@@ -125,5 +125,6 @@ def test_what_cannot_be_released_is_told_in_one_line(half, tmp_path, release):
     release("publish", half / "2", "--canary")
     assert "must be promoted or rolled back" in release("publish", half / "2", "--canary", status=2)
     assert release("remove-old", "--keep", 1) == "removed: none\n"
-    (tmp_path / "models.config").write_text("nonsense")
-    assert "expected a ModelServerConfig" in release("promote", status=2)
+    for damaged in (b"nonsense", b"\xff\xfemodel_config_list {}", b"model_config_list {"):
+        (tmp_path / "models.config").write_bytes(damaged)
+        assert "expected a ModelServerConfig" in release("promote", status=2)

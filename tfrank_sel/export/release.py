@@ -219,7 +219,7 @@ def _read(root: str) -> model_server_config_pb2.ModelServerConfig:
     if stores.is_file(path):
         try:
             text_format.Parse(stores.read_text(path), found)
-        except text_format.ParseError as error:
+        except (text_format.ParseError, ValueError) as error:
             raise InputError(path, f"expected a ModelServerConfig. Received: {error}") from error
     return found
 
