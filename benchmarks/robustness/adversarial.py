@@ -60,6 +60,7 @@ class Family:
         allows: Whether it takes a link.
         targets: Whether labels are values of the link.
         multiplies: Whether the weight of an item multiplies its loss; else it is a share.
+        least: Smallest loss of an item that is promised.
     """
 
     make: Callable[[links.Link], losses.ListwiseLoss]
@@ -67,6 +68,7 @@ class Family:
     allows: Callable[[links.Link], bool] = lambda link: True
     targets: bool = False
     multiplies: bool = True
+    least: float = 1e-20
 
 
 def softmaxes(gamma: float) -> dict[str, Family]:
@@ -111,6 +113,7 @@ SCALAR: dict[str, Family] = {
         lambda f: lambda *x: exact.fenchel_young(f, *x),
         allows=lambda link: link.is_invertible and not link.kinks,
         targets=True,
+        least=1e-13,
     ),
 }
 
@@ -211,17 +214,18 @@ def errors(
     size: mp.mpf,
     weight: mp.mpf,
     scale: mp.mpf | None = None,
+    least: float = HELD[0],
 ) -> tuple[float, float]:
     """The errors of a loss and its gradient; 0 where float32 cannot hold them before weighting.
 
     A gradient is the difference of values of the link: below 1e-9 of their `size` it is not held.
-    The error of a loss is relative to `scale`, by default the loss.
+    The error of a loss is relative to `scale`, by default the loss, and below `least` it is not.
     """
     (value, gradient), (exact_value, exact_gradient) = found, exactly
     top = max(map(abs, exact_gradient))
     scale = abs(exact_value) if scale is None else scale
     in_loss = in_gradient = 0.0
-    if HELD[0] * weight < scale < HELD[1]:
+    if least * weight < scale < HELD[1]:
         in_loss = relative(value, exact_value, scale)
     if max(HELD[0], size * 1e-9) * weight < top < HELD[1]:
         pairs = zip(gradient, exact_gradient, strict=True)
@@ -258,7 +262,7 @@ def compare(case: Case, made: Lists, worst: Worst) -> None:
         size = max(map(abs, map(formula.h, (*observed, *z))))
         weight = max(1.0, *w) if case.family.multiplies else 1.0
         found = values[k], gradients[k][is_item]
-        found = errors(found, exactly(s, z, w), size, weight)
+        found = errors(found, exactly(s, z, w), size, weight, least=case.family.least)
         worst.add(f"{case.name}, {regime}", *found, *rows)
 
 

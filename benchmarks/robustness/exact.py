@@ -104,7 +104,11 @@ PHI: dict[type[links.Link], Formula] = {
     links.Identity: Formula(lambda x: x, lambda x: x * x / 2, lambda y: y),
     links.Constant: Formula(lambda x: mp.mpf(1), lambda x: x),
     links.Sigmoid: Formula(sigmoid, softplus, log_odds),
-    links.Laplace: Formula(laplace, lambda x: max(x, mp.mpf(0)) + mp.exp(-abs(x)) / 2),
+    links.Laplace: Formula(
+        laplace,
+        lambda x: max(x, mp.mpf(0)) + mp.exp(-abs(x)) / 2,
+        lambda y: mp.sign(mp.mpf(0.5) - y) * mp.log(2 * min(y, 1 - y)),
+    ),
     links.Tanh: Formula(mp.tanh, log_cosh, mp.atanh),
     links.Exp: Formula(mp.exp, mp.exp, mp.log),
     links.AntiExp: Formula(lambda x: -mp.exp(-x), lambda x: mp.exp(-x), lambda y: -mp.log(-y)),

@@ -9,6 +9,7 @@ from typing import ClassVar
 import tensorflow as tf
 
 from tfrank_sel.ops import bregman
+from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import Configurable
 
 Interval = tuple[float, float]
@@ -95,18 +96,11 @@ class Link(Configurable, abc.ABC):
         )
 
     @abc.abstractmethod
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `H(z) - H(s) - (z - s) * h(s)` from `z`, `s` and `d = z - s`.
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        """Computes `H(z) - H(s) - (z - s) * h(s)` from float64; a caller uses `divergence`."""
 
-        `d` is an argument because it was known before `z` and `s` were rounded. Subclasses
-        implement this method; callers use `divergence`.
-        """
-
-    @abc.abstractmethod
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `h(z) - h(s)` from `z`, `s` and `d = z - s`; a caller uses `difference`."""
-
-    def divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
+    @in_float64
+    def divergence(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)`, the area between the link and its value at `s`.
 
         It is at least 0, is 0 where `z = s`, and is accurate near there. Its gradient is
@@ -115,85 +109,59 @@ class Link(Configurable, abc.ABC):
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
-            d: `z - s` with more digits than `z` and `s` have, if known.
 
         Returns:
             The divergence, of the shape of `z`.
         """
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
-                in_z = upstream * self.difference(z, s, d)
-                return in_z, -upstream * (z - s) * self.slope(s), None
+        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return upstream * (self(z) - self(s)), -upstream * (z - s) * self.slope(s)
 
-            return self.stable_divergence(z, s, d), gradient
+            return self.area(z, s), gradient
 
-        return f(z, s, z - s if d is None else d)
+        return f(z, s)
 
-    def difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor | None = None) -> tf.Tensor:
+    @in_float64
+    def difference(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         """Computes `h(z) - h(s)`, accurately also if `z` is near `s`.
 
         Args:
             z: Predicted scores.
             s: Observed scores, of the shape of `z`.
-            d: `z - s` with more digits than `z` and `s` have, if known.
 
         Returns:
             The difference, of the shape of `z`.
         """
+        return self(z) - self(s)
 
-        @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
-                return upstream * self.slope(z), -upstream * self.slope(s), None
-
-            return self.stable_difference(z, s, d), gradient
-
-        return f(z, s, z - s if d is None else d)
-
-    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `H(z) - H(s)` from `z`, `s` and `d = z - s`, also if both are large.
-
-        It is `h(s) * d` plus the divergence, or, if these are large and cancel, the plain
-        difference. The potential is even around a mirror: scores on both sides of it are mirrored
-        to one side.
-        """
-        if self.mirror is not None:
-            folded_z, folded_s = self.folded(z), self.folded(s)
-            across = (folded_z == z) != (folded_s == s)
-            change = tf.cast(folded_z, tf.float64) - tf.cast(folded_s, tf.float64)
-            d = tf.where(across, tf.cast(change, d.dtype), tf.where(folded_z == z, d, -d))
-            z, s = folded_z, folded_s
-        return self.rise_of_terms(z, s, d)[0]
-
-    def rise_of_terms(
-        self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes `H(z) - H(s)` by the smaller terms, and their size, without mirroring."""
-        area, ahead = self.stable_divergence(z, s, d), self(s) * d
-        at_z, at_s = self.potential(z), self.potential(s)
-        by_step = tf.abs(area) + tf.abs(ahead)
-        # a potential may have lost digits itself, so it must be much smaller
-        as_it_stands = 10.0 * (tf.abs(at_z) + tf.abs(at_s))
-        rise = tf.where(by_step < as_it_stands, ahead + area, at_z - at_s)
-        return rise, tf.minimum(by_step, as_it_stands)
+    def rise(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        """Computes `H(z) - H(s)` from float64, by the smaller terms, which lose less."""
+        step, area, at_z, at_s = (
+            self(s) * (z - s),
+            self.area(z, s),
+            self.potential(z),
+            self.potential(s),
+        )
+        by_step = tf.abs(step) + area < tf.abs(at_z) + tf.abs(at_s)
+        return tf.where(by_step, step + area, at_z - at_s)
 
     def folded(self, s: tf.Tensor) -> tf.Tensor:
         """Mirrors scores to the side of 0, where floats are more precise; `H` does not change."""
         if self.mirror is None:
             return s
-        lower, upper = (f(s, 2.0 * self.mirror - s) for f in (tf.minimum, tf.maximum))
-        return lower if self.mirror > 0.0 else upper
+        nearer = tf.minimum if self.mirror > 0.0 else tf.maximum
+        return nearer(s, 2.0 * self.mirror - s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElementaryLink(Link):
     """A link with a closed form, `h(s) = phi(scale * (s - shift))`.
 
-    A subclass implements the functions of `x = scale * (s - shift)`, nothing else. Gradients are
-    also in closed form: the gradient of the potential is `phi`, and the gradient of `phi` is the
-    slope.
+    A subclass implements `phi`, its primitive and its derivative, and may implement the inverse,
+    all of `x = scale * (s - shift)`. Gradients are also in closed form: the gradient of the
+    potential is `phi`, and the gradient of `phi` is the slope.
 
     Args:
         scale: Stretches the link; positive.
@@ -266,13 +234,16 @@ class ElementaryLink(Link):
         """Computes the `x` at which `phi(x) = y`; implemented if `phi_has_inverse`."""
         return super().inverse(y)
 
-    @abc.abstractmethod
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes the divergence of `phi` from `z`, `x` and `d = z - x`."""
+    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+        """The distance over which `phi_slope` changes from its value at `x`, such as that to a
+        singularity or a kink: 1, unless a subclass says otherwise.
+        """
+        return tf.ones_like(x)
 
-    @abc.abstractmethod
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        """Computes `phi(z) - phi(x)` from `z`, `x` and `d = z - x`."""
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        """Computes the divergence of `phi` from float64."""
+        reach = self.phi_reach(x)
+        return bregman.divergence(self.phi_potential, self.phi, self.phi_slope, reach, z, x)
 
     def __call__(self, s: tf.Tensor) -> tf.Tensor:
         return bregman.with_derivative(lambda s: self.phi(self._x(s)), self.slope, s)
@@ -288,11 +259,8 @@ class ElementaryLink(Link):
     def inverse(self, y: tf.Tensor) -> tf.Tensor:
         return self.shift + self.phi_inverse(y) / self.scale
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.phi_divergence(self._x(z), self._x(s), self.scale * d) / self.scale
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.phi_difference(self._x(z), self._x(s), self.scale * d)
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return self.phi_divergence(self._x(z), self._x(s)) / self.scale
 
     def _x(self, s: tf.Tensor) -> tf.Tensor:
         return self.scale * (s - self.shift)

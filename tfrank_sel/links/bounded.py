@@ -20,20 +20,11 @@ class _BoundedLink(ElementaryLink):
 
     ends_belong: ClassVar[bool] = False
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return super().stable_divergence(z, s, self._where_inside(z, d))
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return super().stable_difference(z, s, self._where_inside(z, d))
-
     def _x(self, s: tf.Tensor) -> tf.Tensor:
-        return self._where_inside(s, super()._x(s))
-
-    def _where_inside(self, s: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         x = super()._x(s)
         low, high = self.phi_domain
         inside = (x >= low) & (x <= high) if self.ends_belong else (x > low) & (x < high)
-        return tf.where(inside, value, math.nan)
+        return tf.where(inside, x, math.nan)
 
 
 @register
@@ -61,12 +52,6 @@ class Sin(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.asin(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.taylor_remainder(_cos_from(x), tf.zeros_like(d), d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 2.0 * _cos_from(x)(0.5 * d) * tf.sin(0.5 * d)
-
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,20 +78,8 @@ class Arcsin(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.sin(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # that of the dual link, the sine, from the angle of z to that of x, by its slope on the way
-        angle, leg = self.phi_difference(x, z, -d), _leg(z)
-        return bregman.taylor_remainder(
-            lambda t: leg * tf.cos(t) - z * tf.sin(t), tf.zeros_like(angle), angle
-        )
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # by the sine of the difference, z * leg(x) - x * leg(z), without its cancellation
-        leg_x, leg_z = _leg(x), _leg(z)
-        total = z * leg_x + x * leg_z
-        same = (x * z > 0.0) & (total != 0.0)
-        sine = tf.where(same, d * ((z + x) / tf.where(same, total, 1.0)), z * leg_x - x * leg_z)
-        return tf.atan2(sine, leg_x * leg_z + z * x)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return Sin().phi_divergence(tf.asin(x), tf.asin(z))  # the dual link, between angles
 
 
 @register
@@ -121,7 +94,7 @@ class Arctanh(_BoundedLink):
         return tf.atanh(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return self.phi_divergence(x, tf.zeros_like(x), x)
+        return 0.5 * (tf.math.xlog1py(1.0 + x, x) + tf.math.xlog1py(1.0 - x, -x))
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return 1.0 / ((1.0 - x) * (1.0 + x))
@@ -129,14 +102,10 @@ class Arctanh(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.tanh(y)
 
-    # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        up = bregman.log_divergence(1.0 + z, 1.0 + x, d)
-        return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x, -d))
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        up = bregman.log_difference(1.0 + z, 1.0 + x, d)
-        return 0.5 * (up - bregman.log_difference(1.0 - z, 1.0 - x, -d))
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
+        up = bregman.log_divergence(1.0 + z, 1.0 + x)
+        return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x))
 
 
 @register
@@ -151,8 +120,7 @@ class Tan(_BoundedLink):
         return tf.tan(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        near = -0.5 * tf.math.log1p(-tf.square(tf.sin(tf.clip_by_value(x, -1.0, 1.0))))
-        return tf.where(tf.abs(x) < 1.0, near, -tf.math.log(tf.cos(x)))
+        return -tf.math.log(tf.cos(x))
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return 1.0 / tf.square(tf.cos(x))
@@ -160,27 +128,8 @@ class Tan(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.atan(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        near = tf.abs(d) < 0.5 * (0.5 * math.pi - tf.maximum(tf.abs(x), tf.abs(z)))
-        cos = _cos_from(x)
-        remainder = bregman.taylor_remainder(
-            lambda t: 1.0 / tf.square(cos(t)), tf.zeros_like(d), tf.where(near, d, 0.0)
-        )
-        far = tf.math.log(tf.cos(x) / tf.cos(z)) - d * tf.tan(x)
-        return tf.where(near, remainder, far)
-
-    def rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        z, x, d = self._x(z), self._x(s), self.scale * d
-        cos_z, cos_x = tf.cos(z), tf.cos(x)
-        # cos(x) / cos(z) - 1
-        excess = 2.0 * tf.sin(0.5 * (z + x)) * tf.sin(0.5 * d) / cos_z
-        near = tf.math.log1p(tf.clip_by_value(excess, -0.5, 0.5))
-        return tf.where(tf.abs(excess) < 0.5, near, tf.math.log(cos_x / cos_z)) / self.scale
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # sin(d) loses digits as d nears pi
-        far = tf.tan(z) - tf.tan(x)
-        return tf.where(tf.abs(d) < 1.0, tf.sin(d) / (tf.cos(x) * tf.cos(z)), far)
+    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+        return 0.5 * math.pi - tf.abs(x)
 
 
 @register
@@ -206,13 +155,8 @@ class Logit(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.sigmoid(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        up = bregman.log_divergence(z, x, d)
-        return up + bregman.log_divergence(1.0 - z, 1.0 - x, -d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        up = bregman.log_difference(z, x, d)
-        return up - bregman.log_difference(1.0 - z, 1.0 - x, -d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return bregman.log_divergence(z, x) + bregman.log_divergence(1.0 - z, 1.0 - x)
 
 
 @register
@@ -226,7 +170,7 @@ class NegLog1m(_BoundedLink):
         return -tf.math.log1p(-x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return self.phi_divergence(x, tf.zeros_like(x), x)
+        return tf.math.xlog1py(1.0 - x, -x) + x
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return 1.0 / (1.0 - x)
@@ -234,11 +178,8 @@ class NegLog1m(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return -tf.math.expm1(-y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.log_divergence(1.0 - z, 1.0 - x, -d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return -bregman.log_difference(1.0 - z, 1.0 - x, -d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return bregman.log_divergence(1.0 - z, 1.0 - x)
 
 
 @register
@@ -260,11 +201,8 @@ class Log(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.exp(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.log_divergence(z, x, d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.log_difference(z, x, d)
+    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+        return x
 
 
 @register
@@ -306,19 +244,10 @@ class Monomial(_BoundedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return y ** (1.0 / self.exponent)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.power_divergence(z, x, d, self.exponent)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.power_difference(z, x, d, self.exponent)
+    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+        return x / max(self.exponent, 1.0)
 
 
 def _leg(x: tf.Tensor) -> tf.Tensor:
     """Computes `sqrt(1 - x**2)`, the cosine of `arcsin(x)`, without cancellation near 1."""
     return tf.sqrt((1.0 - x) * (1.0 + x))
-
-
-def _cos_from(x: tf.Tensor) -> bregman.Function:
-    """Returns `cos(x + t)` of `t`, exact also where `x + t` is nearly `pi/2`."""
-    cos, sin = tf.cos(x), tf.sin(x)
-    return lambda t: cos * tf.cos(t) - sin * tf.sin(t)

@@ -72,11 +72,8 @@ class Scaled(Link):
     def inverse(self, y: tf.Tensor) -> tf.Tensor:
         return self.link.inverse(y / self.factor)
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.stable_divergence(z, s, d)
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.factor * self.link.stable_difference(z, s, d)
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return self.factor * self.link.area(z, s)
 
 
 @register
@@ -161,16 +158,8 @@ class Capped(Link):
     def inverse(self, y: tf.Tensor) -> tf.Tensor:
         return self._clip(self.link.inverse(y))
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        link = self.link
-        return bregman.capped_divergence(
-            link.stable_divergence, link.stable_difference, z, s, d, self.lower, self.upper
-        )
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.capped_difference(
-            self.link.stable_difference, z, s, d, self.lower, self.upper
-        )
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return bregman.capped_divergence(self.link.area, self.link, z, s, self.lower, self.upper)
 
     def _clip(self, s: tf.Tensor) -> tf.Tensor:
         return tf.clip_by_value(s, self.lower, self.upper)
@@ -219,9 +208,8 @@ class Inverse(Link):
 
     def potential(self, s: tf.Tensor) -> tf.Tensor:
         def conjugate(y: tf.Tensor) -> tf.Tensor:
-            wide = tf.cast(y, tf.float64)  # two large terms may cancel
-            s = self.link.inverse(wide)
-            return tf.cast(wide * s - self.link.potential(s), y.dtype)
+            s = self.link.inverse(y)
+            return y * s - self.link.potential(s)
 
         return bregman.with_derivative(conjugate, self.__call__, s)
 
@@ -231,12 +219,8 @@ class Inverse(Link):
     def inverse(self, y: tf.Tensor) -> tf.Tensor:
         return self.link(y)
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        at_z, at_s = self.link.inverse(z), self.link.inverse(s)
-        return self.link.stable_divergence(at_s, at_z, -score_rise(self.link, at_z, at_s, d))
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return score_rise(self.link, self.link.inverse(z), self.link.inverse(s), d)
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return self.link.area(self.link.inverse(s), self.link.inverse(z))
 
 
 @register
@@ -296,25 +280,11 @@ class Sum(Link):
     def slope(self, s: tf.Tensor) -> tf.Tensor:
         return sum(x.slope(s) for x in self.links)
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return sum(x.stable_divergence(z, s, d) for x in self.links)
-
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return sum(x.stable_difference(z, s, d) for x in self.links)
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        return sum(x.area(z, s) for x in self.links)
 
 
 def check_invertible(name: str, link: Link) -> None:
     """Raises a ValueError unless `link`, the argument `name`, has an inverse in closed form."""
     if not link.is_invertible:
         raise ValueError(f"`{name}` must have an inverse in closed form. Received: {name}={link}")
-
-
-def score_rise(link: Link, z: tf.Tensor, s: tf.Tensor, rise: tf.Tensor) -> tf.Tensor:
-    """Corrects `z - s` by a Newton step, to match a `rise` of `link` from `s` to `z`.
-
-    If the rise is large relative to the slope, the step would add more rounding than it removes.
-    """
-    d, slope = z - s, link.slope(z)
-    excess = link.stable_difference(z, s, d) - rise
-    is_near = tf.abs(rise) < slope * (tf.abs(z) + tf.abs(s))
-    return tf.where(is_near, d - tf.math.divide_no_nan(excess, slope), d)

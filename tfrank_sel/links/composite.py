@@ -7,10 +7,9 @@ import tensorflow as tf
 
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link, freeze
-from tfrank_sel.links.comparison import Comparison, Softmax, compare, row_sum
 from tfrank_sel.links.composite_sigmoid import check_gamma
 from tfrank_sel.ops import bregman
-from tfrank_sel.ops.masking import masked_sum
+from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -52,22 +51,23 @@ class CompositeSoftmax(Configurable):
             "(theorem 4, whose condition is also necessary)",
         )
 
+    @in_float64
     def __call__(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        s, mask, weights = self._neutral(s, mask, weights)
-        return self._softmax(s, mask, weights).times(self.scaling(s))
+        return self._link(*self._neutral(s, mask, weights))
 
+    @in_float64
     def probabilities(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes `p(s)`, in the shape of `s`: 0 for masked items, with sum 1 in each list."""
-        return tf.square(self._softmax(*self._neutral(s, mask, weights)).root)
+        return self._softmax(*self._neutral(s, mask, weights))
 
+    @in_float64
     def sensitivity(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
-        s, mask, weights = self._neutral(s, mask, weights)
-        at_s, q = self._softmax(s, mask, weights), self.scaling(s)
-        log_mass = at_s.exponent + self._log_shares(s.dtype)
-        log_p = log_mass - at_s.exact_log_total + tf.math.log(tf.where(mask, weights, 1.0))
-        spread = q * (-tf.math.expm1(log_p) * q / self.gamma)
-        return tf.where(mask, at_s.times(self.scaling.slope(s) + spread), 0.0)
+        s, weights = self._neutral(s, mask, weights)
+        log_p = self._shares(s, weights)[1] + tf.math.log(tf.where(weights > 0.0, weights, 1.0))
+        spread = -tf.math.expm1(log_p) * tf.square(self.scaling(s)) / self.gamma
+        slope = tf.exp(log_p) * (self.scaling.slope(s) + spread)
+        return tf.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite
 
     def hessian(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
@@ -75,6 +75,7 @@ class CompositeSoftmax(Configurable):
         beside = -h[:, :, tf.newaxis] * h[:, tf.newaxis, :] / self.gamma
         return tf.linalg.set_diag(beside, self.sensitivity(s, mask, weights))
 
+    @in_float64
     def divergence(
         self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -90,21 +91,25 @@ class CompositeSoftmax(Configurable):
             The divergence, `[batch_size]`; 0 for a list without a valid item. Its gradient is
             `h(z) - h(s)` in `z` and `-h'(s) (z - s)` in `s`, in closed form, to any order.
         """
-        z, _, _ = self._neutral(z, mask, weights)
-        s, mask, weights = self._neutral(s, mask, weights)
+        z, _ = self._neutral(z, mask, weights)
+        s, weights = self._neutral(s, mask, weights)
 
         @tf.custom_gradient
         def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 u = upstream[:, tf.newaxis]
-                in_s = self._slope_times(s, z - s, mask, weights)
-                return u * self._difference(z, s, mask, weights, pair), -u * in_s
+                in_z = self._link(z, weights) - self._link(s, weights)
+                return u * in_z, -u * self._slope_times(s, z - s, weights)
 
-            pair = self._compare(z, s, mask, weights)
-            return self.gamma * pair.kl + masked_sum(pair.p_s.times(pair.area), mask), gradient
+            (at_z, log_z), (at_s, log_s) = self._shares(z, weights), self._shares(s, weights)
+            # the shares add up to 1 at z and at s, so their divergence is KL(p(s) || p(z))
+            areas = self.gamma * bregman.relative_entropy(at_s, at_z, log_z - log_s)
+            areas += at_s * self.scaling.area(z, s)
+            return tf.reduce_sum(weights * areas, axis=-1), gradient
 
         return f(z, s)
 
+    @in_float64
     def cross_entropy(
         self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -113,128 +118,84 @@ class CompositeSoftmax(Configurable):
         Args and returns are those of `divergence`. Its gradient in `z_k` is
         `q(z_k) * (p_k(z) - p_k(s))`, in closed form, to any order.
         """
-        z, _, _ = self._neutral(z, mask, weights)
-        s, mask, weights = self._neutral(s, mask, weights)
+        z, _ = self._neutral(z, mask, weights)
+        s, weights = self._neutral(s, mask, weights)
 
         @tf.custom_gradient
         def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
                 u = upstream[:, tf.newaxis]
-                in_s = self._share_slope_times(s, self.scaling.potential(z), mask, weights)
-                return u * (self.scaling(z) * self._change(z, s, mask, weights)), -u * in_s
+                change = self._softmax(z, weights) - self._softmax(s, weights)
+                in_s = self._share_slope_times(s, self.scaling.potential(z), weights)
+                return u * self.scaling(z) * change, -u * in_s
 
-            at_s, at_z = self._softmax(s, mask, weights), self._softmax(z, mask, weights)
-            surprise = at_z.exact_log_total - at_z.exponent
-            return self.gamma * masked_sum(at_s.times(surprise), mask), gradient
-
-        return f(z, s)
-
-    def _difference(
-        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, pair: Comparison
-    ) -> tf.Tensor:
-        """Computes `h(z) - h(s)`, of the shape of `z`, from their comparison."""
-
-        @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                in_z = self._slope_times(z, upstream, mask, weights)
-                return in_z, -self._slope_times(s, upstream, mask, weights)
-
-            in_q = pair.p_z.times(self.scaling.stable_difference(z, s, z - s))
-            return tf.where(mask, in_q + pair.change_times(self.scaling(s)), 0.0), gradient
+            surprise = self._log_rho(z.dtype) - self.gamma * self._shares(z, weights)[1]
+            return row_sum(self._softmax(s, weights) * surprise)[:, 0], gradient
 
         return f(z, s)
 
-    def _change(self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Computes `p(z) - p(s)`, of the shape of `z`."""
+    # From here on, masked items have weight 0.
+    def _link(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return self.scaling(s) * self._softmax(s, weights)
 
-        @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                in_z = self._share_slope_times(z, upstream, mask, weights)
-                return in_z, -self._share_slope_times(s, upstream, mask, weights)
+    def _softmax(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return weights * self._shares(s, weights)[0]
 
-            change = self._compare(z, s, mask, weights).change_times(tf.ones_like(z))
-            return tf.where(mask, change, 0.0), gradient
+    def _shares(self, s: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes `p(s) / weights` and its logarithm; both are 0 for items of weight 0."""
+        q, valid = self.scaling, weights > 0.0
+        # Q relative to the top: a difference of two large Q would lose the digits of near scores
+        top = tf.stop_gradient(q.folded(self._top(s, weights)))
+        rise = bregman.with_derivative(lambda s: q.rise(q.folded(s), top), q, s)
+        x = tf.where(valid, (rise + self._log_rho(s.dtype)) / self.gamma, s.dtype.min)
+        x -= tf.stop_gradient(tf.reduce_max(x, axis=-1, keepdims=True))
+        mass, is_top = weights * tf.exp(x), x > -(2.0**-40)
+        # the logarithm of a top item with nearly all the probability is `log1p` of the rest
+        at_top, rest = row_sum(tf.where(is_top, mass, 0.0)), row_sum(tf.where(~is_top, mass, 0.0))
+        at_top = tf.where(at_top > 0.0, at_top, 1.0)
+        log_total = tf.math.log(at_top) + tf.math.log1p(rest / at_top)
+        p = tf.where(valid, tf.exp(x), 0.0) / (at_top + rest)
+        return p, tf.where(valid, x - log_total, 0.0)
 
-        return f(z, s)
-
-    def _compare(
-        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> Comparison:
-        p_z, p_s = self._softmax(z, mask, weights), self._softmax(s, mask, weights)
-        return compare(self.scaling, self.gamma, z, s, p_z, p_s)
-
-    def _softmax(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> Softmax:
-        """Computes the weighted softmax of `Q(s) / gamma`, relative to the item of the largest."""
-        s_top = tf.stop_gradient(self._top(s, mask))
-        a, size = (tf.where(mask, x / self.gamma, 0.0) for x in self._rise(s, s_top))
-        weights = tf.where(mask, weights, 0.0)
-        if self.log_rho is None:
-            root, top_mass = tf.sqrt(weights) * tf.exp(0.5 * a), tf.where(s == s_top, weights, 0.0)
-            return Softmax.of(a, size, root, top_mass)
-        log_mass = tf.where(mask, a + self._log_shares(s.dtype), s.dtype.min)
-        top = tf.reduce_max(log_mass, axis=-1, keepdims=True)
-        root = tf.sqrt(weights) * tf.exp(0.5 * (log_mass - top))
-        return Softmax.of(a, size, root, tf.where(log_mass == top, weights, 0.0)).raised(top)
-
-    def _log_shares(self, dtype: tf.DType) -> tf.Tensor:
-        """Returns `log_rho / gamma`, relative to the largest; one number if there is none."""
-        log_rho = tf.constant(self.log_rho or [0.0], dtype)
-        return (log_rho - tf.reduce_max(log_rho)) / self.gamma
-
-    def _top(self, s: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the score of the largest `Q` of each list, `[batch_size, 1]`.
-
-        `Q` is convex, or else monotone: it is largest at one end of the scores.
-        """
-        highest = tf.reduce_max(tf.where(mask, s, s.dtype.min), axis=-1, keepdims=True)
-        highest = tf.where(highest > s.dtype.min, highest, self.scaling.origin)
-        if self.scaling.image[0] >= 0.0:  # Q rises everywhere
-            return highest
-        lowest = tf.reduce_min(tf.where(mask, s, s.dtype.max), axis=-1, keepdims=True)
-        lowest = tf.where(lowest < s.dtype.max, lowest, self.scaling.origin)
-        falls = self.scaling.rise(lowest, highest, lowest - highest) > 0.0
-        return tf.where(falls, lowest, highest)
-
-    def _rise(self, s: tf.Tensor, s_top: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes `Q(s) - Q(s_top)` without subtracting two huge numbers, and its terms' size."""
-        rise = bregman.with_derivative(
-            lambda s: self.scaling.rise(s, s_top, s - s_top), self.scaling, s
+    def _top(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Returns the score of the largest `Q` of each list, which is that at one of its ends."""
+        some = tf.reduce_any(weights > 0.0, axis=-1, keepdims=True)
+        lowest, highest = (
+            tf.where(some, end(tf.where(weights > 0.0, s, empty), -1, True), self.scaling.origin)
+            for end, empty in ((tf.reduce_min, s.dtype.max), (tf.reduce_max, s.dtype.min))
         )
-        if self.scaling.image[0] >= 0.0 or self.scaling.mirror is not None:
-            return rise, tf.abs(rise)
-        # Q falls and rises, so it may be nearly equal at scores far from each other
-        return rise, self.scaling.rise_of_terms(s, s_top, s - s_top)[1]
+        rises = self.scaling.potential(highest) >= self.scaling.potential(lowest)
+        return tf.where(rises, highest, lowest)
 
-    def _slope_times(
-        self, s: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def _log_rho(self, dtype: tf.DType) -> tf.Tensor:
+        """Returns `log_rho`, relative to the largest; one number if there is none."""
+        log_rho = tf.constant(self.log_rho or [0.0], dtype)
+        return log_rho - tf.reduce_max(log_rho)
+
+    def _slope_times(self, s: tf.Tensor, v: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes the product of `h'(s)`, the Hessian of the potential, and `v`."""
-        q = self.scaling(s)
-        spread = self._share_slope_times(s, tf.where(mask, q * v, 0.0), mask, weights)
-        in_q = self._softmax(s, mask, weights).times(self.scaling.slope(s) * v)
-        return tf.where(mask, in_q + spread, 0.0)
+        spread = self._share_slope_times(s, self.scaling(s) * v, weights)
+        in_q = self._softmax(s, weights) * self.scaling.slope(s) * v
+        return tf.where(weights > 0.0, in_q, 0.0) + spread
 
-    def _share_slope_times(
-        self, s: tf.Tensor, v: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def _share_slope_times(self, s: tf.Tensor, v: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
-        at_s = self._softmax(s, mask, weights)
-        centred = v - row_sum(at_s.times(v))
-        return tf.where(mask, at_s.times(self.scaling(s) * centred) / self.gamma, 0.0)
+        p = self._softmax(s, weights)
+        return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
     def _neutral(
         self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Replaces masked scores by a harmless score, to avoid overflow.
-
-        Items of weight 0 are also masked.
-        """
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gives masked items a harmless score and weight 0; so it does items of weight 0."""
         if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
             raise ValueError(
                 "`log_rho` must have a number for each place of a list. Received: "
                 f"{len(self.log_rho)} numbers, scores of shape {s.shape}"
             )
-        mask = mask & (weights > 0.0)
-        return tf.where(mask, s, self.scaling.origin), mask, weights
+        valid = mask & (weights > 0.0)
+        return tf.where(valid, s, self.scaling.origin), tf.where(valid, weights, 0.0)
+
+
+def row_sum(x: tf.Tensor) -> tf.Tensor:
+    """Sums each list, `[batch_size, 1]`."""
+    return tf.reduce_sum(x, axis=-1, keepdims=True)

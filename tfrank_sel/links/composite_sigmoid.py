@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -10,6 +9,7 @@ from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.ops import bregman
+from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import register
 
 
@@ -65,37 +65,25 @@ class CompositeSigmoid(Link):
 
     def potential(self, s: tf.Tensor) -> tf.Tensor:
         return bregman.with_derivative(
-            lambda s: self.gamma * tf.math.softplus(self._log_odds(s)), self.__call__, s
+            lambda s: self.gamma * bregman.softplus(self._log_odds(s)), self.__call__, s
         )
 
     def slope(self, s: tf.Tensor) -> tf.Tensor:
         log_odds, q = self._log_odds(s), self.scaling(s)
-        # equation B.1; in this order a large q meets the small 1 - p before it is squared
-        spread = q * (tf.sigmoid(-log_odds) * q / self.gamma)
-        return tf.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
+        spread = q * (bregman.sigmoid(-log_odds) * q / self.gamma)  # equation B.1
+        return bregman.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
 
     def probability(self, s: tf.Tensor) -> tf.Tensor:
         """Computes `p(s) = sigmoid(Q(s) / gamma)`."""
-        return tf.sigmoid(self._log_odds(s))
+        return bregman.sigmoid(self._log_odds(s))
 
-    def stable_divergence(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        # the divergence of softplus between the two Q, plus the divergence of Q
-        area = self.scaling.stable_divergence(z, s, d)
-        at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
-        near = (
-            self.gamma * bregman.sigmoid_divergence(at_z, at_s, rise),
-            bregman.times_sigmoid(at_s, area),
-        )
-        return _by_smaller(near, (self.potential(z), -self.potential(s), -d * self(s)))
+    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+        # the divergence of softplus between the two Q, plus that of Q
+        at_z, at_s = self._log_odds(z), self._log_odds(s)
+        area = self.gamma * Sigmoid().phi_divergence(at_z, at_s)
+        return area + bregman.sigmoid(at_s) * self.scaling.area(z, s)
 
-    def stable_difference(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        at_z, at_s, rise = self._log_odds(z), self._log_odds(s), self._rise(z, s, d)
-        near = (
-            bregman.times_sigmoid(at_z, self.scaling.stable_difference(z, s, d)),
-            self.scaling(s) * bregman.sigmoid_difference(at_z, at_s, rise),
-        )
-        return _by_smaller(near, (self(z), -self(s)))
-
+    @in_float64
     def cross_entropy(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
         """Computes `gamma * softplus(Q(z) / gamma) - p(s) * Q(z)`, at least 0.
 
@@ -110,35 +98,23 @@ class CompositeSigmoid(Link):
 
         @tf.custom_gradient
         def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            at_z, at_s = self._log_odds(z), self._log_odds(s)
-
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                at_z, at_s = self._log_odds(z), self._log_odds(s)
-                change = Sigmoid().difference(at_z, at_s, self._rise(z, s, z - s))
-                spread = tf.sigmoid(at_s) * tf.sigmoid(-at_s) * self.scaling(s)
-                return upstream * (self.scaling(z) * change), -upstream * at_z * spread
+                change = self.probability(z) - self.probability(s)
+                spread = p * bregman.sigmoid(-self._log_odds(s)) * self.scaling(s)
+                return upstream * self.scaling(z) * change, -upstream * self._log_odds(z) * spread
 
-            return self.gamma * (
-                bregman.times_sigmoid(at_s, bregman.softplus(-at_z))
-                + bregman.times_sigmoid(-at_s, bregman.softplus(at_z))
-            ), gradient
+            at_z, p = self._log_odds(z), self.probability(s)
+            rest = bregman.sigmoid(-self._log_odds(s))  # 1 - p
+            value = p * bregman.softplus(-at_z) + rest * bregman.softplus(at_z)
+            return self.gamma * value, gradient
 
         return f(z, s)
 
     def _log_odds(self, s: tf.Tensor) -> tf.Tensor:
         return (self.scaling.potential(s) + self.offset) / self.gamma
 
-    def _rise(self, z: tf.Tensor, s: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return self.scaling.rise(z, s, d) / self.gamma
-
 
 def check_gamma(gamma: float) -> None:
     """Raises a ValueError unless `gamma` is positive."""
     if not gamma > 0.0:
         raise ValueError(f"`gamma` must be positive. Received: gamma={gamma}")
-
-
-def _by_smaller(near: Sequence[tf.Tensor], direct: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Adds the smaller terms: of two equal sums, the one with the smaller rounding error."""
-    smaller = sum(map(tf.abs, near)) <= sum(map(tf.abs, direct))
-    return tf.where(smaller, sum(near), sum(direct))

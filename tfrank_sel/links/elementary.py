@@ -30,11 +30,8 @@ class Identity(ElementaryLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return y
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 0.5 * tf.square(d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return d
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return 0.5 * tf.square(z - x)
 
 
 @register
@@ -57,11 +54,8 @@ class Constant(ElementaryLink):
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return tf.zeros_like(x)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return tf.zeros_like(d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return tf.zeros_like(d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(x)
 
 
 @register
@@ -74,22 +68,22 @@ class Sigmoid(ElementaryLink):
         return (0.0, 1.0)
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sigmoid(x)
+        return bregman.sigmoid(x)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
         return bregman.softplus(x)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sigmoid(x) * tf.sigmoid(-x)  # 1 - sigmoid(x), without cancellation
+        return bregman.sigmoid(x) * bregman.sigmoid(-x)  # 1 - sigmoid(x), without cancellation
 
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.math.log(y) - tf.math.log1p(-y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.sigmoid_divergence(z, x, d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.sigmoid_difference(z, x, d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        # KL of the probabilities of both outcomes
+        rise = self.phi_potential(z) - self.phi_potential(x)
+        area = bregman.relative_entropy(self.phi(x), self.phi(z), (z - x) - rise)
+        return area + bregman.relative_entropy(self.phi(-x), self.phi(-z), -rise)
 
 
 @register
@@ -119,11 +113,11 @@ class Laplace(ElementaryLink):
         lower, upper = tf.minimum(y, 0.5), tf.minimum(1.0 - y, 0.5)
         return tf.math.log(2.0 * lower) - tf.math.log(2.0 * upper)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.laplace_divergence(z, x, d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.laplace_difference(z, x, d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        # exp(x) / 2 below 0; from there to a z above, that of the mirrored link, and the rise to 0
+        z, x = tf.where(x > 0.0, -z, z), -tf.abs(x)
+        across = bregman.expm1_remainder(-tf.nn.relu(z)) - tf.math.expm1(x) * tf.nn.relu(z)
+        return 0.5 * (bregman.exp_divergence(tf.minimum(z, 0.0), x) + across)
 
 
 @register
@@ -142,20 +136,13 @@ class Tanh(ElementaryLink):
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
         size = tf.abs(x)
-        # log cosh x = log(1 + sinh(x)**2) / 2, which is small where x is
-        near = 0.5 * tf.math.log1p(tf.square(tf.sinh(tf.minimum(size, 1.0))))
-        far = size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
-        return tf.where(size < 1.0, near, far)
+        return size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
-        return 4.0 * tf.sigmoid(2.0 * x) * tf.sigmoid(-2.0 * x)
+        return 4.0 * bregman.sigmoid(2.0 * x) * bregman.sigmoid(-2.0 * x)
 
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return tf.atanh(y)
 
-    # tanh(x) = 2 * sigmoid(2 * x) - 1
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.sigmoid_divergence(2.0 * z, 2.0 * x, 2.0 * d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return 2.0 * bregman.sigmoid_difference(2.0 * z, 2.0 * x, 2.0 * d)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return Sigmoid().phi_divergence(2.0 * z, 2.0 * x)  # tanh(x) = 2 * sigmoid(2 * x) - 1

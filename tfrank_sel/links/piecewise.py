@@ -66,13 +66,9 @@ class SmeLU(_ClippedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return self.half_width * (2.0 * y - 1.0)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         c = self.half_width
-        return bregman.clip_divergence(z, x, d, -c, c) / (2.0 * c)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        c = self.half_width
-        return bregman.clip_difference(z, x, d, -c, c) / (2.0 * c)
+        return bregman.clip_divergence(z, x, -c, c) / (2.0 * c)
 
 
 @register
@@ -99,7 +95,7 @@ class Huber(_ClippedLink):
         return tf.clip_by_value(x, -self.half_width, self.half_width)
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return self.phi_divergence(x, tf.zeros_like(x), x)
+        return self.phi_divergence(x, tf.zeros_like(x))
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return _clip_slope(x, -self.half_width, self.half_width)
@@ -107,11 +103,8 @@ class Huber(_ClippedLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return y
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.clip_divergence(z, x, d, -self.half_width, self.half_width)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.clip_difference(z, x, d, -self.half_width, self.half_width)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_divergence(z, x, -self.half_width, self.half_width)
 
 
 @register
@@ -139,11 +132,8 @@ class ReLU(ElementaryLink):
     def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
         return y
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.clip_divergence(z, x, d, 0.0, math.inf)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.clip_difference(z, x, d, 0.0, math.inf)
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return bregman.clip_divergence(z, x, 0.0, math.inf)
 
 
 @register
@@ -210,23 +200,20 @@ class PiecewiseLinear(ElementaryLink):
         return [(a, b, slope) for (a, b), slope in pieces if slope > 0.0]
 
     def phi(self, x: tf.Tensor) -> tf.Tensor:
-        first = tf.fill(tf.shape(x), tf.cast(self.knots[0], x.dtype))
-        return self.values[0] + self.phi_difference(x, first, x - first)
+        first = self.knots[0]
+        rises = (w * (tf.clip_by_value(x, a, b) - min(max(first, a), b)) for a, b, w in self.pieces)
+        return sum(rises, self.values[0] + tf.zeros_like(x))
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
         first = tf.fill(tf.shape(x), tf.cast(self.knots[0], x.dtype))
-        return self.values[0] * x + self.phi_divergence(x, first, x - first)
+        return self.values[0] * x + self.phi_divergence(x, first)
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return sum((w * _clip_slope(x, a, b) for a, b, w in self.pieces), tf.zeros_like(x))
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        areas = (w * bregman.clip_divergence(z, x, d, a, b) for a, b, w in self.pieces)
-        return sum(areas, tf.zeros_like(d))
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        rises = (w * bregman.clip_difference(z, x, d, a, b) for a, b, w in self.pieces)
-        return sum(rises, tf.zeros_like(d))
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        areas = (w * bregman.clip_divergence(z, x, a, b) for a, b, w in self.pieces)
+        return sum(areas, tf.zeros_like(x))
 
 
 def _clip_slope(x: tf.Tensor, low: float, high: float) -> tf.Tensor:

@@ -22,7 +22,7 @@ from tfrank_sel.serialization import register
 class Cosh(ExponentialLink):
     """`h(s) = cosh(scale * (s - shift))`: makes a composite Sigmoid sensitive on both sides.
 
-    Beyond `abs(scale * (s - shift)) = 70` (640 in float64) it is constant, so that nothing
+    Beyond `abs(scale * (s - shift)) = 70` it is constant, so that nothing
     overflows.
     """
 
@@ -41,12 +41,6 @@ class Cosh(ExponentialLink):
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return bregman.sinh(x)
-
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.cosh_divergence(z, x, d)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return bregman.cosh_difference(z, x, d)
 
 
 @register
@@ -89,21 +83,11 @@ class AbsPower(ElementaryLink):
         return tf.abs(x) ** self.exponent + self.constant
 
     def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return self._odd_potential(x) + self.constant * x
+        above = self.exponent + 1.0
+        return tf.sign(x) * tf.abs(x) ** above / above + self.constant * x
 
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return self.exponent * tf.sign(x) * tf.abs(x) ** (self.exponent - 1.0)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        same = tf.sign(x) * tf.sign(z) > 0.0
-        near = tf.sign(x) * bregman.power_divergence(z, x, d, self.exponent)
-        rise = self._odd_potential(z) - self._odd_potential(x)
-        return tf.where(same, near, rise - d * tf.abs(x) ** self.exponent)
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        same = tf.sign(x) * tf.sign(z) > 0.0
-        near = tf.sign(x) * bregman.power_difference(z, x, d, self.exponent)
-        return tf.where(same, near, tf.abs(z) ** self.exponent - tf.abs(x) ** self.exponent)
-
-    def _odd_potential(self, x: tf.Tensor) -> tf.Tensor:
-        return tf.sign(x) * tf.abs(x) ** (self.exponent + 1.0) / (self.exponent + 1.0)
+    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.abs(x) / max(self.exponent, 1.0)

@@ -37,14 +37,11 @@ class _StepLink(ElementaryLink):
     def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
         return tf.zeros_like(x)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         return sum(
             0.5 * height * tf.abs(z - t) * tf.abs(tf.sign(z - t) - tf.sign(x - t))
             for t, height in self.steps
         )
-
-    def phi_difference(self, z: tf.Tensor, x: tf.Tensor, d: tf.Tensor) -> tf.Tensor:
-        return sum(0.5 * h * (tf.sign(z - t) - tf.sign(x - t)) for t, h in self.steps)
 
 
 @register

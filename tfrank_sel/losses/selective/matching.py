@@ -5,10 +5,11 @@ from typing import Any
 import tensorflow as tf
 
 from tfrank_sel.links import convexity
-from tfrank_sel.links.base import LINE, Link
-from tfrank_sel.links.combinators import check_invertible, score_rise
+from tfrank_sel.links.base import Link
+from tfrank_sel.links.combinators import check_invertible
 from tfrank_sel.losses.bases.scores import ScoreLoss
 from tfrank_sel.ops import masking
+from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import register
 
 
@@ -194,18 +195,24 @@ class ContrastiveMatchingLoss(ScoreLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the divergence of each pair."""
-        # in float64 the difference of two errors is exact
-        errors = tf.cast(scores, tf.float64) - tf.cast(labels, tf.float64)
-        z, s, error = (x[:, :, tf.newaxis] - x[:, tf.newaxis, :] for x in (scores, labels, errors))
-        error = tf.cast(error, scores.dtype)
-        place = tf.range(tf.shape(scores)[1])
-        once = place[:, tf.newaxis] < place
-        valid = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :] & once
+        # in float64 the differences of scores are exact
+        z, s = (tf.cast(x, tf.float64) for x in (scores, labels))
+        size, half = tf.shape(scores)[1], tf.shape(scores)[1] // 2
+
+        def next_ones(x: tf.Tensor) -> tf.Tensor:
+            """Returns the `half` items after each item in a circle, `[batch_size, half, size]`."""
+            x = tf.tile(x, [1, half + 1])[:, 1 : 1 + half * (size + 1)]
+            return tf.reshape(x, [tf.shape(x)[0], half, size + 1])[:, :, :size]
+
+        z, s = (x[:, tf.newaxis, :] - next_ones(x) for x in (z, s))
+        # the last of an even number of items is opposite, and so in two places
+        step, place = tf.range(1, half + 1)[:, tf.newaxis], tf.range(size)
+        valid = mask[:, tf.newaxis, :] & next_ones(mask) & ((2 * step < size) | (place < step))
         # a masked pair may lie outside the domain
-        z, s, error = (tf.where(valid, x, 0.0) for x in (z, s, error))
-        area = weights[:, :, tf.newaxis] * weights[:, tf.newaxis, :]
-        area *= self.link.divergence(z, s, error)
-        pairs = [tf.shape(scores)[0], tf.size(once)]
+        z, s = (tf.where(valid, x, 0.0) for x in (z, s))
+        area = tf.cast(self.link.divergence(z, s), scores.dtype)
+        area *= weights[:, tf.newaxis, :] * next_ones(weights)
+        pairs = [tf.shape(scores)[0], half * size]
         return masking.masked_mean(tf.reshape(area, pairs), tf.reshape(valid, pairs))
 
 
@@ -268,51 +275,22 @@ class FenchelYoungLoss(ScoreLoss):
         """Averages the divergence of each item from the score of its target."""
         return masking.masked_mean(weights * self._areas(scores, labels), mask)
 
+    @in_float64
     def _areas(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `H(z) - z * y + H*(y)` of each item."""
 
         @tf.custom_gradient
         def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            at_z, s, d, _ = self._compare(z, y)
+            s = self.link.inverse(y)
+            # the limit of a hard target is reached long before a million
+            s = tf.where(tf.math.is_inf(s), 1e6 * tf.sign(s), s)
 
             def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return upstream * self._residual(z, y), -upstream * tf.cast(d, z.dtype)
+                return upstream * (self.link(z) - y), -upstream * (z - s)
 
-            return tf.cast(self.link.stable_divergence(at_z, s, d), z.dtype), gradient
-
-        return f(z, y)
-
-    def _residual(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """Computes `h(z) - y`, from the scores if a saturated target would lose digits."""
-
-        @tf.custom_gradient
-        def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
-            h, (at_z, s, d, is_hard) = self.link, self._compare(z, y)
-            target = tf.cast(y, d.dtype)
-            # the difference of scores has the rounding error of s, the plain one those of h(z) and
-            # y
-            wrong = tf.abs(s * (h.slope(at_z) - h.slope(s)))
-            by_scores = is_hard | (wrong < tf.abs(h(at_z)) + tf.abs(target))
-            value = tf.where(by_scores, h.stable_difference(at_z, s, d), h(at_z) - target)
-            return tf.cast(value, z.dtype), lambda upstream: (upstream * h.slope(z), -upstream)
+            return self.link.area(z, s), gradient
 
         return f(z, y)
-
-    def _compare(
-        self, z: tf.Tensor, y: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns `z`, the score `s` where `h(s) = y`, `z - s`, and whether `y` is a hard target.
-
-        Near an end of the domain, only float64 distinguishes scores, and only their values give the
-        distance.
-        """
-        at_z, target = tf.cast(z, tf.float64), tf.cast(y, tf.float64)
-        s = self.link.inverse(target)
-        is_hard = tf.math.is_inf(s)  # the limit is reached long before a million
-        s = tf.where(is_hard, 1e6 * tf.sign(s), s)
-        if self.link.domain != LINE:
-            return at_z, s, score_rise(self.link, at_z, s, self.link(at_z) - target), is_hard
-        return z, tf.cast(s, z.dtype), tf.cast(at_z - s, z.dtype), is_hard
 
 
 def _check_convex(link: Link, allow_nonconvex: bool) -> None:
