@@ -18,6 +18,7 @@ import tfrank_sel
 from tfrank_sel import (
     bounds,
     callbacks,
+    clicks,
     data,
     distribution,
     estimator,
@@ -36,6 +37,7 @@ SOURCES = sorted(p for f in ("tfrank_sel", "tests", "benchmarks") for p in (ROOT
 PACKAGES = (
     bounds,
     callbacks,
+    clicks,
     data,
     distribution,
     estimator,
