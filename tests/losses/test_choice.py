@@ -63,7 +63,7 @@ def test_what_a_loss_of_each_kind_is_sensitive_to() -> None:
     flat = losses.MatchingLoss(links.Step())
     assert losses.judge(flat, "low_norm").measured == ()
     assert losses.judge(flat, "clip_low").status == "region_only"
-    steep = losses.MatchingLoss(links.Exp(scale=100.0))  # nearly, but not quite flat
+    steep = losses.MatchingLoss(links.Exp(scale=20.0))  # nearly, but not quite flat
     assert losses.judge(steep, "clip_low", (-3.0, 0.0, 1.0)).status == "invalid"
     cosh = losses.SelectiveSoftmaxLoss(links.Cosh(), allow_nonconvex=True)
     verdict = losses.judge(cosh, "high_score")
