@@ -15,8 +15,8 @@ FOUND = {
     "nor escaped to one that is there": ("letor", b"1 qid:\xe2 1:1\n1 qid:\\xe2 1:1\n"),
     "an index is digits alone": ("letor", b"2 qid:1 1.:0.5\n5\n"),
     "an index beyond all integers": ("letor", b"1 qid:1 %s:1\n" % (b"1" * 5000)),
-    "an example nested deeply": ("json", b'{"examples": [%s]}' % (b"[" * 3000 + b"]" * 3000)),
-    "a name that is not UTF-8": ("json", b'{"examples": [{"\xff": 1}]}'),
+    "an instance nested deeply": ("json", b'{"instances": [%s]}' % (b"[" * 3000 + b"]" * 3000)),
+    "a name that is not UTF-8": ("json", b'{"instances": [{"\xff": 1}]}'),
     "a configuration of no model": ("config", b"model_config_list {}"),
     "a configuration that is not UTF-8": ("config", b"\xff"),
 }

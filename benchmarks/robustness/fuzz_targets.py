@@ -30,7 +30,6 @@ from tfrank_sel.serving.deployment.config_messages import (
     SSLConfig,
 )
 from tfrank_sel.serving.rest import (
-    json_examples,
     json_inputs,
     json_numbers,
     json_outputs,
@@ -151,7 +150,6 @@ def json_request(octets: bytes) -> None:
             arrays = _slowly(octets, types)
             body = json_outputs.to_body(arrays, rows=False)
             assert body
-    _outcome(lambda: {"": json_examples.to_input(json_reader.read_object(octets))})
 
 
 def config_file(octets: bytes) -> None:
@@ -355,7 +353,6 @@ SEEDS: dict[str, list[bytes]] = {
         b'{"signature_name": "s", "inputs": {"x": [[1.0]], "y": [7]}}',
         b'{"instances": [{"x": [1.5], "y": true}, {"x": [NaN], "y": false}]} tail',
         b'{"inputs": {"x": {"b64": "YWI="}}, "inputs": "\xff\\ud800"}',
-        b'{"context": {"q": "a"}, "examples": [{"x": [1, 2], "z": 0.5, "s": {"b64": "YQ=="}}]}',
     ],
     "config": [
         b'model_config_list { config { name: "a" base_path: "/m" model_platform: "tensorflow" '
