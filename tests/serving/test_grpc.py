@@ -224,6 +224,17 @@ def test_a_context_counts_for_every_example(client):
         client.stub.Regress(request)
 
 
+def test_a_regression_merges_the_context_into_every_example(client):
+    request = regression_pb2.RegressionRequest()
+    request.model_spec.name, request.model_spec.signature_name = "half", "regress_x_to_y"
+    examples = request.input.example_list_with_context
+    examples.context.features.feature["x"].float_list.value.append(4.0)
+    examples.examples.add()
+    examples.examples.add().features.feature["x"].float_list.value.append(2.0)
+    values = [x.value for x in client.stub.Regress(request).result.regressions]
+    assert values == [5.0, 4.0]
+
+
 def test_bytes_that_are_no_message_are_refused(client):
     call = client.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
     with pytest.raises(grpc.RpcError, match="Received: other bytes") as error:
