@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import ElementaryLink, Interval
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
@@ -29,11 +30,7 @@ class Power(ElementaryLink):
 
     phi_is_odd: ClassVar[bool] = True
 
-    exponent: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_exponent(self.exponent)
+    exponent: Positive
 
     @property
     def phi_kinks(self) -> tuple[float, ...]:
@@ -131,12 +128,6 @@ class Arcsinh(ElementaryLink):
 
     def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
         return _hypotenuse(x)
-
-
-def check_exponent(exponent: float) -> None:
-    """Raises a ValueError unless `exponent` is positive."""
-    if not exponent > 0.0:
-        raise ValueError(f"`exponent` must be positive. Received: exponent={exponent}")
 
 
 def _hypotenuse(x: tf.Tensor) -> tf.Tensor:

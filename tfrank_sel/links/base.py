@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import Configurable
@@ -171,17 +172,13 @@ class ElementaryLink(Link):
         ValueError: If `scale` is not positive and finite, or `shift` is not finite.
     """
 
-    scale: float = 1.0
+    scale: Positive = 1.0
     shift: float = 0.0
 
     phi_domain: ClassVar[Interval] = LINE
     phi_is_odd: ClassVar[bool] = False
     phi_has_inverse: ClassVar[bool] = True
     phi_rises_from: ClassVar[float] = -math.inf
-
-    def __post_init__(self) -> None:
-        if not self.scale > 0.0:
-            raise ValueError(f"`scale` must be positive. Received: scale={self.scale}")
 
     @property
     def domain(self) -> Interval:

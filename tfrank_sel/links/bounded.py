@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfrank_sel.links.algebraic import check_exponent
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import ElementaryLink, Interval
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
@@ -222,11 +222,7 @@ class Monomial(_BoundedLink):
     phi_domain: ClassVar[Interval] = (0.0, math.inf)
     ends_belong: ClassVar[bool] = True
 
-    exponent: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_exponent(self.exponent)
+    exponent: Positive
 
     @property
     def phi_image(self) -> Interval:

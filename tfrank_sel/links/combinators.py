@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfrank_sel.arguments import Bound
+from tfrank_sel.arguments import Bound, Positive
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
@@ -29,11 +29,7 @@ class Scaled(Link):
     """
 
     link: Link
-    factor: float
-
-    def __post_init__(self) -> None:
-        if not self.factor > 0.0:
-            raise ValueError(f"`factor` must be positive. Received: factor={self.factor}")
+    factor: Positive
 
     @property
     def domain(self) -> Interval:

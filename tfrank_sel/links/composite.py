@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link, freeze
-from tfrank_sel.links.composite_sigmoid import check_gamma
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.precision import in_float64
 from tfrank_sel.serialization import Configurable, register
@@ -35,12 +35,11 @@ class CompositeSoftmax(Configurable):
     """
 
     scaling: Link
-    gamma: float = 1.0
+    gamma: Positive = 1.0
     log_rho: Sequence[float] | None = None
     allow_nonconvex: bool = False
 
     def __post_init__(self) -> None:
-        check_gamma(self.gamma)
         if self.log_rho is not None:
             freeze(self, log_rho=self.log_rho)
         convexity.check_increasing(

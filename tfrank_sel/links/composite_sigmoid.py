@@ -5,6 +5,7 @@ import math
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Interval, Link
 from tfrank_sel.links.elementary import Sigmoid
@@ -33,12 +34,11 @@ class CompositeSigmoid(Link):
     """
 
     scaling: Link
-    gamma: float = 1.0
+    gamma: Positive = 1.0
     offset: float = 0.0
     allow_nonconvex: bool = False
 
     def __post_init__(self) -> None:
-        check_gamma(self.gamma)
         convexity.check_sigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
 
     @property
@@ -112,9 +112,3 @@ class CompositeSigmoid(Link):
 
     def _log_odds(self, s: tf.Tensor) -> tf.Tensor:
         return (self.scaling.potential(s) + self.offset) / self.gamma
-
-
-def check_gamma(gamma: float) -> None:
-    """Raises a ValueError unless `gamma` is positive."""
-    if not gamma > 0.0:
-        raise ValueError(f"`gamma` must be positive. Received: gamma={gamma}")

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import ElementaryLink, Interval, freeze
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
@@ -17,14 +18,7 @@ from tfrank_sel.serialization import register
 class _ClippedLink(ElementaryLink):
     """A link that is linear within `half_width` of `shift`, and flat beyond."""
 
-    half_width: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.half_width > 0.0:
-            raise ValueError(
-                f"`half_width` must be positive. Received: half_width={self.half_width}"
-            )
+    half_width: Positive = 1.0
 
     @property
     def phi_kinks(self) -> tuple[float, ...]:
@@ -162,7 +156,6 @@ class PiecewiseLinear(ElementaryLink):
     slope_above: float = 0.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         freeze(self, knots=self.knots, values=self.values)
         if len(self.knots) != len(self.values) or not _rise(self.knots, strictly=True):
             raise ValueError(

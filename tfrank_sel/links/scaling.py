@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from tfrank_sel.links.algebraic import check_exponent
+from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.links.base import ElementaryLink, Interval
 from tfrank_sel.links.exponential import ExponentialLink
 from tfrank_sel.ops import bregman
@@ -62,14 +62,8 @@ class AbsPower(ElementaryLink):
     phi_has_inverse: ClassVar[bool] = False
     phi_rises_from: ClassVar[float] = 0.0
 
-    exponent: float
-    constant: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_exponent(self.exponent)
-        if not self.constant >= 0.0:
-            raise ValueError(f"`constant` must be at least 0. Received: constant={self.constant}")
+    exponent: Positive
+    constant: AtLeast0 = 0.0
 
     @property
     def phi_image(self) -> Interval:

@@ -94,7 +94,6 @@ class Staircase(_StepLink):
     jumps: Sequence[float]
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         freeze(self, thresholds=self.thresholds, jumps=self.jumps)
         if len(self.thresholds) != len(self.jumps) or not all(w > 0.0 for w in self.jumps):
             raise ValueError(

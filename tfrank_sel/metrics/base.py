@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
@@ -221,13 +222,8 @@ class BinaryMetric(RankedMetric):
     """
 
     def __init__(
-        self, name: str | None = None, *, relevance_level: float | None = None, **kwargs: Any
+        self, name: str | None = None, *, relevance_level: Positive | None = None, **kwargs: Any
     ) -> None:
-        if relevance_level is not None and not relevance_level > 0.0:
-            raise ValueError(
-                "`relevance_level` must be positive or None. "
-                f"Received: relevance_level={relevance_level}"
-            )
         super().__init__(name, **kwargs)
         self.relevance_level = relevance_level
 
