@@ -116,12 +116,17 @@ def effective(weights: ArrayLike) -> float:
         2.0
     """
     array = numbers("weights", weights)
-    return float(array.sum()) ** 2 / max(float(array @ array), 1e-300)
+    return _effective(array, np.ones_like(array))
+
+
+def _effective(weights: Floats, counts: Floats) -> float:
+    """The effective sample size of weights that each occur a number of times."""
+    return float(counts @ weights) ** 2 / max(float(counts @ weights**2), 1e-300)
 
 
 def _warn_if_few(clicks: Floats, weights: Floats) -> None:
     total = clicks.sum()
-    size = float(clicks @ weights) ** 2 / max(float(clicks @ weights**2), 1e-300)
+    size = _effective(weights, clicks)
     if total and size < _FEW * total:
         warnings.warn(
             f"the weights leave an effective sample of {size:.0f} of {total:.0f} clicks: "

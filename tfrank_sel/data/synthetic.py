@@ -42,13 +42,9 @@ def lists(
         >>> min(sizes), max(sizes)
         (1, 200)
     """
-    for name, value, least in (
-        ("num_lists", num_lists, 2),
-        ("num_features", num_features, 4),
-        ("max_list_size", max_list_size, 1),
-    ):
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}. Received: {value}")
+    _check_least(
+        num_lists=(num_lists, 2), num_features=(num_features, 4), max_list_size=(max_list_size, 1)
+    )
     random = np.random.default_rng(seed)
     sizes = np.geomspace(1, max_list_size, num_lists).round().astype(int)
     informative = num_features // 2
@@ -68,6 +64,12 @@ def lists(
             features=features.astype(np.float32),
             doc_ids=tuple(f"q{query}d{item}" for item in range(1, size + 1)),
         )
+
+
+def _check_least(**values: tuple[float, float]) -> None:
+    for name, (value, least) in values.items():
+        if value < least:
+            raise ValueError(f"`{name}` must be at least {least}. Received: {value}")
 
 
 def _utility(latent: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -217,14 +219,12 @@ def sessions(
     """
     if model not in ("pbm", "trust", "cascade"):
         raise ValueError(f"`model` must be 'pbm', 'trust' or 'cascade'. Received: {model!r}")
-    for name, value, least in (
-        ("num_sessions", num_sessions, 1),
-        ("size", size, 1),
-        ("eta", eta, 0.0),
-        ("temperature", temperature, 0.0),
-    ):
-        if value < least:
-            raise ValueError(f"`{name}` must be at least {least}. Received: {value}")
+    _check_least(
+        num_sessions=(num_sessions, 1),
+        size=(size, 1),
+        eta=(eta, 0.0),
+        temperature=(temperature, 0.0),
+    )
     random = np.random.default_rng(seed)
     largest = max(float(np.max(x)) for x in relevances)
     if scores is None:

@@ -1,7 +1,7 @@
 """Nodes of ONNX for the models of this package."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +18,7 @@ from tfrank_sel.export.onnx_format.graph import (
     part,
 )
 from tfrank_sel.export.onnx_format.standard import array
+from tfrank_sel.models.boosted_trees.model import Node
 from tfrank_sel.models.boosted_trees.readers import ZERO
 from tfrank_sel.models.recalibrated import SHARE
 
@@ -121,15 +122,15 @@ def _recalibrated(graph: Graph, model: Any, lists: Lists) -> str:
 
 def _searched(graph: Graph, values: str, knots: np.ndarray) -> str:
     """One more than the number of knots up to each value, by a tree: a binary search."""
-    nodes: list[_Node] = []
+    nodes: list[Node] = []
 
     def grow(start: int, end: int) -> None:
         number, middle = len(nodes), (start + end) // 2
         if start == end:
-            nodes.append(_Node(0, 0.0, False, number, number, start + 1.0))
+            nodes.append(Node(0, 0.0, False, number, number, start + 1.0))
             return
         below = np.nextafter(knots[middle], np.float32(-np.inf))
-        nodes.append(_Node(0, below, False, number, number, 0.0))
+        nodes.append(Node(0, below, False, number, number, 0.0))
         grow(start, middle)
         nodes[number] = nodes[number]._replace(left=number + 1, right=len(nodes))
         grow(middle + 1, end)
@@ -139,17 +140,6 @@ def _searched(graph: Graph, values: str, knots: np.ndarray) -> str:
     columns = [np.array(column) for column in zip(*nodes, strict=True)]
     found = _forest(graph, rows, np.array([0]), *columns)
     return graph.cast(graph("Reshape", found, graph.lists(values)), tf.int64)
-
-
-class _Node(NamedTuple):
-    """A node of a tree, as in `BoostedTrees`."""
-
-    feature: int
-    threshold: float
-    missing_left: bool
-    left: int
-    right: int
-    value: float
 
 
 def _forest(
@@ -199,7 +189,7 @@ def _boosted_trees(graph: Graph, model: Any, x: str) -> str:
     rows = graph("Reshape", x, indices(-1, model.num_features))
     is_tiny = graph("LessOrEqual", graph("Abs", rows), np.float32(ZERO))
     rows = graph("Where", is_tiny, _ZERO, rows)
-    names = ("roots", *_Node._fields)
+    names = ("roots", *Node._fields)
     columns = (array(getattr(model, name), None) for name in names)
     return str(graph("Reshape", _forest(graph, rows, *columns), graph.lists(x)))
 

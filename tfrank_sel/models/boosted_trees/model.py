@@ -14,7 +14,7 @@ from tfrank_sel.serialization import Configurable, register
 _KIND = {"trainable": False, "initializer": "zeros"}
 
 
-class _Node(NamedTuple):
+class Node(NamedTuple):
     """A node of a tree. A leaf is its own child."""
 
     feature: int
@@ -121,14 +121,14 @@ class BoostedTrees(Configurable, keras.Model):
 
     @classmethod
     def _of(cls, forest: Forest, name: str) -> Self:
-        nodes: list[_Node] = []
+        nodes: list[Node] = []
         roots, depths = [], []
         for tree in forest.trees:
             roots.append(len(nodes))
             depths.append(_append(tree, nodes))
         model = cls(len(roots), len(nodes), max(depths), forest.num_features, name)
         model.build((None, None, model.num_features))
-        columns = dict(zip(_Node._fields, map(np.array, zip(*nodes, strict=True)), strict=True))
+        columns = dict(zip(Node._fields, map(np.array, zip(*nodes, strict=True)), strict=True))
         model.set_weights([np.array(roots), *columns.values()])
         return model
 
@@ -171,13 +171,13 @@ class BoostedTrees(Configurable, keras.Model):
         return tuple(features_shape(input_shape)[:-1])
 
 
-def _append(tree: Tree, nodes: list[_Node]) -> int:
+def _append(tree: Tree, nodes: list[Node]) -> int:
     """Appends the nodes of a tree, and returns its depth."""
     number = len(nodes)
     if not isinstance(tree, Split):
-        nodes.append(_Node(0, 0.0, False, number, number, tree))
+        nodes.append(Node(0, 0.0, False, number, number, tree))
         return 0
-    nodes.append(_Node(tree.feature, tree.threshold, tree.missing_left, number, number, 0.0))
+    nodes.append(Node(tree.feature, tree.threshold, tree.missing_left, number, number, 0.0))
     left_depth = _append(tree.left, nodes)
     right = len(nodes)
     right_depth = _append(tree.right, nodes)
