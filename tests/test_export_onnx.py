@@ -96,7 +96,8 @@ KINDS = {
     "types": lambda random: network(typed_preparation()),
     "trees": forest,
     "ensemble": lambda random: models.Ensemble(
-        [scorer(), forest(random), models.Scorer([0.0] * FEATURES, [1.0] * FEATURES, [4])]
+        [scorer(), forest(random), models.Scorer([0.0] * FEATURES, [1.0] * FEATURES, [4])],
+        shares=[1, 3, 0.5],
     ),
     "Platt": lambda random: models.Recalibrated(scorer(), 1.5, -0.5, max_label=4.0),
     "isotonic": lambda random: models.Recalibrated(

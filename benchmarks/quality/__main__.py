@@ -72,12 +72,15 @@ def ranking_network(name: str, within: bool = False) -> Row:
     return train
 
 
-def default_of_pipelines(data: Sequence[dict[str, Lists]], with_trees: bool = False) -> Scores:
-    """Trains what the pipelines do without any option, or only with that for trees."""
+def default_of_pipelines(
+    data: Sequence[dict[str, Lists]],
+    trees: Sequence[losses.ListwiseLoss | str] = ("lambdarank",),
+) -> Scores:
+    """Trains what the pipelines do without any option, or with trees of other losses."""
     from benchmarks.quality import default
     from tfrank_sel.pipelines.trees import Trees
 
-    return default.train(data, Trees(parameters={"num_threads": 1}) if with_trees else None)
+    return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None)
 
 
 def ours(

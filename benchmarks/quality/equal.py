@@ -3,25 +3,33 @@
     python -m benchmarks.quality.equal train --data MQ2008 --scores scores
     python -m benchmarks.quality.equal judge --data MQ2008 MSLR --scores scores
 
+`--data` is a folder for each set, of any LETOR set: `Fold1` and so on, `S1.txt` to `S5.txt`, or
+other files, also those of LightGBM with a `.query` file beside, which are pooled and divided into
+five parts.
+
 All rows have the same features (those of `models.ListScorer`: each number, and where the item
 stands in its list by it), four settings, three seeds and the same choice by validation lists;
 ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
-command without options, one setting; `with trees` adds `--set model.trees={}`. `--data` is a
-folder: `Fold1` and so on, `S1.txt` to `S5.txt`, or other files, also those of LightGBM with a
-`.query` file beside, which are pooled and divided into five parts. `train` writes what is not in
-`--scores` yet, with its CPU seconds; run it under the second stack for tensorflow-ranking.
+command without options, one setting, with LightGBM installed; the next rows set `model.trees`.
+`train` writes what is not in `--scores` yet, with its CPU seconds; run it under the second stack
+for tensorflow-ranking.
 
 `judge` prints a table for each set: NDCG@10 where a list without a relevant item counts 0, 1, or
 not at all; the difference to LightGBM with its 95 % interval by a bootstrap over queries and, in
-each fold, over seeds; and its p-value, corrected for the number of rows (Holm).
+each fold, over seeds; and its p-value, corrected for the number of rows (Holm). For several sets, a
+last table has the mean difference over sets by a random-effects model (DerSimonian and Laird),
+which includes the variance between sets, with I2, the share of the variance that is between sets.
 """
 
 import argparse
 import functools
+import math
 import os
 import pathlib
+import statistics
 import time
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 # one thread for each library, so that CPU seconds are comparable
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -43,6 +51,7 @@ from benchmarks.quality.__main__ import (
 )
 from benchmarks.quality.data import Lists, folds
 from tfrank_sel import losses
+from tfrank_sel.pipelines.trees import default_losses
 
 BASE = "LightGBM lambdarank"
 OF_TREES = functools.partial(functools.partial, trees.train, within=True)
@@ -60,8 +69,11 @@ ROWS: dict[str, Row] = {
     "ListScorer, RGCrossLoss": ours(losses.RGCrossLoss, within=True),
     "ListScorer, LambdaLoss": ours(losses.LambdaLoss, within=True),
     "tfrank-sel-pipelines run": default_of_pipelines,
-    "tfrank-sel-pipelines run, with trees": functools.partial(
-        default_of_pipelines, with_trees=True
+    "tfrank-sel-pipelines run, model.trees=false": functools.partial(
+        default_of_pipelines, trees=[]
+    ),
+    "tfrank-sel-pipelines run, model.trees={}": functools.partial(
+        default_of_pipelines, trees=default_losses()
     ),
 }
 TREES = [BASE, "LightGBM, our RGCrossLoss", "LightGBM, our SoftmaxLoss"]
@@ -74,6 +86,16 @@ ENSEMBLES = {
 
 # the measure of each seed and query, and the fold of each query
 Values = tuple[np.ndarray, np.ndarray]
+
+
+class Gap(NamedTuple):
+    """A difference to LightGBM: mean, interval, standard error and p-value, both ways."""
+
+    mean: float
+    low: float
+    high: float
+    error: float
+    p: float
 
 
 def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence[str]) -> None:
@@ -117,8 +139,8 @@ def resampled(values: Values, queries: np.ndarray, random: np.random.Generator) 
     return total / queries.sum(axis=1)
 
 
-def compared(values: Mapping[str, Values]) -> dict[str, tuple[float, float, float]]:
-    """The interval of each row's difference to LightGBM, and its p-value, both ways."""
+def compared(values: Mapping[str, Values]) -> dict[str, Gap]:
+    """The difference of each row to LightGBM."""
     random = np.random.default_rng(0)
     count = len(values[BASE][1])
     queries = random.multinomial(count, np.full(count, 1.0 / count), judging.RESAMPLES)
@@ -131,8 +153,44 @@ def compared(values: Mapping[str, Values]) -> dict[str, tuple[float, float, floa
         gaps = resampled(own, queries, random) - base
         low, high = np.percentile(gaps, [2.5, 97.5])
         beyond = min(np.sum(gaps <= 0.0), np.sum(gaps >= 0.0))
-        found[name] = (low, high, min(1.0, 2.0 * (beyond + 1) / (judging.RESAMPLES + 1)))
+        p = min(1.0, 2.0 * (beyond + 1) / (judging.RESAMPLES + 1))
+        mean = own[0].mean() - values[BASE][0].mean()
+        found[name] = Gap(mean, low, high, gaps.std(), p)
     return found
+
+
+def pooled(gaps: Sequence[Gap]) -> tuple[Gap, float]:
+    """The mean difference over sets by a random-effects model, and I2, of DerSimonian and Laird."""
+    means, errors = np.array([[gap.mean, gap.error] for gap in gaps]).T
+    weights = errors**-2.0
+    spread = np.sum(weights * (means - np.average(means, weights=weights)) ** 2)
+    excess = max(0.0, spread - (len(gaps) - 1))
+    between = excess / (weights.sum() - np.sum(weights**2) / weights.sum())
+    weights = 1.0 / (errors**2 + between)
+    mean, error = np.average(means, weights=weights), 1.0 / math.sqrt(weights.sum())
+    normal = statistics.NormalDist()
+    half = normal.inv_cdf(0.975) * error
+    p = 2.0 * normal.cdf(-abs(mean) / error)
+    return Gap(mean, mean - half, mean + half, error, p), excess / spread if excess else 0.0
+
+
+def pooled_table(sets: Sequence[Mapping[str, Gap]]) -> str:
+    """The rows that all sets have, with the mean difference over sets."""
+    found = {
+        name: pooled([x[name] for x in sets]) for name in sets[0] if all(name in x for x in sets)
+    }
+    p_values = corrected({name: gap.p for name, (gap, _) in found.items()})
+    lines = [
+        "| | NDCG@10 - LightGBM's, mean over sets (95 %) | p, alone | p | I2 | lowest set |",
+        f"|{'---|' * 6}",
+    ]
+    for name, (gap, between) in found.items():
+        lowest = min(x[name].mean for x in sets)
+        lines.append(
+            f"| {name} | {gap.mean:+.4f} ({gap.low:+.4f} to {gap.high:+.4f}) | {gap.p:.3f} "
+            f"| {p_values[name]:.3f} | {between:.0%} | {lowest:+.4f} |"
+        )
+    return "\n".join(lines)
 
 
 def corrected(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -144,8 +202,8 @@ def corrected(p_values: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def table(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> str:
-    """The rows that have scores, and the ensembles of those."""
+def table(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> tuple[str, Mapping[str, Gap]]:
+    """The rows that have scores, and the ensembles of those, with the differences to LightGBM."""
     scores = {
         name: judging.load(folder / f"{name}.npz")
         for name in ROWS
@@ -158,25 +216,23 @@ def table(data: Sequence[dict[str, Lists]], folder: pathlib.Path) -> str:
             seconds[name] = sum(seconds[member] for member in members)
     values = {name: ndcg(data, found) for name, found in scores.items()}
     gaps = compared(values)
-    p_values = corrected({name: p for name, (_, _, p) in gaps.items()})
+    p_values = corrected({name: found.p for name, found in gaps.items()})
     is_empty = np.concatenate([[not x.labels.any() for x in fold["test"]] for fold in data])
     lines = [
         "| | NDCG@10 | empty lists 1 | without them | - LightGBM's (95 %) | p | CPU s |",
         f"|{'---|' * 7}",
     ]
-    base = values[BASE][0].mean()
     for name, (of_seeds, _) in values.items():
         mean, empty = of_seeds.mean(), is_empty.mean()
         gap = p = ""
         if name in gaps:
-            low, high, _ = gaps[name]
-            gap = f"{mean - base:+.4f} ({low:+.4f} to {high:+.4f})"
+            gap = "{:+.4f} ({:+.4f} to {:+.4f})".format(*gaps[name])
             p = f"{p_values[name]:.3f}"
         lines.append(
             f"| {name} | {mean:.4f} | {mean + empty:.4f} | {mean / (1.0 - empty):.4f} "
             f"| {gap} | {p} | {seconds[name]:.0f} |"
         )
-    return "\n".join(lines)
+    return "\n".join(lines), gaps
 
 
 def main() -> None:
@@ -189,6 +245,7 @@ def main() -> None:
     parser.add_argument("--scores", type=pathlib.Path, required=True, help="folder of the scores")
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
     options = parser.parse_args()
+    judged = []
     for path in options.data:
         data = folds(path)
         if options.stage == "train":
@@ -197,7 +254,11 @@ def main() -> None:
             lists = [x for fold in data for x in fold["test"]]
             items = sum(len(x.labels) for x in lists)
             print(f"{path.name}: {len(lists)} lists, {items} items\n")
-            print(table(data, options.scores / path.name), end="\n\n")
+            text, gaps = table(data, options.scores / path.name)
+            print(text, end="\n\n")
+            judged.append(gaps)
+    if len(judged) > 1:
+        print(f"{len(judged)} sets\n\n{pooled_table(judged)}")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ EXAMPLES: dict[type, Arguments] = {
     models.CosineClassifier: {"classes": 3},
     models.Dropout: {"rate": 0.5},
     models.SoftTopK: {"k": 2.0},
-    models.Ensemble: {"members": [models.Scorer([0.0], [1.0])]},
+    models.Ensemble: {"members": [models.Scorer([0.0], [1.0])], "shares": [2.0]},
     models.ListScorer: {"mean": [0.0], "variance": [1.0]},
     models.LogQCorrection: {"num_buckets": 4},
     models.Perceptron: {},

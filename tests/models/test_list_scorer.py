@@ -86,9 +86,10 @@ def test_it_learns_what_no_item_tells_alone(jit_compile):
     assert (best == labels.argmax(axis=1)).mean() > 0.9
 
 
-def test_an_ensemble_is_the_mean_of_standardised_scores(tmp_path):
+@pytest.mark.parametrize("shares", [None, [1.0, 3.0]], ids=["equal", "shares"])
+def test_an_ensemble_is_the_mean_of_standardised_scores(tmp_path, shares):
     members = [scorer(), models.Scorer([0.0] * 2, [1.0] * 2, [4])]
-    ensemble, given_inputs = models.Ensemble(members), inputs()
+    ensemble, given_inputs = models.Ensemble(members, shares), inputs()
     found = ensemble(given_inputs).numpy()
     for row, size in enumerate(SIZES):
         of_members = [
@@ -99,7 +100,8 @@ def test_an_ensemble_is_the_mean_of_standardised_scores(tmp_path):
         if size:
             items -= items.mean(axis=1, keepdims=True)
             items /= items.std(axis=1, keepdims=True)
-        np.testing.assert_allclose(found[row, :size], items.mean(axis=0), rtol=1e-4, atol=1e-5)
+        expected = np.dot([0.25, 0.75] if shares else [0.5, 0.5], items)
+        np.testing.assert_allclose(found[row, :size], expected, rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(found[row, size:], 0.0)
     ensemble.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -111,6 +113,9 @@ def test_other_features_are_refused():
         scorer()(np.zeros([1, 2, 3], np.float32))
     with pytest.raises(ValueError, match="must not be empty"):
         models.Ensemble([])
+    for shares in ([1.0], [1.0, 0.0]):
+        with pytest.raises(ValueError, match="a positive number for each of 2 members"):
+            models.Ensemble([scorer(), scorer()], shares)
 
 
 @pytest.mark.parametrize(

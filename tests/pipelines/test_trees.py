@@ -16,6 +16,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines import planning, trees
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.training import PreparedLists, StartError, train
 from tfrank_sel.pipelines.trees import Trees
 
@@ -52,10 +53,11 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
         )
 
 
-def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches):
+@pytest.mark.parametrize("loss", [losses.RGCrossLoss(), trees.LAMBDARANK], ids=trees.name_of)
+def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches, loss):
     told = []
     forest, history, seconds = trees.train(
-        losses.RGCrossLoss(), *caches, SMALL, 3, lambda *found: told.append(found)
+        loss, *caches, SMALL, 3, lambda *found: told.append(found)
     )
     values = history["val_ndcg"]
     assert [tree for tree, *_ in told] == list(range(1, len(values) + 1))
@@ -67,11 +69,42 @@ def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches):
     items = inputs["features"][inputs["mask"]]
     group = inputs["mask"].sum(axis=1)
     given = {**trees.DEFAULTS, **SMALL, "seed": 3, "deterministic": True, "verbose": -1}
-    given |= {"objective": objectives.lightgbm(losses.RGCrossLoss()), "force_row_wise": True}
+    objective = loss if isinstance(loss, str) else objectives.lightgbm(loss)
+    given |= {"objective": objective, "force_row_wise": True}
     data = lightgbm.Dataset(items, labels[inputs["mask"]], group=group)
     del given["num_iterations"]
     expected = lightgbm.train(given, data, forest.num_trees).predict(items)
     np.testing.assert_allclose(forest(inputs["features"])[inputs["mask"]], expected, atol=1e-5)
+
+
+def test_lambdarank_takes_any_labels_and_gains_and_long_lists(tmp_path, monkeypatch):
+    monkeypatch.setattr(trees, "LONGEST", 4)
+
+    def scores(name, function, gain, parts):
+        found = []
+        for seed in (0, 1):
+            inputs, labels = lists(seed)
+            if parts:  # of the same items
+                sizes = [x for n in inputs["mask"].sum(axis=1) for x in trees._parts(int(n))]
+                mask = np.arange(4) < np.array(sizes)[:, np.newaxis]
+                values, grades = np.zeros([*mask.shape, 3], np.float32), np.full(mask.shape, np.nan)
+                values[mask] = inputs["features"][inputs["mask"]]
+                grades[mask] = labels[inputs["mask"]]
+                inputs, labels = {"features": values, "mask": mask}, grades
+            batches = tf.data.Dataset.from_tensor_slices((inputs, function(labels))).batch(20)
+            found.append(Cache.write(batches, tmp_path / f"{name}{seed}"))
+        # the last tree is the best by the linear gain of constants
+        monkeypatch.setattr(trees, "_best", len)
+        small = {**SMALL, "num_iterations": 10}
+        model, *_ = trees.train(trees.LAMBDARANK, *found, small, 0, lambda *x: None, gain)
+        return model(lists(2)[0]["features"]).numpy()
+
+    whole = scores("whole", lambda y: y, "exponential", parts=False)
+    np.testing.assert_array_equal(scores("parts", lambda y: y, "exponential", parts=True), whole)
+    amounts = scores("amounts", lambda y: 2.0**y - 1.0, "linear", parts=False)
+    np.testing.assert_array_equal(amounts, whole)
+    halves = scores("halves", lambda y: y / 2.0, "linear", parts=False)
+    assert np.ptp(halves[0]) > 0.0
 
 
 def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
@@ -86,11 +119,13 @@ def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
 
 def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     told = []
-    found = trained(tmp_path, on_epoch=told.append)
-    names = ["softmax_loss", "rg_cross_loss", "lambda_loss_trees", "rg_cross_loss_trees"]
+    candidate = Candidate(PAIR, trees=Trees([*FOREST, trees.LAMBDARANK], SMALL))
+    found = trained(tmp_path, candidate, on_epoch=told.append)
+    names = ["softmax_loss", "rg_cross_loss"]
+    names += ["lambda_loss_trees", "rg_cross_loss_trees", "lambdarank_trees"]
     assert [fit.loss for fit in found.fits] == names
     assert sorted({(epoch.member, epoch.loss) for epoch in told}) == list(enumerate(names, 1))
-    assert all(epoch.members == 4 and epoch.seconds_left >= 0.0 for epoch in told)
+    assert all(epoch.members == 5 and epoch.seconds_left >= 0.0 for epoch in told)
     assert [fit.validation_ndcg for fit in found.fits] == [
         max(epoch.validation_ndcg for epoch in told if epoch.loss == name) for name in names
     ]
@@ -99,7 +134,8 @@ def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     for member in found.members:
         scores = np.ma.array(member(inputs), mask=~inputs["mask"])
         own.append((scores - scores.mean(1, keepdims=True)) / scores.std(1, keepdims=True))
-    expected = np.ma.mean(own, axis=0).filled(0.0)
+    networks, forests = np.ma.mean(own[:2], axis=0), np.ma.mean(own[2:], axis=0)
+    expected = ((networks + forests) / 2.0).filled(0.0)
     np.testing.assert_allclose(found.model(inputs), expected, atol=1e-5)
     found.model.save(tmp_path / "ours.keras")
     loaded = keras.models.load_model(tmp_path / "ours.keras")
@@ -124,8 +160,11 @@ def test_networks_start_from_those_of_the_earlier_model(tmp_path):
     first = trained(tmp_path)
     again = trained(tmp_path, start=first.model)
     assert len(again.members) == 4
-    with pytest.raises(StartError, match=r"members, 4\. Received: .*, of 2"):
-        trained(tmp_path, start=trained(tmp_path, Candidate(PAIR)).model)
+    alone = trained(tmp_path, Candidate(PAIR))
+    assert len(trained(tmp_path, start=alone.model).members) == 4
+    assert len(trained(tmp_path, Candidate(PAIR), start=first.model).members) == 2
+    with pytest.raises(StartError, match=r"losses, 1\. Received: .*, of 2"):
+        trained(tmp_path, Candidate(PAIR[0]), start=first.model)
 
 
 @pytest.mark.long
@@ -139,8 +178,10 @@ def test_networks_of_the_baseline_are_not_trained_twice(tmp_path):
 
 
 def test_a_candidate_with_trees_is_made_again_from_its_config():
-    found = Candidate.from_config(Candidate(PAIR, trees=Trees(FOREST, SMALL)).get_config())
-    assert [loss.name for loss in found.all_losses] == [loss.name for loss in (*PAIR, *FOREST)]
+    forest = [*FOREST, trees.LAMBDARANK]
+    found = Candidate.from_config(Candidate(PAIR, trees=Trees(forest, SMALL)).get_config())
+    names = ["softmax_loss", "rg_cross_loss", "lambda_loss", "rg_cross_loss", "lambdarank"]
+    assert [trees.name_of(loss) for loss in found.all_losses] == names
     assert found.trees.parameters == SMALL
     assert Candidate.from_config(Candidate(PAIR).get_config()).trees is None
 
@@ -152,14 +193,31 @@ def test_a_configuration_names_losses_and_parameters():
     found = planning.candidate(with_set("model.trees.loss=LambdaLoss")).trees
     assert [type(x) for x in found.losses] == [losses.LambdaLoss]
     assert found.parameters == {}
+    both = planning.candidate(with_set('model.trees.loss=["lambdarank", "RGCrossLoss"]')).trees
+    assert [trees.name_of(x) for x in both.losses] == ["lambdarank", "rg_cross_loss"]
     assert planning.baseline(with_set("model.trees={}")).trees is None
     with pytest.raises(ConfigurationError, match=r"model.trees: parameters must be among num_"):
         planning.candidate(with_set("model.trees.num_leves=5"))
 
 
+def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch):
+    def chosen(*sets):
+        configuration, *_ = complete(with_set("data.synthetic=true", *sets))
+        found = planning.candidate(configuration).trees
+        return configuration.model.trees, found and found.losses
+
+    assert chosen() == ("auto", [trees.LAMBDARANK])
+    assert chosen("training.loss=RGCrossLoss") == ("auto", None)
+    assert chosen("model.trees=false") == (False, None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert chosen() == (False, None)
+
+
 def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
     with pytest.raises(TypeError, match="loss"):
         Trees([keras.losses.MeanSquaredError()])
+    with pytest.raises(ValueError, match=r"or 'lambdarank'. Received: 'rank_xendcg'"):
+        Trees(["rank_xendcg"])
     with pytest.raises(ValueError, match=r"unique names. Received: \['rg_cross_loss', 'rg_cross_"):
         Trees([losses.RGCrossLoss(), losses.RGCrossLoss()])
     with pytest.raises(ValueError, match=r"among num_iterations, .*Received: \['num_leves'\]"):

@@ -16,7 +16,7 @@ class Ensemble(Configurable, keras.Model):
     """Mean of the scores of several models, each standardised within the list.
 
     ```
-    score_i = mean_m (s_mi - mean_j s_mj) / deviation_j s_mj
+    score_i = sum_m share_m * (s_mi - mean_j s_mj) / deviation_j s_mj
     ```
 
     Standardisation gives equal weight to models trained with different losses, whose scores differ
@@ -26,6 +26,7 @@ class Ensemble(Configurable, keras.Model):
     Args:
         members: The models, trained or not; each maps features to scores, and also takes a mask if
             it has the attribute `takes_mask`.
+        shares: Relative weight of each member, positive; None for equal weights.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -34,7 +35,7 @@ class Ensemble(Configurable, keras.Model):
     Outputs: scores of shape `[batch_size, list_size]`, float32; 0 at padding.
 
     Raises:
-        ValueError: If `members` is empty.
+        ValueError: If `members` is empty, or `shares` are not as many positive numbers.
 
     Example:
         >>> from tfrank_sel import models
@@ -46,12 +47,28 @@ class Ensemble(Configurable, keras.Model):
     takes_mask = True
 
     def __init__(
-        self, members: Sequence[keras.Model], name: str = "ensemble", **kwargs: Any
+        self,
+        members: Sequence[keras.Model],
+        shares: Sequence[float] | None = None,
+        name: str = "ensemble",
+        **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
         if not members:
             raise ValueError(f"`members` must not be empty. Received: {members}")
+        if shares is not None and [share > 0.0 for share in shares] != [True] * len(members):
+            raise ValueError(
+                f"`shares` must be a positive number for each of {len(members)} members. "
+                f"Received: {shares}"
+            )
         self.members = list(members)
+        self.shares = None if shares is None else list(shares)
+
+    @property
+    def factors(self) -> list[float]:
+        """The factor of the scores of each member; the sum is 1."""
+        shares = self.shares or [1.0] * len(self.members)
+        return [share / sum(shares) for share in shares]
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights of the members."""
@@ -65,14 +82,14 @@ class Ensemble(Configurable, keras.Model):
         """Returns the scores of the items."""
         features, mask = features_and_mask(inputs)
         both, total = {"features": features, "mask": mask}, tf.zeros_like(mask, tf.float32)
-        for member in self.members:
+        for member, factor in zip(self.members, self.factors, strict=True):
             scores = member(inputs_of(member, both), training=training)
             mean = masking.masked_mean(scores, mask)[:, tf.newaxis]
             gaps = tf.where(mask, scores - mean, 0.0)
             variance = masking.masked_mean(gaps**2, mask)[:, tf.newaxis]
             # if all scores are equal, the differences are 0 and the root has no gradient
-            total += gaps / tf.sqrt(tf.where(variance > 0.0, variance, 1.0))
-        return total / len(self.members)
+            total += factor * gaps / tf.sqrt(tf.where(variance > 0.0, variance, 1.0))
+        return total
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Returns the shape of the scores: the shape of the features without the last axis."""

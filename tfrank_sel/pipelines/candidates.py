@@ -58,7 +58,8 @@ class Candidate(Checked):
             once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
         trees: Boosted trees to train beside the networks, on the same prepared features. The
-            candidate is then the `models.Ensemble` of all, which is served without LightGBM.
+            candidate is then the `models.Ensemble` of the networks and the trees, each kind with
+            half the weight, which is served without LightGBM.
 
     Raises:
         ValueError: If there is no loss, or two have the same name.
@@ -89,8 +90,8 @@ class Candidate(Checked):
         return self.loss if isinstance(self.loss, Sequence) else [self.loss]
 
     @property
-    def all_losses(self) -> Sequence[keras.losses.Loss]:
-        """The losses of the networks, then those of the trees."""
+    def all_losses(self) -> Sequence[keras.losses.Loss | str]:
+        """The losses of the networks, then those of the trees, or the name of LightGBM's own."""
         return [*self.losses, *(self.trees.losses if self.trees else ())]
 
     def check(self, labels: Sequence[float]) -> None:
@@ -103,7 +104,8 @@ class Candidate(Checked):
             ValueError: If a loss rejects them, takes one for padding, or is not finite for them.
         """
         for loss in self.all_losses:
-            check_labels(loss, labels)
+            if not isinstance(loss, str):  # LightGBM's own is for any labels
+                check_labels(loss, labels)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the candidate as JSON-ready values, from which another machine can create it.

@@ -16,8 +16,10 @@ from tfrank_sel.pipelines import candidates, classes, runners
 from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
+from tfrank_sel.pipelines.configuration.inputs import has_lightgbm
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.pipelines.trees import LAMBDARANK
 
 MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
 
@@ -52,13 +54,20 @@ def candidate(configuration: Configuration) -> Candidate:
 
 
 def _trees(configuration: Configuration) -> Trees | None:
-    if (table := configuration.model.trees) is None:
+    table = configuration.model.trees
+    if table == "auto":
+        is_wanted = len(configuration.training.loss) > 1 and has_lightgbm()
+        table = {"loss": [{"class": LAMBDARANK}]} if is_wanted else False
+    if table is False:
         return None
     parameters = {name: x for name, x in table.items() if name != "loss"}
     try:
         if "loss" not in table:
             return Trees(parameters=parameters)
-        losses = [classes.loss(x, "model.trees.loss") for x in table["loss"]]
+        losses = [
+            LAMBDARANK if x == {"class": LAMBDARANK} else classes.loss(x, "model.trees.loss")
+            for x in table["loss"]
+        ]
         return Trees(losses, parameters)
     except ConfigurationError as error:
         raise configuration.error(error.key, error.reason) from error

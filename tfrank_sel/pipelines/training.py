@@ -82,9 +82,9 @@ class Trained:
         return {"model": self.model.name, "fits": [dataclasses.asdict(fit) for fit in self.fits]}
 
 
-def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.losses.Loss]]:
+def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.losses.Loss | str]]:
     """Returns each fit and its loss, by the first name under which it was trained."""
-    found: list[tuple[str, Fit, keras.losses.Loss]] = []
+    found: list[tuple[str, Fit, keras.losses.Loss | str]] = []
     for name, one in trained.items():
         for fit, loss in zip(one.fits, one.candidate.all_losses, strict=True):
             if all(fit != other for _, other, _ in found):
@@ -120,12 +120,12 @@ def train(
             interrupted training of the same candidate, lists and settings resumes from it, and ends
             with the same weights as without the interruption. The chief writes it.
         start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
-            the same number of losses and of trees, in the same order. Trees are trained anew.
+            the same number of losses, in the same order. Trees are trained anew.
         on_backup: Called after each write to `backup`.
 
     Returns:
-        The model (the `models.Ensemble` of all models if there are several losses), and its
-        training results.
+        The model (the `models.Ensemble` of all models if there are several, in which the networks
+        together weigh as much as the trees), and its training results.
 
     Raises:
         ValueError: If `backup` belongs to another training.
@@ -133,7 +133,7 @@ def train(
     """
     count = len(candidate.losses)
     total = len(candidate.all_losses)
-    starts = [None] * count if start is None else _starts(start, total)
+    starts = [None] * count if start is None else _starts(start, count)
     known = [
         next((one for one in before if start is None and _has(one.candidate, candidate, i)), None)
         for i in range(count)
@@ -160,7 +160,7 @@ def train(
         ):
             members.append(forest)
             fits.append(fit)
-    model = members[0] if len(members) == 1 else _joined(members)
+    model = members[0] if len(members) == 1 else _joined(members, count)
     if not model.built:
         model.build(lists.shapes)
     return Trained(candidate, model, members, fits)
@@ -187,7 +187,7 @@ def _forests(
         return
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     for member, loss in enumerate(candidate.trees.losses, start=first):
-        name = f"{loss.name}_trees"
+        name = f"{trees.name_of(loss)}_trees"
         kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
         if kept and kept.record:
             forest = models.BoostedTrees.from_config(kept.record["trees"])
@@ -227,11 +227,11 @@ def _tell(
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
-    """The member models of an earlier model."""
-    found = [start] if count == 1 else members_of(start)
+    """The networks of an earlier model, without its trees."""
+    found = [x for x in members_of(start) if not isinstance(parts_of(x)[1], models.BoostedTrees)]
     if len(found) != count:
         raise StartError(
-            f"`start` must be of as many models as there are members, {count}. "
+            f"`start` must be of as many networks as there are losses, {count}. "
             f"Received: {start.name!r}, of {len(found)}"
         )
     return found
@@ -246,13 +246,18 @@ def _has(one: Candidate, other: Candidate, number: int) -> bool:
     return type(a) is type(b) and a.get_config() == b.get_config()
 
 
-def _joined(members: Sequence[keras.Model]) -> keras.Model:
-    """Joins several models; features are prepared once if the members have equal preparations."""
-    preparations, networks = zip(*map(parts_of, members), strict=True)
+def _joined(members: Sequence[keras.Model], count: int) -> keras.Model:
+    """Joins models, of which the first `count` are networks and the others trees.
+
+    Features are prepared once if all have equal preparations.
+    """
+    forests = len(members) - count
+    shares = [forests] * count + [count] * forests if forests else None
+    preparations, parts = zip(*map(parts_of, members), strict=True)
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
-        return models.Ensemble(members)
-    ensemble = models.Ensemble(networks)
+        return models.Ensemble(members, shares)
+    ensemble = models.Ensemble(parts, shares)
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.arguments import Checked
@@ -20,7 +22,10 @@ from tfrank_sel.pipelines import interrupts
 
 SMOOTHED = 20  # trees
 PATIENCE = 100
+NUMBERS = 10_000_000  # features of items for each thread, fewer of which cost more than they save
 MOST = "num_iterations"  # maximum number of trees
+LAMBDARANK = "lambdarank"  # LightGBM's own objective
+LONGEST = 10_000  # items of a list, for LightGBM's own objective
 # parameters of LightGBM
 DEFAULTS: Mapping[str, Any] = {
     MOST: 500,
@@ -35,7 +40,7 @@ DEFAULTS: Mapping[str, Any] = {
     "bagging_fraction": 0.8,
     "bagging_freq": 1,
     "max_bin": 255,
-    "num_threads": 0,
+    "num_threads": 0,  # by the size of the data
 }
 _FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
 
@@ -47,9 +52,14 @@ def default_losses() -> tuple[losses.ListwiseLoss, ...]:
     return losses.SoftmaxLoss(), losses.RGCrossLoss(), rank
 
 
-def check_names(argument: str, given: Sequence[keras.losses.Loss]) -> None:
+def name_of(loss: keras.losses.Loss | str) -> str:
+    """The name of a loss, or `LAMBDARANK`."""
+    return loss if isinstance(loss, str) else str(loss.name)
+
+
+def check_names(argument: str, given: Sequence[keras.losses.Loss | str]) -> None:
     """Raises a `ValueError` if there is no loss, or two have the same name."""
-    names = [loss.name for loss in given]
+    names = [name_of(loss) for loss in given]
     if not names or len(set(names)) < len(names):
         raise ValueError(
             f"`{argument}` must be one or several with unique names. Received: {names}"
@@ -61,8 +71,9 @@ class Trees(Checked):
     """Boosted trees of LightGBM, one model for each loss.
 
     Args:
-        losses: Losses of this package with unique names. By default `SoftmaxLoss`, `RGCrossLoss`
-            and `LambdaLoss` with the weights of LambdaRank.
+        losses: Losses of this package with unique names, or `LAMBDARANK` for LightGBM's own
+            objective. By default `SoftmaxLoss`, `RGCrossLoss` and `LambdaLoss` with the weights of
+            LambdaRank.
         parameters: Parameters of LightGBM that differ from `DEFAULTS`.
 
     Raises:
@@ -73,7 +84,7 @@ class Trees(Checked):
             would ignore or prefer to its other name, or not a number.
     """
 
-    losses: Sequence[keras.losses.Loss] = dataclasses.field(default_factory=default_losses)
+    losses: Sequence[keras.losses.Loss | str] = dataclasses.field(default_factory=default_losses)
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +92,10 @@ class Trees(Checked):
             raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
         check_names("losses", self.losses)
         for loss in self.losses:
-            objectives.Derivatives(loss)
+            if not isinstance(loss, str):
+                objectives.Derivatives(loss)
+            elif loss != LAMBDARANK:
+                raise ValueError(f"losses must be objects, or {LAMBDARANK!r}. Received: {loss!r}")
         if unknown := sorted(self.parameters.keys() - DEFAULTS.keys()):
             accepted = ", ".join(DEFAULTS)
             raise ValueError(f"parameters must be among {accepted}. Received: {unknown}")
@@ -94,18 +108,23 @@ class Trees(Checked):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the losses and parameters as JSON-ready values."""
-        found = [keras.saving.serialize_keras_object(loss) for loss in self.losses]
+        found = [
+            x if isinstance(x, str) else keras.saving.serialize_keras_object(x) for x in self.losses
+        ]
         return {"losses": found, "parameters": dict(self.parameters)}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Creates trees from the result of `get_config`."""
-        found = [keras.saving.deserialize_keras_object(loss) for loss in config["losses"]]
+        found = [
+            x if isinstance(x, str) else keras.saving.deserialize_keras_object(x)
+            for x in config["losses"]
+        ]
         return cls(found, config["parameters"])
 
 
 def train(
-    loss: losses.ListwiseLoss,
+    loss: losses.ListwiseLoss | str,
     learned: Cache,
     held_out: Cache,
     parameters: Mapping[str, Any],
@@ -116,10 +135,11 @@ def train(
     """Trains trees with a loss, until the NDCG@10 of held-out lists gets no better.
 
     The NDCG@10 varies from tree to tree, so its mean over the last `SMOOTHED` trees is what counts.
-    Training ends if the mean has not risen over `PATIENCE` trees.
+    Training ends if the mean has not risen over `PATIENCE` trees. LightGBM's own objective has the
+    same gain as NDCG, for any labels; a list of more than `LONGEST` items is learned in parts.
 
     Args:
-        loss: The loss.
+        loss: The loss, or `LAMBDARANK`.
         learned: Lists to learn from.
         held_out: Lists to measure on.
         parameters: Parameters of LightGBM that differ from `DEFAULTS`.
@@ -153,9 +173,19 @@ def train(
             raise lightgbm.callback.EarlyStopException(len(means), [])
 
     data = _dataset(learned)
+    given["num_threads"] = given["num_threads"] or min(
+        os.cpu_count() or 1, 1 + data.data.size // NUMBERS
+    )
+    if isinstance(loss, str):
+        labels, data.label = np.unique(data.label, return_inverse=True)
+        data.group = [part for size in data.group for part in _parts(int(size))]
+        gains = GAINS[gain](tf.constant(labels, tf.float64)).numpy().tolist()
+        given |= {"objective": loss, "label_gain": gains}
+    else:
+        given["objective"] = objectives.lightgbm(loss)
     try:
         booster = lightgbm.train(
-            {**given, "objective": objectives.lightgbm(loss)},
+            given,
             data,
             most,
             [_dataset(held_out, data)],
@@ -174,6 +204,12 @@ def _best(means: Sequence[float]) -> int:
     """The number of trees with the best mean; the first means are of fewer trees than others."""
     from_whole = means[SMOOTHED - 1 :] or means[-1:]
     return len(means) - len(from_whole) + 1 + int(np.argmax(from_whole))
+
+
+def _parts(size: int) -> list[int]:
+    """Divides a list into equal parts that LightGBM's own objective takes."""
+    count = -(size // -LONGEST)
+    return [size // count + (part < size % count) for part in range(count)]
 
 
 def _dataset(cache: Cache, reference: Any = None) -> Any:

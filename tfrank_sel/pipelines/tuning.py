@@ -245,9 +245,12 @@ class Study:
     def _value(self, trial: Trial, console: Console) -> float:
         """Trains the model of a trial, and returns its value."""
         title = f"trial {trial.number}, {len(self.finished)} of {self.configuration.search.trials}"
-        # without a baseline, which would be the same in each trial
-        no_baseline = Override("evaluation.baseline", False, title)
-        configuration = replaced(self.configured(trial), [no_baseline])
+        # without a baseline and trees, which would be the same in each trial
+        left_out = ["evaluation.baseline"]
+        if not any(key.startswith("model.trees") for key in self.ranges):
+            left_out.append("model.trees")
+        overrides = [Override(key, False, title) for key in left_out]
+        configuration = replaced(self.configured(trial), overrides)
         folder = self.folder(trial.number)
         self._share(configuration, folder)
         with console.status(title) as status:

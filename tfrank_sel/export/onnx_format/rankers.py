@@ -1,5 +1,6 @@
 """Nodes of ONNX for the models of this package."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,9 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
 
 
 def _ensemble(graph: Graph, model: Any, lists: Lists) -> str:
-    found = [_standardised(graph, scores(graph, member, lists), lists) for member in model.members]
-    return str(graph("Div", graph("Sum", *found), np.float32(len(found))))
+    found = (_standardised(graph, scores(graph, member, lists), lists) for member in model.members)
+    factors = map(np.float32, model.factors)
+    return str(graph("Sum", *map(functools.partial(graph, "Mul"), found, factors)))
 
 
 def _standardised(graph: Graph, values: str, lists: Lists) -> str:

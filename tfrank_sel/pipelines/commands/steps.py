@@ -52,6 +52,9 @@ def take(
         configuration, found, left_out = complete(given)
         for name, reason in left_out.items():
             console.print(f"omitted column {name!r}: {reason}", highlight=False)
+        if given.model.trees != configuration.model.trees and len(given.training.loss) > 1:
+            told = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
+            console.print(told, highlight=False, markup=False)
         sources = [source.path for source in found.sources] if found else []
         chosen = [only] if only else [*manifests.STEPS]
         mirror = Mirror.of(output)

@@ -1,6 +1,7 @@
 """Inputs of a configuration, checked before reading data."""
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 from tfrank_sel import features as feature_types
@@ -94,6 +95,8 @@ def complete(
 ) -> tuple[Configuration, Inputs | None, dict[str, str]]:
     """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
 
+    Its trees are false in place of "auto" if LightGBM is not installed.
+
     Args:
         configuration: The configuration.
 
@@ -103,6 +106,9 @@ def complete(
     Raises:
         ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
     """
+    if configuration.model.trees == "auto" and not has_lightgbm():
+        model = configuration.model.model_copy(update={"trees": False})
+        configuration = configuration.model_copy(update={"model": model})
     found = inputs(configuration)
     if (found is None) != configuration.data.synthetic:
         reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"
@@ -112,6 +118,11 @@ def complete(
         return configuration, found, {}
     configuration, left_out = _with_types(configuration, found)
     return configuration, inputs(configuration), left_out
+
+
+def has_lightgbm() -> bool:
+    """Whether LightGBM is installed."""
+    return importlib.util.find_spec("lightgbm") is not None
 
 
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:

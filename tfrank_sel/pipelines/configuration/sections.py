@@ -63,9 +63,12 @@ def _classes(value: Any) -> list[dict[str, Any]]:
     return [_class(x) for x in (value if isinstance(value, list) else [value])]
 
 
-def _trees(value: Any) -> dict[str, Any]:
+def _trees(value: Any) -> Any:
+    if value is False or value == "auto":
+        return value
     if not isinstance(value, dict):
-        raise ValueError(f"must be a table such as {{num_leaves = 31}}. Received: {value!r}")
+        wanted = 'must be "auto", false, or a table such as {num_leaves = 31}'
+        raise ValueError(f"{wanted}. Received: {value!r}")
     return {**value, "loss": _classes(value["loss"])} if "loss" in value else value
 
 
@@ -109,11 +112,11 @@ class Model(Section):
         ge=0,
         description="Number of attention heads over the items of a list; 0 for no attention.",
     )
-    trees: Annotated[dict[str, Any], PlainValidator(_trees)] | None = Field(
-        default=None,
-        examples=[{"num_leaves": 31}],
-        description="Also train boosted trees: `loss`, one or several, and parameters of LightGBM; "
-        "{} for the defaults.",
+    trees: Annotated[dict[str, Any] | Literal["auto", False], PlainValidator(_trees)] = Field(
+        default="auto",
+        description="Boosted trees, with half the weight of the ensemble: false for none, or a "
+        'table of `loss`, one or several, and parameters of LightGBM. "auto" adds those of '
+        "LightGBM's lambdarank to several networks if LightGBM is installed.",
     )
 
     @property
