@@ -1,6 +1,7 @@
 """RG factorisation beside implicit: time, growth, memory and descent.
 
     python -m benchmarks.speed.rg speed [--data DIR]    # a sweep of each, interleaved
+        [--factors 64 256 ...] [--only "RG2 CG(3)"]
     python -m benchmarks.speed.rg growth                # time and memory by interactions
     python -m benchmarks.speed.rg descent               # objective of each half-sweep, low rank
 
@@ -55,26 +56,26 @@ def read(data: pathlib.Path, name: str) -> tuple[Any, Any, Any]:
     )
 
 
-def random_factors(shape: tuple[int, int]) -> list[Any]:
+def random_factors(shape: tuple[int, int], width: int = K) -> list[Any]:
     rng = np.random.default_rng(0)
-    return [rng.normal(0.0, 0.1, (count, K)).astype(np.float32) for count in shape]
+    return [rng.normal(0.0, 0.1, (count, width)).astype(np.float32) for count in shape]
 
 
 def our_sweep(
-    train: Any, objective: als.Objective, cg: int | None, threads: int
+    train: Any, objective: als.Objective, cg: int | None, threads: int, width: int = K
 ) -> Callable[[], None]:
     counts = [np.maximum(np.diff(m.indptr), 1.0) ** 0.5 for m in (train, train.tocsc())]
     ones = [np.ones(count) for count in train.shape]
     solver = Solver(train, objective, *counts, *ones, cg, threads, "float32")
-    users, items = random_factors(train.shape)
+    users, items = random_factors(train.shape, width)
     return lambda: solver.sweep(users, items)
 
 
-def implicit_sweep(train: Any, cg: bool, threads: int) -> Callable[[], None]:
+def implicit_sweep(train: Any, cg: bool, threads: int, width: int) -> Callable[[], None]:
     from implicit.cpu.als import AlternatingLeastSquares
 
-    model = AlternatingLeastSquares(factors=K, use_cg=cg, num_threads=threads)
-    by_item, (users, items) = train.T.tocsr(), random_factors(train.shape)
+    model = AlternatingLeastSquares(factors=width, use_cg=cg, num_threads=threads)
+    by_item, (users, items) = train.T.tocsr(), random_factors(train.shape, width)
 
     def sweep() -> None:
         model.solver(train, users, items, 0.01, threads)
@@ -89,15 +90,18 @@ def speed(arguments: argparse.Namespace) -> Iterator[rows.Found]:
         sets = {name: read(arguments.data, name)[0] for name in SETS}
     else:
         sets = {"a million interactions": random_interactions(10**6)}
-    for (name, train), threads in itertools.product(sets.items(), arguments.threads):
-        where = f"{name}, {threads} thread{'s' * (threads > 1)}"
+    sizes = itertools.product(sets.items(), arguments.factors, arguments.threads)
+    for (name, train), width, threads in sizes:
+        where = f"{name}, K = {width}, {threads} thread{'s' * (threads > 1)}"
         clock = time.process_time if threads == 1 else time.perf_counter
         for case, objective, steps, cg in SWEEPS:
+            if arguments.only not in case:
+                continue
             theirs, left_out = rows.installed(
-                {"implicit": functools.partial(implicit_sweep, train, cg, threads)}
+                {"implicit": functools.partial(implicit_sweep, train, cg, threads, width)}
             )
             yield from left_out
-            ours = {f"{case}: {where}": our_sweep(train, objective, steps, threads)}
+            ours = {f"{case}: {where}": our_sweep(train, objective, steps, threads, width)}
             yield from rows.compare(ours, theirs, arguments.rounds, "ms a sweep", clock=clock)
 
 
@@ -175,6 +179,8 @@ def main() -> None:
     parser = rows.parser(__doc__, rounds=9)
     parser.add_argument("run", choices=runs)
     parser.add_argument("--data", type=pathlib.Path, help="interactions; made, if not given")
+    parser.add_argument("--factors", type=int, nargs="+", default=[K])
+    parser.add_argument("--only", default="", help="a part of the names of the cases to run")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
     lines = runs[arguments.run](arguments)

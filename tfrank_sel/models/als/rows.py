@@ -12,7 +12,7 @@ b = sum_j l_j * y_j - scale * pull
 import numpy as np
 
 from tfrank_sel.models.als.definite import add_gram, solve_definite
-from tfrank_sel.models.als.systems import BLOCK, LONGEST, Array, Rows, Scratch, Shared, compiled
+from tfrank_sel.models.als.systems import BLOCK, Array, Rows, Scratch, Shared, compiled
 from tfrank_sel.models.als.vectors import add_row, dot
 
 
@@ -72,25 +72,19 @@ def improve(
         if not definite:
             failed += 1
             continue
-        first, last = rows.indptr[row], rows.indptr[row + 1]
-        if last - first > LONGEST:  # which takes about as long
-            failed += not _solve_large(rows, shared, row, scratch)
-            for k in range(width):
-                out[row - begin, k] = scratch.rhs[k]
-            continue
-        _gather(rows, shared, row, first, last, scratch)
-        _add_slopes(scratch, last - first)
         for k in range(width):
             x[k] = out[row - begin, k]
-        _multiply(x, product, scratch, last - first)
+            residual[k] -= diagonal[k] * x[k]
+        _add_positives(rows, shared, row, x, residual, True)
         for k in range(width):
-            residual[k] -= product[k]
             direction[k] = residual[k] / diagonal[k]
         norm = dot(residual, 0, direction, 0, width // lanes)
         for _ in range(steps):
             if not norm > 0:
                 break
-            _multiply(direction, product, scratch, last - first)
+            for k in range(width):
+                product[k] = diagonal[k] * direction[k]
+            _add_positives(rows, shared, row, direction, product, False)
             step = norm / dot(direction, 0, product, 0, width // lanes)
             for k in range(width):
                 x[k] += step * direction[k]
@@ -103,6 +97,27 @@ def improve(
         for k in range(width):
             out[row - begin, k] = x[k]
     return failed
+
+
+@compiled
+def _add_positives(
+    rows: Rows, shared: Shared, row: int, x: Array, out: Array, is_residual: bool
+) -> None:
+    """Adds `sum_j q_j y_j y_j' x` of a row, or `sum_j (l_j - q_j y_j' x) y_j`.
+
+    It reads each factor once and where it is, so that rows of any length need no copy.
+    """
+    width = len(x)
+    registers = width // (64 // x.itemsize)
+    for at in range(rows.indptr[row], rows.indptr[row + 1]):
+        column, gain = rows.indices[at], rows.gains[at]
+        weight = rows.weights[row] * rows.column_weights[column]
+        score = dot(shared.factors, column * width, x, 0, registers)
+        step = weight * (shared.curvature[0] + shared.curvature[1] * gain) * score
+        if is_residual:
+            step = weight * (shared.slope[0] + shared.slope[1] * gain) - step
+        for k in range(width):
+            out[k] += step * shared.factors[column, k]
 
 
 @compiled
@@ -147,20 +162,6 @@ def _gather_all(rows: Rows, shared: Shared, row: int, scratch: Scratch) -> None:
         end = min(begin + BLOCK, last)
         _gather(rows, shared, row, begin, end, scratch)
         _add_slopes(scratch, end - begin)
-
-
-@compiled
-def _multiply(x: Array, out: Array, scratch: Scratch, count: int) -> None:
-    """Multiplies by the matrix of the gathered row."""
-    block, y, curvature = scratch.block, scratch.y, scratch.curvature
-    width = len(x)
-    lanes = 64 // x.itemsize
-    for k in range(width):
-        out[k] = scratch.diagonal[k] * x[k]
-    for j in range(count):
-        y[j] = curvature[j] * dot(block, j * width, x, 0, width // lanes)
-    for k in range(0, width, lanes):
-        add_row(out, k, 0, y, 0, 1, block, k, width, count)
 
 
 @compiled

@@ -237,8 +237,8 @@ class Solver:
 
         def part(begin: int, end: int) -> tuple[Array, Array]:
             weight = weights[begin:end].astype(factors.dtype)
-            weighted = factors[begin:end] * weight[:, None]
-            return weighted.T @ factors[begin:end], weight @ factors[begin:end]
+            scaled = factors[begin:end] * np.sqrt(weight)[:, None]
+            return scaled.T @ scaled, weight @ factors[begin:end]  # BLAS computes half of the first
 
         gram, total = np.zeros((factors.shape[1],) * 2), np.zeros(factors.shape[1])
         for partial_gram, partial_total in self._parallel(part, _chunks(len(factors))):

@@ -19,7 +19,6 @@ compiled = njit(
 )
 
 BLOCK = 128  # rows of gathered factors that fit the first-level cache
-LONGEST = 512  # rows that conjugate gradients read repeatedly, which fit the second-level cache
 
 
 class Rows(NamedTuple):
@@ -81,8 +80,6 @@ class Scratch(NamedTuple):
     @classmethod
     def of(cls, width: int, dtype: DTypeLike) -> "Scratch":
         """Creates the arrays for rows of a width."""
-        row, block = (width,), (LONGEST, width)
-        longest = (max(LONGEST, width),)
-        square = (width, width)
-        shapes = [row] * 4 + [longest] * 3 + [block, square, square] + [row] * 2
+        row, square = (width,), (width, width)
+        shapes = [row] * 5 + [(BLOCK,)] * 2 + [(BLOCK, width), square, square] + [row] * 2
         return cls(*(np.empty(shape, dtype) for shape in shapes))
