@@ -27,6 +27,9 @@ class Range(NamedTuple):
     words: str
     holds: Callable[[float], bool]
 
+    def __repr__(self) -> str:
+        return self.words
+
 
 Positive: TypeAlias = Annotated[float, Range("positive", lambda x: x > 0.0)]
 AtLeast0: TypeAlias = Annotated[float, Range("at least 0", lambda x: x >= 0.0)]
@@ -36,6 +39,7 @@ Count: TypeAlias = Annotated[int, Range("positive", lambda x: x >= 1)]
 Natural: TypeAlias = Annotated[int, Range("at least 0", lambda x: x >= 0)]
 Cutoff: TypeAlias = Count | None
 
+OF_KERAS = ("name", "reduction", "dtype")  # arguments that classes of Keras take and keep
 MOST_NAMED = 12  # number of choices listed in a message
 
 
@@ -91,7 +95,8 @@ def declared(cls: type) -> Mapping[str, Argument]:
         _, *parameters = inspect.signature(constructor).parameters.values()
         for p in parameters:
             if p.kind is p.KEYWORD_ONLY or (own and p.kind is p.POSITIONAL_OR_KEYWORD):
-                found.setdefault(p.name, Argument(hints.get(p.name, Any), p.default, own))
+                is_own = own and p.name not in OF_KERAS
+                found.setdefault(p.name, Argument(hints.get(p.name, Any), p.default, is_own))
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
     return types.MappingProxyType(found)

@@ -8,13 +8,14 @@ import abc
 import math
 import warnings
 from collections.abc import Hashable
+from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
-from tfrank_sel.serialization import Named
+from tfrank_sel.serialization import UNSET, Named
 
 
 class ListBatch(NamedTuple):
@@ -80,12 +81,17 @@ class ListBatch(NamedTuple):
 class Listwise(Named, abc.ABC):
     """Mixin of every loss and metric: one formula over lists."""
 
-    name: str
-    dtype: str
-    min_label: float = 0.0  # labels are relevances, unless a subclass overrides this
+    name: str = field(default=UNSET, kw_only=True)
+    dtype: str = field(default=UNSET, kw_only=True)
+
     compares_items: ClassVar[bool] = True  # False for a formula that is meaningful for one item
     # False if labels 1 and 0 do not mean relevant and irrelevant
     takes_classes: ClassVar[bool] = True
+
+    @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item: 0 for relevances."""
+        return 0.0
 
     @property
     def padding(self) -> float | None:

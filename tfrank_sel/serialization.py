@@ -1,20 +1,25 @@
-"""Registration, names and configs of this package's objects in Keras."""
+"""Registration, constructors, names and configs of this package's objects in Keras."""
 
+import dataclasses
 import inspect
 import numbers
 import re
+import typing
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
 import keras
 import numpy as np
 
-from tfrank_sel.arguments import Checked, declared, given
+from tfrank_sel.arguments import OF_KERAS, Checked, declared, given
 
 T = TypeVar("T")
 
 LONGEST_LIST = 40  # maximum characters of a list of values in a name
+UNSET: Any = None  # the default of an argument that Keras sets
+_MISSING = inspect.Parameter.empty
+_POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def register(symbol: T) -> T:
@@ -48,8 +53,13 @@ class Configurable(Checked):
         return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
 
 
+@typing.dataclass_transform(field_specifiers=(dataclasses.field,))
 class Named(Configurable):
-    """Mixin of objects that Keras reports by name: by default that of the class and its options.
+    """Mixin of Keras objects whose annotated attributes are the arguments of the constructor.
+
+    As in a dataclass, a subclass takes the fields of its bases, then its own, and `__post_init__`
+    checks them or derives attributes. `name`, `reduction` and `dtype` go to the class of Keras. The
+    default of `name` is made of the class and its options.
 
     Attributes:
         default_name: The name of the class, its cutoff and the options that differ from their
@@ -58,6 +68,13 @@ class Named(Configurable):
     """
 
     default_name: str
+    _fields: ClassVar[Mapping[str, inspect.Parameter]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._fields = dict(_own_fields(cls))
+        if cls._fields and "__init__" not in vars(cls):
+            type.__setattr__(cls, "__init__", _constructor(cls))
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)
@@ -65,12 +82,60 @@ class Named(Configurable):
         object.__setattr__(self, "default_name", _name(cls, given(cls, args, kwargs)))
         return self
 
+    def __post_init__(self) -> None:
+        """Checks the arguments, or derives further attributes from them."""
+
+
+def _own_fields(cls: type) -> Iterator[tuple[str, inspect.Parameter]]:
+    for name, hint in vars(cls).get("__annotations__", {}).items():
+        if typing.get_origin(hint) is ClassVar:
+            continue
+        default = vars(cls).get(name, _MISSING)
+        is_named = isinstance(default, dataclasses.Field)
+        kind = inspect.Parameter.KEYWORD_ONLY if is_named else _POSITIONAL
+        default = default.default if is_named else default
+        if name in OF_KERAS:
+            delattr(cls, name)  # an attribute of Keras
+            hint = hint | None
+        else:  # in place of a property of a base, which could not be assigned
+            setattr(cls, name, None if default is _MISSING else default)
+        yield name, inspect.Parameter(name, kind, default=default, annotation=hint)
+
+
+def _constructor(cls: type[Named]) -> Callable[..., None]:
+    fields: dict[str, inspect.Parameter] = {}
+    for base in reversed(cls.__mro__):
+        fields |= vars(base).get("_fields", {})
+    first = inspect.Parameter("self", _POSITIONAL)
+    if "name" in fields:  # as in Keras, also by position, after all others
+        fields["name"] = fields.pop("name").replace(kind=_POSITIONAL)
+    parameters = sorted(fields.values(), key=lambda p: p.kind)  # by keyword only: last
+    signature = inspect.Signature([first, *parameters], return_annotation=None)
+
+    def construct(self: Named, *args: Any, **kwargs: Any) -> None:
+        try:
+            values = signature.bind(self, *args, **kwargs)
+        except TypeError as e:
+            raise TypeError(f"{cls.__name__}() {e}") from None
+        values.apply_defaults()
+        arguments = {n: v for n, v in values.arguments.items() if n != "self"}
+        of_keras = {n: arguments.pop(n) for n in OF_KERAS if n in arguments}
+        super(Named, self).__init__(**{**of_keras, "name": of_keras["name"] or self.default_name})
+        for name, value in arguments.items():
+            setattr(self, name, value)
+        self.__post_init__()
+
+    construct.__name__, construct.__qualname__ = "__init__", f"{cls.__qualname__}.__init__"
+    construct.__annotations__ = {p.name: p.annotation for p in parameters}
+    vars(construct)["__signature__"] = signature
+    return construct
+
 
 def _name(cls: type, options: Mapping[str, Any]) -> str:
     words = [re.sub("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()]
     for option, argument in declared(cls).items():
         value = options.get(option, argument.default)
-        if option in ("name", "reduction", "dtype") or value is inspect.Parameter.empty:
+        if option in OF_KERAS or value is inspect.Parameter.empty:
             continue  # they do not change the computation, or are missing
         text = _in_words(value)
         if option == "k":

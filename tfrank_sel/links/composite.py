@@ -50,6 +50,11 @@ class CompositeSoftmax(Configurable):
             "(theorem 4, whose condition is also necessary)",
         )
 
+    @property
+    def origin(self) -> float:
+        """A score inside the domain of the scaling, used for padding."""
+        return self.scaling.origin
+
     @in_float64
     def __call__(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         return self._link(*self._neutral(s, mask, weights))

@@ -3,6 +3,7 @@
 import abc
 import functools
 from collections.abc import Hashable, Sequence
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import keras
@@ -51,15 +52,11 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         ValueError: If the shapes do not match.
     """
 
+    averaging: Averaging = field(default=ALL_LISTS, kw_only=True)
+
     weighs_items: ClassVar[bool] = True  # see Worth
     pooled: ClassVar[bool] = False
     _direction: ClassVar[str] = "up"  # better values, as callbacks of Keras read it; or "down"
-
-    def __init__(
-        self, name: str | None = None, *, averaging: Averaging = ALL_LISTS, dtype: str | None = None
-    ) -> None:
-        super().__init__(name=name or self.default_name, dtype=dtype)
-        self.averaging = averaging
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds a batch of lists to the mean."""
@@ -119,14 +116,7 @@ class ComparingMetric(ListwiseMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        averaging: Averaging = DEFINED_LISTS,
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name, averaging=averaging, dtype=dtype)
+    averaging: Averaging = field(default=DEFINED_LISTS, kw_only=True)
 
 
 class RankedMetric(ListwiseMetric):
@@ -147,17 +137,21 @@ class RankedMetric(ListwiseMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    averages_ties: ClassVar[bool] = True
-    k: int | None = None  # the cut-off of measures that have one
+    ties: Ties = field(default=IN_ORDER, kw_only=True)
 
-    def __init__(self, name: str | None = None, *, ties: Ties = IN_ORDER, **kwargs: Any) -> None:
-        if isinstance(ties, Averaged) and not self.averages_ties:
+    averages_ties: ClassVar[bool] = True
+
+    @property
+    def k(self) -> int | None:
+        """The cut-off, of measures that have one."""
+        return None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ties, Averaged) and not self.averages_ties:
             raise ValueError(
                 f"{type(self).__name__} has no closed form for the average over ties. "
-                f"Received: ties={ties}"
+                f"Received: ties={self.ties}"
             )
-        super().__init__(name, **kwargs)
-        self.ties = ties
 
     def over_ties(self) -> Self:
         """Returns the same measure, independent of the order of items with equal scores.
@@ -221,11 +215,7 @@ class BinaryMetric(RankedMetric):
     Inputs: as in `ListwiseMetric`.
     """
 
-    def __init__(
-        self, name: str | None = None, *, relevance_level: Positive | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.relevance_level = relevance_level
+    relevance_level: Positive | None = field(default=None, kw_only=True)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns 1 for a relevant item and 0 for another."""

@@ -5,6 +5,7 @@ Unlike those of a ranking, they compare the items of all lists together.
 
 import abc
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, NamedTuple
 
 import keras
@@ -13,7 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.serialization import Named, register
+from tfrank_sel.serialization import UNSET, Named, register
 
 TENTHS = tuple(x / 10 for x in range(1, 10))
 
@@ -36,7 +37,6 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
     """A measure of the items of all lists together; a subclass has `sums` and `of_sums`.
 
     Args:
-        shape: The shape of the sums.
         from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction. If False, they
             are predictions.
         name: Name of the metric, as in `ListwiseMetric`.
@@ -49,13 +49,22 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
         ValueError: If the shapes of the inputs do not match.
     """
 
-    def __init__(
-        self, shape: Sequence[int], from_logits: bool, name: str | None, dtype: str | None
-    ) -> None:
-        super().__init__(name=name or self.default_name, dtype=dtype)
-        self.from_logits = from_logits
+    name: str = field(default=UNSET, kw_only=True)
+    dtype: str = field(default=UNSET, kw_only=True)
+
+    @property
+    @abc.abstractmethod
+    def from_logits(self) -> bool:
+        """Whether `y_pred` are logits."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the sums."""
+        return (2,)
+
+    def __post_init__(self) -> None:
         self.totals = self.add_weight(
-            name="totals", shape=tuple(shape), initializer="zeros", dtype=self.dtype
+            name="totals", shape=self.shape, initializer="zeros", dtype=self.dtype
         )
 
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
@@ -113,12 +122,9 @@ class BrierScore(ItemMetric):
         https://doi.org/10.1175/1520-0493(1950)078%3C0001:VOFEIT%3E2.0.CO;2).
     """
 
-    _direction = "down"
+    from_logits: bool = True
 
-    def __init__(
-        self, from_logits: bool = True, name: str | None = None, dtype: str | None = None
-    ) -> None:
-        super().__init__([2], from_logits, name, dtype)
+    _direction = "down"
 
     def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         errors = weights * tf.square(predictions - labels)
@@ -157,10 +163,7 @@ class PCOC(ItemMetric):
         https://icml.cc/Conferences/2010/papers/901.pdf), and others since.
     """
 
-    def __init__(
-        self, from_logits: bool = True, name: str | None = None, dtype: str | None = None
-    ) -> None:
-        super().__init__([2], from_logits, name, dtype)
+    from_logits: bool = True
 
     def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         return tf.stack([tf.reduce_sum(weights * predictions), tf.reduce_sum(weights * labels)])
@@ -204,19 +207,20 @@ class ECE(ItemMetric):
         https://arxiv.org/abs/1706.04599).
     """
 
+    edges: Sequence[float] = TENTHS
+    from_logits: bool = True
+
     _direction = "down"
 
-    def __init__(
-        self,
-        edges: Sequence[float] = TENTHS,
-        from_logits: bool = True,
-        name: str | None = None,
-        dtype: str | None = None,
-    ) -> None:
-        if not (np.diff(edges) > 0.0).all():
-            raise ValueError(f"`edges` must increase. Received: edges={list(edges)}")
-        super().__init__([3, len(edges) + 1], from_logits, name, dtype)
-        self.edges = edges
+    def __post_init__(self) -> None:
+        if not (np.diff(self.edges) > 0.0).all():
+            raise ValueError(f"`edges` must increase. Received: edges={list(self.edges)}")
+        super().__post_init__()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Three sums of each bin."""
+        return 3, len(self.edges) + 1
 
     def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         edges = tf.constant(list(self.edges), predictions.dtype)

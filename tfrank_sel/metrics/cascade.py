@@ -1,7 +1,5 @@
 """Metrics of user models that stop at some rank: cascade and persistence models."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Cutoff, OpenShare, Positive
@@ -46,14 +44,10 @@ class ERR(RankedMetric):
         https://doi.org/10.1145/1645953.1646033).
     """
 
-    averages_ties = False
+    k: Cutoff = None
+    max_label: Positive = 4.0
 
-    def __init__(
-        self, k: Cutoff = None, max_label: Positive = 4.0, name: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.max_label = max_label
+    averages_ties = False
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the probability that each item satisfies the user."""
@@ -101,18 +95,10 @@ class RBP(BinaryMetric):
         https://doi.org/10.1145/1416950.1416952).
     """
 
-    weighs_items = False
+    persistence: OpenShare = 0.8
+    k: Cutoff = None
 
-    def __init__(
-        self,
-        persistence: OpenShare = 0.8,
-        k: Cutoff = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.persistence = persistence
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

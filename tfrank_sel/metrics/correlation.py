@@ -1,6 +1,6 @@
 """Rank correlations of labels and scores, and the average position of relevance."""
 
-from typing import Any
+from dataclasses import field
 
 import tensorflow as tf
 
@@ -39,14 +39,11 @@ class ARP(RankedMetric):
         https://citeseerx.ist.psu.edu/doc/10.1.1.9.8043).
     """
 
+    averaging: Averaging = field(default=DEFINED_LISTS, kw_only=True)
+
     _direction = "down"
 
     pooled = True
-
-    def __init__(
-        self, name: str | None = None, averaging: Averaging = DEFINED_LISTS, **kwargs: Any
-    ) -> None:
-        super().__init__(name, averaging=averaging, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the label of each item."""
@@ -99,9 +96,6 @@ class KendallTau(_Correlation):
         https://doi.org/10.1093/biomet/33.3.239).
     """
 
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -145,9 +139,6 @@ class SpearmanRho(_Correlation):
         [Spearman, The proof and measurement of association between two things, 1904](
         https://doi.org/10.2307/1412159).
     """
-
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

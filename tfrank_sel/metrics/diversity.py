@@ -89,18 +89,10 @@ class PrecisionIA(DiversityMetric):
         https://trec.nist.gov/pubs/trec18/papers/WEB09.OVERVIEW.pdf).
     """
 
-    weighs_items = False
+    k: Cutoff = None
+    clip_k: bool = False
 
-    def __init__(
-        self,
-        k: Cutoff = None,
-        clip_k: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.clip_k = clip_k
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -142,12 +134,10 @@ class SubtopicRecall(DiversityMetric):
         [Zhai et al., Beyond independent relevance, 2003](https://doi.org/10.1145/860435.860440).
     """
 
+    k: Cutoff = None
+
     averages_ties = False
     weighs_items = False
-
-    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

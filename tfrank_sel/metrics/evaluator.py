@@ -44,9 +44,6 @@ class Sort(NamedTuple):
 class Measure(Listwise):
     """Input of an `Evaluator`: a formula over lists that may share its sort with others."""
 
-    name: str
-    dtype: str
-
     @property
     @abc.abstractmethod
     def reading(self) -> Hashable:

@@ -1,7 +1,6 @@
 """Metrics of cumulative gain."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,18 +14,9 @@ from tfrank_sel.serialization import register
 class _GainMetric(RankedMetric):
     """A measure of the gains of the items."""
 
-    def __init__(
-        self,
-        k: Cutoff,
-        gain: Callable[[tf.Tensor], tf.Tensor],
-        discount: Callable[[tf.Tensor], tf.Tensor],
-        name: str | None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.gain = gain
-        self.discount = discount
+    k: Cutoff = None
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
 
 
 @register
@@ -61,16 +51,6 @@ class DCG(_GainMetric):
         [Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, 2002](
         https://dl.acm.org/doi/10.1145/582415.582418).
     """
-
-    def __init__(
-        self,
-        k: Cutoff = None,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(k, gain, discount, name, **kwargs)
 
     @property
     def largest_label(self) -> float:
@@ -125,16 +105,6 @@ class NDCG(_GainMetric):
         https://dl.acm.org/doi/10.1145/582415.582418).
     """
 
-    def __init__(
-        self,
-        k: Cutoff = None,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(k, gain, discount, name, **kwargs)
-
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the gain of each item, relative to those of its list."""
         return ranking.relative_gains(self.gain, labels, mask)
@@ -182,11 +152,9 @@ class PWA(RankedMetric):
         https://dl.acm.org/doi/10.1145/582415.582418), with the discount `1 / r`, over its sum.
     """
 
-    weighs_items = False
+    k: Cutoff = 5
 
-    def __init__(self, k: Cutoff = 5, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
+    weighs_items = False
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the label of each item."""

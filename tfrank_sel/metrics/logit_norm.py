@@ -1,7 +1,5 @@
 """The size of logits, to check whether an expansion around zero is accurate."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.metrics.base import ListwiseMetric
@@ -42,13 +40,11 @@ class LogitNorm(ListwiseMetric):
         https://arxiv.org/abs/2506.09454).
     """
 
+    centered: bool = False
+
     _direction = "down"
 
     compares_items = False
-
-    def __init__(self, centered: bool = False, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.centered = centered
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -1,7 +1,6 @@
 """Novelty metrics: the gain of an item is smaller for subtopics that are already covered."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -15,20 +14,11 @@ from tfrank_sel.serialization import register
 class _AlphaMetric(DiversityMetric):
     """A measure whose gains shrink for subtopics that are already covered."""
 
-    averages_ties = False
+    k: Cutoff = None
+    alpha: Share = 0.5
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
 
-    def __init__(
-        self,
-        k: Cutoff,
-        alpha: Share,
-        discount: Callable[[tf.Tensor], tf.Tensor],
-        name: str | None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.alpha = alpha
-        self.discount = discount
+    averages_ties = False
 
     def alpha_dcg(self, labels: tf.Tensor, weights: tf.Tensor, ranks: Ranks) -> tf.Tensor:
         """Adds up the discounted gains."""
@@ -72,16 +62,6 @@ class AlphaDCG(_AlphaMetric):
         https://doi.org/10.1145/1390334.1390446).
     """
 
-    def __init__(
-        self,
-        k: Cutoff = None,
-        alpha: Share = 0.5,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(k, alpha, discount, name, **kwargs)
-
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
     ) -> tf.Tensor:
@@ -122,16 +102,6 @@ class AlphaNDCG(_AlphaMetric):
         [Clarke et al., Novelty and Diversity in Information Retrieval Evaluation, 2008](
         https://doi.org/10.1145/1390334.1390446).
     """
-
-    def __init__(
-        self,
-        k: Cutoff = None,
-        alpha: Share = 0.5,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(k, alpha, discount, name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

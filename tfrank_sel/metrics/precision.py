@@ -1,7 +1,5 @@
 """Metrics of binary relevance: precision, recall and average precision."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Cutoff
@@ -44,18 +42,10 @@ class Precision(BinaryMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    weighs_items = False
+    k: Cutoff = None
+    clip_k: bool = False
 
-    def __init__(
-        self,
-        k: Cutoff = None,
-        clip_k: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.clip_k = clip_k
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -96,11 +86,9 @@ class Recall(BinaryMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    weighs_items = False
+    k: Cutoff = None
 
-    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -144,9 +132,7 @@ class MAP(BinaryMetric):
         https://nlp.stanford.edu/IR-book/).
     """
 
-    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
+    k: Cutoff = None
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -188,9 +174,6 @@ class RPrecision(BinaryMetric):
     """
 
     weighs_items = False
-
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

@@ -1,7 +1,5 @@
 """Pairwise metrics: shares of pairs in the right order."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Cutoff
@@ -38,9 +36,6 @@ class OPA(ComparingMetric):
     """
 
     pooled = True
-
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Counts the items that should rank below each item."""
@@ -85,9 +80,6 @@ class AUC(ComparingMetric):
         [Fawcett, An introduction to ROC analysis, 2006](
         https://doi.org/10.1016/j.patrec.2005.10.010).
     """
-
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
 
     def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Counts the items that should rank below each item."""
@@ -143,19 +135,11 @@ class BPref(BinaryMetric):
         Measures, 2006](https://trec.nist.gov/pubs/trec15/appendices/CE.MEASURES06.pdf).
     """
 
+    k: Cutoff = None
+    of_relevant: bool = False
+
     averages_ties = False
     weighs_items = False
-
-    def __init__(
-        self,
-        k: Cutoff = None,
-        of_relevant: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
-        self.of_relevant = of_relevant
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

@@ -1,7 +1,5 @@
 """Metrics of the first relevant item: its reciprocal rank, and success at `k`."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Cutoff
@@ -43,11 +41,9 @@ class MRR(BinaryMetric):
         https://trec.nist.gov/pubs/trec8/papers/qa_report.pdf).
     """
 
-    weighs_items = False
+    k: Cutoff = None
 
-    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
@@ -88,11 +84,9 @@ class Hits(BinaryMetric):
         https://trec.nist.gov/pubs/trec13/papers/WEB.OVERVIEW.pdf), success at `n`.
     """
 
-    weighs_items = False
+    k: Cutoff = None
 
-    def __init__(self, k: Cutoff = None, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name, **kwargs)
-        self.k = k
+    weighs_items = False
 
     def at_ranks(
         self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks

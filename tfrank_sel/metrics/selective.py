@@ -23,18 +23,20 @@ class _RegionMetric(ListwiseMetric):
     takes_classes = False
     compares_items = False
 
-    def __init__(
-        self, lower: Bound, upper: Bound, label_map: Link | None, name: str | None, **kwargs: Any
-    ) -> None:
-        if not lower < upper:
+    lower: Bound = -math.inf
+    upper: Bound = math.inf
+    label_map: Link | None = None
+
+    def __post_init__(self) -> None:
+        if not self.lower < self.upper:
             raise ValueError(
-                f"`lower` must be below `upper`. Received: lower={lower}, upper={upper}"
+                f"`lower` must be below `upper`. Received: lower={self.lower}, upper={self.upper}"
             )
-        super().__init__(name, **kwargs)
-        self.lower = lower
-        self.upper = upper
-        self.label_map = label_map
-        self.min_label = -math.inf if label_map is None else 0.0
+
+    @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item; any score is valid."""
+        return -math.inf if self.label_map is None else 0.0
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and treats items outside the region as padding."""
@@ -104,10 +106,9 @@ class RegionDivergence(_RegionMetric):
         lower: Bound = -math.inf,
         upper: Bound = math.inf,
         label_map: Link | None = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(lower, upper, label_map, name, **kwargs)
+        super().__init__(lower, upper, label_map, **kwargs)
         self.link = link
 
     def per_list(
@@ -155,16 +156,6 @@ class RegionAbsoluteError(_RegionMetric):
         https://www.int-res.com/abstracts/cr/v30/n1/p79-82/), restricted to a region.
     """
 
-    def __init__(
-        self,
-        lower: Bound = -math.inf,
-        upper: Bound = math.inf,
-        label_map: Link | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(lower, upper, label_map, name, **kwargs)
-
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
@@ -204,8 +195,8 @@ def by_region(
         if math.isinf(low) or math.isinf(high):
             place = f"below_{high:g}" if math.isinf(low) else f"from_{low:g}"
         if link is not None:
-            found.append(RegionDivergence(link, low, high, label_map, f"divergence_{place}"))
-        found.append(RegionAbsoluteError(low, high, label_map, f"absolute_error_{place}"))
+            found.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{place}"))
+        found.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{place}"))
     return found
 
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import field
 from typing import Any, ClassVar
 
 import tensorflow as tf
@@ -14,9 +15,9 @@ from tfrank_sel.listwise import Listwise
 class ListwiseLoss(Listwise, stack.Loss):
     """A loss over lists of scored items.
 
-    A subclass is final: it keeps its constructor's arguments as attributes and implements
-    `per_list`, nothing else. `Listwise` handles masks, ragged inputs, weights and saving; Keras
-    handles the reduction.
+    A subclass is final: it declares the arguments of its constructor as annotated attributes, like
+    a dataclass, and implements `per_list`, nothing else. `Listwise` handles masks, ragged inputs,
+    weights and saving; Keras handles the reduction.
 
     Args:
         reduction: Reduction of the losses of the lists, as in `keras.losses.Loss`. A list without
@@ -43,16 +44,9 @@ class ListwiseLoss(Listwise, stack.Loss):
         ValueError: If the shapes do not match, or `y_true` is an index but labels are scores.
     """
 
-    takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
+    reduction: str | None = field(default="sum_over_batch_size", kw_only=True)
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        reduction: str | None = "sum_over_batch_size",
-        dtype: str | None = None,
-    ) -> None:
-        super().__init__(name=name or self.default_name, reduction=reduction, dtype=dtype)
+    takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)

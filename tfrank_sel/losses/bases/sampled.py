@@ -3,12 +3,10 @@
 import abc
 import functools
 import random
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.arguments import Count
 from tfrank_sel.compilation import Formula
 from tfrank_sel.losses.bases.listwise import ListwiseLoss
 
@@ -32,13 +30,18 @@ class SampledLoss(ListwiseLoss):
     Inputs: as in `ListwiseLoss`. The noise of padding is ignored.
     """
 
-    def __init__(
-        self, sample_size: Count, seed: int | None, name: str | None, **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.sample_size = sample_size
-        self.seed = seed
-        drawn = random.getrandbits(63) if seed is None else seed
+    @property
+    @abc.abstractmethod
+    def sample_size(self) -> int:
+        """Number of samples of each list."""
+
+    @property
+    @abc.abstractmethod
+    def seed(self) -> int | None:
+        """Seed of the noise."""
+
+    def __post_init__(self) -> None:
+        drawn = random.getrandbits(63) if self.seed is None else self.seed
         # also a variable, so that a resumed training can restore it
         self._seed = tf.Variable(drawn, trainable=False, dtype=tf.int64, name="seed")
         self._calls = tf.Variable(0, trainable=False, dtype=tf.int64, name="calls")

@@ -1,5 +1,6 @@
 """Base of the losses that compare scores with scores."""
 
+import abc
 import math
 from typing import Any
 
@@ -33,11 +34,23 @@ class ScoreLoss(ListwiseLoss):
 
     takes_classes = False
 
-    def __init__(self, link: Link, label_map: Link | None, name: str | None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.label_map = label_map
-        self.min_label = -math.inf if label_map is None else 0.0
-        self._origin = link.origin
+    @property
+    @abc.abstractmethod
+    def link(self) -> Any:
+        """The link, or composite link, of the scores."""
+
+    def __post_init__(self) -> None:
+        self._origin = self.link.origin
+
+    @property
+    @abc.abstractmethod
+    def label_map(self) -> Link | None:
+        """The link that maps a label to a score; `None` if labels are scores."""
+
+    @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item; any score is valid."""
+        return -math.inf if self.label_map is None else 0.0
 
     @property
     def padding(self) -> float | None:

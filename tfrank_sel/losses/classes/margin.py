@@ -135,16 +135,8 @@ class MarginSoftmaxLoss(ListwiseLoss):
     Reference: those of the margins.
     """
 
-    def __init__(
-        self,
-        margin: Margin = NormFace(),
-        scale: Positive = 30.0,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.margin = margin
-        self.scale = scale
+    margin: Margin = NormFace()
+    scale: Positive = 30.0
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and converts indices to labels."""

@@ -43,11 +43,9 @@ class ZLPRLoss(ListwiseLoss):
         https://arxiv.org/abs/2208.02955).
     """
 
-    compares_items = False
+    threshold: float = 0.0
 
-    def __init__(self, threshold: float = 0.0, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.threshold = threshold
+    compares_items = False
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -116,9 +116,6 @@ class NWayJointLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         """Computes `log A_j`."""
         return masking.log1p_sum_exp(
@@ -182,9 +179,6 @@ class NWayMeanLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def __init__(self, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-
     def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         """Computes the logarithm of each class."""
         mean = tf.reduce_mean(scores, axis=-1, keepdims=True)
@@ -242,20 +236,17 @@ class NWayPairwiseLoss(NWayLoss):
         https://kexue.fm/archives/9158) leaves open.
     """
 
-    def __init__(
-        self,
-        scale: Positive = 1.0,
-        class_weights: Sequence[float] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if class_weights is not None and not all(c > 0.0 for c in class_weights):
+    scale: Positive = 1.0
+    class_weights: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.class_weights is not None and not all(c > 0.0 for c in self.class_weights):
             raise ValueError(
-                f"`class_weights` must be positive. Received: class_weights={class_weights}"
+                f"`class_weights` must be positive. Received: class_weights={self.class_weights}"
             )
-        super().__init__(name=name, **kwargs)
-        self.scale = scale
-        self.class_weights = None if class_weights is None else [float(c) for c in class_weights]
+        self.class_weights = (
+            None if self.class_weights is None else [float(c) for c in self.class_weights]
+        )
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and checks that the number of class weights matches."""

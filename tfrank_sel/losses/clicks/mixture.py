@@ -1,7 +1,5 @@
 """Click losses by expectation maximisation."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import AtLeast0
@@ -53,18 +51,9 @@ class ClickEMLoss(Normalized, ScoreVectorLoss):
         2018](https://dl.acm.org/doi/10.1145/3159652.3159732).
     """
 
-    def __init__(
-        self,
-        exam_weight: AtLeast0 = 1.0,
-        relevance_weight: AtLeast0 = 1.0,
-        normalizer: Normalizer = mean_over_terms,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.exam_weight = exam_weight
-        self.relevance_weight = relevance_weight
-        self.normalizer = normalizer
+    exam_weight: AtLeast0 = 1.0
+    relevance_weight: AtLeast0 = 1.0
+    normalizer: Normalizer = mean_over_terms
 
     @property
     def num_scores(self) -> int:
@@ -120,9 +109,7 @@ class MixtureEMLoss(ScoreVectorLoss):
         https://dl.acm.org/doi/10.1145/3477495.3531837).
     """
 
-    def __init__(self, alpha: AtLeast0 = 1.0, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.alpha = alpha
+    alpha: AtLeast0 = 1.0
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

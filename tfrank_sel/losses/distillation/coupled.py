@@ -1,7 +1,5 @@
 """Distillation of one ranker into another."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Count, Cutoff, Positive
@@ -51,18 +49,10 @@ class CoupledRankDistilLoss(SampledLoss):
         https://proceedings.mlr.press/v130/reddi21a.html).
     """
 
-    def __init__(
-        self,
-        sample_size: Count = 8,
-        k: Cutoff = None,
-        temperature: Positive = 1.0,
-        seed: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(sample_size, seed, name, **kwargs)
-        self.k = k
-        self.temperature = temperature
+    sample_size: Count = 8
+    k: Cutoff = None
+    temperature: Positive = 1.0
+    seed: int | None = None
 
     def of_noise(
         self,

@@ -3,7 +3,6 @@
 import abc
 import math
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -38,11 +37,18 @@ class RankErrorLoss(ListwiseLoss):
     min_label = -math.inf
     takes_classes = False
 
-    def __init__(self, temperature: Positive, link: Link, name: str | None, **kwargs: Any) -> None:
-        relaxation.check_link(link)
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.link = link
+    @property
+    @abc.abstractmethod
+    def temperature(self) -> float:
+        """Divides the scores."""
+
+    @property
+    @abc.abstractmethod
+    def link(self) -> Link:
+        """Smooth comparison of two scores."""
+
+    def __post_init__(self) -> None:
+        relaxation.check_link(self.link)
 
     @abc.abstractmethod
     def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -96,14 +102,8 @@ class SpearmanLoss(RankErrorLoss):
         https://arxiv.org/abs/2002.08871), with other soft ranks.
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
+    temperature: Positive = 1.0
+    link: Link = SIGMOID
 
     def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Divides the sum by its mean over all orders."""
@@ -149,16 +149,9 @@ class ADRMSELoss(RankErrorLoss):
         LLMs for Passage Re-Ranking, 2024](https://arxiv.org/abs/2405.07920).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
-        self.discount = discount
+    temperature: Positive = 1.0
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    link: Link = SIGMOID
 
     def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Averages the discounted squares."""

@@ -50,9 +50,7 @@ class InfoNCELoss(ListwiseLoss):
         https://arxiv.org/abs/1807.03748).
     """
 
-    def __init__(self, temperature: Positive = 1.0, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
+    temperature: Positive = 1.0
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -131,20 +129,17 @@ class InBatchInfoNCELoss(ListwiseLoss):
         form.
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        symmetric: bool = False,
-        log_q: Sequence[float] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if log_q is not None and (np.ndim(log_q) != 1 or not np.all(np.isfinite(log_q))):
-            raise ValueError(f"`log_q` must be finite, of shape [num_items]. Received: {log_q}")
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.symmetric = symmetric
-        self.log_q = log_q
+    temperature: Positive = 1.0
+    symmetric: bool = False
+    log_q: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.log_q is not None and (
+            np.ndim(self.log_q) != 1 or not np.all(np.isfinite(self.log_q))
+        ):
+            raise ValueError(
+                f"`log_q` must be finite, of shape [num_items]. Received: {self.log_q}"
+            )
 
     @property
     def padding(self) -> None:

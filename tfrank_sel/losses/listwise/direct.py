@@ -1,7 +1,7 @@
 """Direct loss minimisation: the gradient of a metric by loss-augmented inference."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -53,11 +53,11 @@ class DirectAPLoss(ListwiseLoss):
         https://arxiv.org/abs/1511.06411).
     """
 
-    def __init__(self, epsilon: float = 1.0, name: str | None = None, **kwargs: Any) -> None:
-        if not epsilon:
-            raise ValueError(f"`epsilon` must not be 0. Received: epsilon={epsilon}")
-        super().__init__(name=name, **kwargs)
-        self.epsilon = epsilon
+    epsilon: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.epsilon:
+            raise ValueError(f"`epsilon` must not be 0. Received: epsilon={self.epsilon}")
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

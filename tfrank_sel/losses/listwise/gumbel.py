@@ -53,18 +53,10 @@ class GumbelLoss(SampledLoss):
         https://dl.acm.org/doi/10.1145/3336191.3371844).
     """
 
-    def __init__(
-        self,
-        loss: ListwiseLoss,
-        sample_size: Count = 8,
-        temperature: Positive = 1.0,
-        seed: int | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(sample_size, seed, name, **kwargs)
-        self.loss = loss
-        self.temperature = temperature
+    loss: ListwiseLoss
+    sample_size: Count = 8
+    temperature: Positive = 1.0
+    seed: int | None = None
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras as the loss does."""

@@ -1,7 +1,6 @@
 """The likelihood of an order under the Plackett-Luce model."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -65,16 +64,8 @@ class ListMLELoss(LabelOrderedLoss):
         of Cox's Likelihood Function for Censored Data, 1977](https://doi.org/10.2307/2286217).
     """
 
-    def __init__(
-        self,
-        position_weight: Callable[[tf.Tensor], tf.Tensor] | None = None,
-        temperature: Positive = 1.0,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.position_weight = position_weight
-        self.temperature = temperature
+    position_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    temperature: Positive = 1.0
 
     def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Adds up the positions of each list."""

@@ -1,7 +1,6 @@
 """Losses of soft permutations (NeuralSort)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -48,14 +47,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
         2019](https://arxiv.org/abs/1903.08850).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
+    temperature: Positive = 1.0
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -106,18 +98,9 @@ class NeuralSortNDCGLoss(ListwiseLoss):
         https://arxiv.org/abs/2012.06731).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.gain = gain
-        self.discount = discount
+    temperature: Positive = 1.0
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

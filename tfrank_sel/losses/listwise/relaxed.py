@@ -2,7 +2,6 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -41,11 +40,18 @@ class RelaxedMetricLoss(ListwiseLoss):
         ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
-    def __init__(self, temperature: Positive, link: Link, name: str | None, **kwargs: Any) -> None:
-        relaxation.check_link(link)
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.link = link
+    @property
+    @abc.abstractmethod
+    def temperature(self) -> float:
+        """Divides the scores."""
+
+    @property
+    @abc.abstractmethod
+    def link(self) -> Link:
+        """Smooth comparison of two scores."""
+
+    def __post_init__(self) -> None:
+        relaxation.check_link(self.link)
 
     @abc.abstractmethod
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -99,18 +105,10 @@ class ApproxDCGLoss(RelaxedMetricLoss):
         Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 0.1,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
-        self.gain = gain
-        self.discount = discount
+    temperature: Positive = 0.1
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    link: Link = SIGMOID
 
     @property
     def largest_label(self) -> float:
@@ -160,18 +158,10 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
         https://dl.acm.org/doi/10.1145/3331184.3331347).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 0.1,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
-        self.gain = gain
-        self.discount = discount
+    temperature: Positive = 0.1
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    link: Link = SIGMOID
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Divides the DCG at soft ranks by that of the best order."""
@@ -217,14 +207,8 @@ class ApproxMRRLoss(RelaxedMetricLoss):
         Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 0.1,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Averages the reciprocal ranks by label."""
@@ -267,14 +251,8 @@ class ApproxAPLoss(RelaxedMetricLoss):
         Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 0.1,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Averages the precisions at the soft ranks of the relevant items."""

@@ -1,7 +1,5 @@
 """Differentiable metrics of the first `k` ranks, with a soft cutoff."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Count, Positive
@@ -45,16 +43,9 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
         Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
     """
 
-    def __init__(
-        self,
-        k: Count,
-        temperature: Positive = 0.1,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
-        self.k = k
+    k: Count
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Divides the number of relevant items in the top ranks by the number of ranks."""
@@ -97,16 +88,9 @@ class ApproxRecallLoss(RelaxedMetricLoss):
         Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
     """
 
-    def __init__(
-        self,
-        k: Count,
-        temperature: Positive = 0.1,
-        link: Link = SIGMOID,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(temperature, link, name, **kwargs)
-        self.k = k
+    k: Count
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
 
     def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Divides the number of relevant items in the top ranks by their total number."""

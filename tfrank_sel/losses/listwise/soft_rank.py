@@ -1,7 +1,6 @@
 """SoftRank: the expected NDCG of uncertain scores."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -52,20 +51,10 @@ class SoftRankLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/1341531.1341544).
     """
 
-    def __init__(
-        self,
-        sigma: Positive = 1.0,
-        k: Cutoff = None,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.sigma = sigma
-        self.k = k
-        self.gain = gain
-        self.discount = discount
+    sigma: Positive = 1.0
+    k: Cutoff = None
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

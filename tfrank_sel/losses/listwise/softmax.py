@@ -1,7 +1,5 @@
 """The softmax cross-entropy."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Positive
@@ -55,18 +53,9 @@ class SoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3341981.3344221).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        targets: Targets = BY_SHARES,
-        lambda_weight: SwapLambdaWeight | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.targets = targets
-        self.lambda_weight = lambda_weight
+    temperature: Positive = 1.0
+    targets: Targets = BY_SHARES
+    lambda_weight: SwapLambdaWeight | None = None
 
     @property
     def largest_label(self) -> float:

@@ -1,7 +1,6 @@
 """Softmax cross-entropies with a virtual item, a polynomial term, or fewer competitors."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -52,20 +51,11 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
         https://dl.acm.org/doi/10.1145/3534678.3539072).
     """
 
-    compares_items = False
+    virtual_label: AtLeast0 = 0.0
+    temperature: Positive = 1.0
+    targets: Targets = BY_SHARES
 
-    def __init__(
-        self,
-        virtual_label: AtLeast0 = 0.0,
-        temperature: Positive = 1.0,
-        targets: Targets = BY_SHARES,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.virtual_label = virtual_label
-        self.temperature = temperature
-        self.targets = targets
+    compares_items = False
 
     @property
     def largest_label(self) -> float:
@@ -120,20 +110,13 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        temperature: Positive = 1.0,
-        targets: Targets = BY_SHARES,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not epsilon >= -1.0:
-            raise ValueError(f"`epsilon` must be at least -1. Received: epsilon={epsilon}")
-        super().__init__(name=name, **kwargs)
-        self.epsilon = epsilon
-        self.temperature = temperature
-        self.targets = targets
+    epsilon: float = 1.0
+    temperature: Positive = 1.0
+    targets: Targets = BY_SHARES
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= -1.0:
+            raise ValueError(f"`epsilon` must be at least -1. Received: epsilon={self.epsilon}")
 
     @property
     def largest_label(self) -> float:
@@ -204,16 +187,8 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
         https://arxiv.org/abs/2001.01828).
     """
 
-    def __init__(
-        self,
-        temperature: Positive = 1.0,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.temperature = temperature
-        self.gain = gain
+    temperature: Positive = 1.0
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
 
     @property
     def largest_label(self) -> float:

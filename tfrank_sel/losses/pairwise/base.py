@@ -2,7 +2,7 @@
 
 import abc
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import tensorflow as tf
 
@@ -40,21 +40,12 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         TypeError: If `lambda_weight` is not a `lambdas.LambdaWeight`.
     """
 
+    lambda_weight: LambdaWeight | None = None
+    temperature: Positive = 1.0
+    normalizer: Normalizer | None = None
+
     # only pairs of different labels count, with the larger label first
     ordered: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        lambda_weight: LambdaWeight | None = None,
-        temperature: Positive = 1.0,
-        normalizer: Normalizer | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.lambda_weight = lambda_weight
-        self.temperature = temperature
-        self.normalizer = normalizer
 
     @property
     def largest_label(self) -> float:

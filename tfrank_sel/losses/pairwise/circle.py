@@ -1,7 +1,5 @@
 """Circle loss: each similarity has a gradient in proportion to its distance from its optimum."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Positive
@@ -49,12 +47,8 @@ class CircleLoss(LabelOrderedLoss):
         https://arxiv.org/abs/2002.10857).
     """
 
-    def __init__(
-        self, gamma: Positive = 64.0, margin: float = 0.25, name: str | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.gamma = gamma
-        self.margin = margin
+    gamma: Positive = 64.0
+    margin: float = 0.25
 
     def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Computes the soft maximum, in which the two sides of a pair are factors."""

@@ -85,15 +85,7 @@ class LambdaLoss(PairwiseLoss):
         https://research.google/pubs/pub47258/).
     """
 
-    def __init__(
-        self,
-        lambda_weight: LambdaWeight = LAMBDA_LOSS,
-        temperature: Positive = 1.0,
-        normalizer: Normalizer | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(lambda_weight, temperature, normalizer, name, **kwargs)
+    lambda_weight: LambdaWeight = LAMBDA_LOSS
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `log(1 + exp(-x))`."""
@@ -251,10 +243,9 @@ class PairwiseQuantileLoss(PairwiseLoss):
         lambda_weight: LambdaWeight | None = None,
         temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(lambda_weight, temperature, normalizer, name, **kwargs)
+        super().__init__(lambda_weight, temperature, normalizer, **kwargs)
         self.tau = tau
         self.squared = squared
 

@@ -56,10 +56,9 @@ class MarginMSELoss(PairwiseLoss):
         self,
         temperature: Positive = 1.0,
         normalizer: Normalizer | None = None,
-        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(None, temperature, normalizer, name, **kwargs)
+        super().__init__(None, temperature, normalizer, **kwargs)
 
     def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         """Computes `(x - y)**2`."""

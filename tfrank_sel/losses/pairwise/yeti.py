@@ -1,7 +1,5 @@
 """YetiLogistic: a pairwise loss of neighbours in noisy rankings."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Count, Positive
@@ -53,24 +51,17 @@ class YetiLogisticLoss(SampledLoss):
         https://arxiv.org/abs/2204.01500).
     """
 
-    def __init__(
-        self,
-        lambda_weight: LambdaWeight = NEIGHBOURS,
-        temperature: Positive = 1.0,
-        sample_size: Count = 8,
-        gumbel_temperature: Positive = 1.0,
-        seed: int | None = None,
-        normalizer: Normalizer | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        pairwise = PairwiseLogisticLoss(lambda_weight, temperature, normalizer)
-        self._noisy = GumbelLoss(pairwise, sample_size, gumbel_temperature, seed)
-        super().__init__(sample_size, seed, name, **kwargs)
-        self.lambda_weight = lambda_weight
-        self.temperature = temperature
-        self.gumbel_temperature = gumbel_temperature
-        self.normalizer = normalizer
+    lambda_weight: LambdaWeight = NEIGHBOURS
+    temperature: Positive = 1.0
+    sample_size: Count = 8
+    gumbel_temperature: Positive = 1.0
+    seed: int | None = None
+    normalizer: Normalizer | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pairwise = PairwiseLogisticLoss(self.lambda_weight, self.temperature, self.normalizer)
+        self._noisy = GumbelLoss(pairwise, self.sample_size, self.gumbel_temperature, self.seed)
 
     @property
     def largest_label(self) -> float:

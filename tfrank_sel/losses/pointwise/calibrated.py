@@ -1,7 +1,5 @@
 """Losses of the probability of relevance of an item and of the order of its list together."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.arguments import Share
@@ -51,11 +49,9 @@ class RCRLoss(ListwiseLoss):
         Relevance, 2023](https://arxiv.org/abs/2211.01494).
     """
 
-    compares_items = False
+    alpha: Share = 0.5
 
-    def __init__(self, alpha: Share = 0.5, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.alpha = alpha
+    compares_items = False
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -105,9 +101,7 @@ class JRCLoss(ScoreVectorLoss):
         Model, 2023](https://arxiv.org/abs/2208.06164).
     """
 
-    def __init__(self, alpha: Share = 0.5, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-        self.alpha = alpha
+    alpha: Share = 0.5
 
     @property
     def num_scores(self) -> int:

@@ -1,7 +1,6 @@
 """Pointwise losses, which treat each item of a list independently."""
 
 import math
-from typing import Any
 
 import tensorflow as tf
 
@@ -44,16 +43,9 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
         https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
     """
 
-    compares_items = False
+    normalizer: Normalizer = mean_over_terms
 
-    def __init__(
-        self,
-        normalizer: Normalizer = mean_over_terms,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.normalizer = normalizer
+    compares_items = False
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -94,19 +86,11 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
         https://link.springer.com/chapter/10.1007/11776420_44).
     """
 
+    normalizer: Normalizer = mean_over_terms
+    min_label: Bound = -math.inf
+
     compares_items = False
     takes_classes = False
-
-    def __init__(
-        self,
-        normalizer: Normalizer = mean_over_terms,
-        min_label: Bound = -math.inf,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.normalizer = normalizer
-        self.min_label = min_label
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -154,18 +138,9 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
         https://arxiv.org/abs/2005.10084).
     """
 
-    def __init__(
-        self,
-        ordinal_size: Count,
-        use_fraction_label: bool = False,
-        normalizer: Normalizer = mean_over_terms,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.ordinal_size = ordinal_size
-        self.use_fraction_label = use_fraction_label
-        self.normalizer = normalizer
+    ordinal_size: Count
+    use_fraction_label: bool = False
+    normalizer: Normalizer = mean_over_terms
 
     @property
     def num_scores(self) -> int:
@@ -220,20 +195,13 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
     """
 
-    def __init__(
-        self,
-        num_classes: int,
-        label_smoothing: Share = 0.0,
-        normalizer: Normalizer = mean_over_terms,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if num_classes < 2:
-            raise ValueError(f"`num_classes` must be at least 2. Received: {num_classes}")
-        super().__init__(name=name, **kwargs)
-        self.num_classes = num_classes
-        self.label_smoothing = label_smoothing
-        self.normalizer = normalizer
+    num_classes: int
+    label_smoothing: Share = 0.0
+    normalizer: Normalizer = mean_over_terms
+
+    def __post_init__(self) -> None:
+        if self.num_classes < 2:
+            raise ValueError(f"`num_classes` must be at least 2. Received: {self.num_classes}")
 
     @property
     def num_scores(self) -> int:

@@ -1,7 +1,6 @@
 """RG losses: the softmax cross-entropy, expanded to second order around equal logits."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
@@ -56,18 +55,9 @@ class RG2Loss(ListwiseLoss):
         https://arxiv.org/abs/2506.09454).
     """
 
-    def __init__(
-        self,
-        alpha: AtLeast0 = 0.0,
-        target: float = 1.0,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.alpha = alpha
-        self.target = target
-        self.gain = gain
+    alpha: AtLeast0 = 0.0
+    target: float = 1.0
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
 
     @property
     def largest_label(self) -> float:
@@ -124,18 +114,9 @@ class RGCrossLoss(ListwiseLoss):
         https://arxiv.org/abs/2506.09454).
     """
 
-    def __init__(
-        self,
-        alpha: AtLeast0 = 0.0,
-        target: float = 1.0,
-        gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.alpha = alpha
-        self.target = target
-        self.gain = gain
+    alpha: AtLeast0 = 0.0
+    target: float = 1.0
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
 
     @property
     def largest_label(self) -> float:

@@ -1,7 +1,7 @@
 """Matching losses of composite links: the selective Softmax and the selective Sigmoid."""
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -64,22 +64,16 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         equation 29, with the regulariser `gamma` of its appendix C, and E.7 for `Constant()`.
     """
 
-    def __init__(
-        self,
-        scaling: Link,
-        gamma: float = 1.0,
-        log_rho: Sequence[float] | None = None,
-        label_map: Link | None = None,
-        allow_nonconvex: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(scaling, label_map, name, **kwargs)
-        self.scaling = scaling
-        self.gamma = gamma
-        self.log_rho = log_rho
-        self.allow_nonconvex = allow_nonconvex
-        self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex)
+    scaling: Link
+    gamma: float = 1.0
+    log_rho: Sequence[float] | None = None
+    label_map: Link | None = None
+    allow_nonconvex: bool = False
+
+    @functools.cached_property
+    def link(self) -> CompositeSoftmax:
+        """The composite link."""
+        return CompositeSoftmax(self.scaling, self.gamma, self.log_rho, self.allow_nonconvex)
 
     @property
     def padding(self) -> float | None:
@@ -90,7 +84,7 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the divergence of the composite link."""
-        return self._link.divergence(scores, labels, mask, weights)
+        return self.link.divergence(scores, labels, mask, weights)
 
 
 @register
@@ -135,27 +129,21 @@ class SelectiveSigmoidLoss(ScoreLoss):
         equation 24, with the regulariser `gamma` of its appendix C.
     """
 
+    scaling: Link
+    gamma: float = 1.0
+    offset: float = 0.0
+    label_map: Link | None = None
+    allow_nonconvex: bool = False
+
     compares_items = False
 
-    def __init__(
-        self,
-        scaling: Link,
-        gamma: float = 1.0,
-        offset: float = 0.0,
-        label_map: Link | None = None,
-        allow_nonconvex: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(scaling, label_map, name, **kwargs)
-        self.scaling = scaling
-        self.gamma = gamma
-        self.offset = offset
-        self.allow_nonconvex = allow_nonconvex
-        self._link = CompositeSigmoid(scaling, gamma, offset, allow_nonconvex)
+    @functools.cached_property
+    def link(self) -> CompositeSigmoid:
+        """The composite link."""
+        return CompositeSigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the divergence of each item."""
-        return masking.masked_mean(weights * self._link.divergence(scores, labels), mask)
+        return masking.masked_mean(weights * self.link.divergence(scores, labels), mask)

@@ -1,7 +1,7 @@
 """Cross-entropies of composite links: non-convex baselines for the selective losses."""
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -53,20 +53,15 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         equation E.5, and E.11 for `Constant()`.
     """
 
-    def __init__(
-        self,
-        scaling: Link,
-        gamma: float = 1.0,
-        log_rho: Sequence[float] | None = None,
-        label_map: Link | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(scaling, label_map, name, **kwargs)
-        self.scaling = scaling
-        self.gamma = gamma
-        self.log_rho = log_rho
-        self._link = CompositeSoftmax(scaling, gamma, log_rho, allow_nonconvex=True)
+    scaling: Link
+    gamma: float = 1.0
+    log_rho: Sequence[float] | None = None
+    label_map: Link | None = None
+
+    @functools.cached_property
+    def link(self) -> CompositeSoftmax:
+        """The composite link."""
+        return CompositeSoftmax(self.scaling, self.gamma, self.log_rho, allow_nonconvex=True)
 
     @property
     def padding(self) -> float | None:
@@ -77,7 +72,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Computes the cross-entropy of the composite link."""
-        return self._link.cross_entropy(scores, labels, mask, weights)
+        return self.link.cross_entropy(scores, labels, mask, weights)
 
 
 @register
@@ -123,25 +118,20 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         equation E.3, and E.1 for `Constant()`.
     """
 
+    scaling: Link
+    gamma: float = 1.0
+    offset: float = 0.0
+    label_map: Link | None = None
+
     compares_items = False
 
-    def __init__(
-        self,
-        scaling: Link,
-        gamma: float = 1.0,
-        offset: float = 0.0,
-        label_map: Link | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(scaling, label_map, name, **kwargs)
-        self.scaling = scaling
-        self.gamma = gamma
-        self.offset = offset
-        self._link = CompositeSigmoid(scaling, gamma, offset, allow_nonconvex=True)
+    @functools.cached_property
+    def link(self) -> CompositeSigmoid:
+        """The composite link."""
+        return CompositeSigmoid(self.scaling, self.gamma, self.offset, allow_nonconvex=True)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
     ) -> tf.Tensor:
         """Averages the cross-entropy of each item."""
-        return masking.masked_mean(weights * self._link.cross_entropy(scores, labels), mask)
+        return masking.masked_mean(weights * self.link.cross_entropy(scores, labels), mask)

@@ -1,7 +1,5 @@
 """Matching losses: the area between a link and its value at the label."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from tfrank_sel.links import convexity
@@ -53,20 +51,15 @@ class MatchingLoss(ScoreLoss):
         equation 2.
     """
 
+    link: Link
+    label_map: Link | None = None
+    allow_nonconvex: bool = False
+
     compares_items = False
 
-    def __init__(
-        self,
-        link: Link,
-        label_map: Link | None = None,
-        allow_nonconvex: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(link, label_map, name, **kwargs)
-        _check_convex(link, allow_nonconvex)
-        self.link = link
-        self.allow_nonconvex = allow_nonconvex
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_convex(self.link, self.allow_nonconvex)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -113,20 +106,15 @@ class DecomposedMatchingLoss(ScoreLoss):
         equation 28.
     """
 
+    link: Link
+    label_map: Link | None = None
+    allow_nonconvex: bool = False
+
     compares_items = False
 
-    def __init__(
-        self,
-        link: Link,
-        label_map: Link | None = None,
-        allow_nonconvex: bool = False,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(link, label_map, name, **kwargs)
-        _check_convex(link, allow_nonconvex)
-        self.link = link
-        self.allow_nonconvex = allow_nonconvex
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_convex(self.link, self.allow_nonconvex)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -176,20 +164,16 @@ class ContrastiveMatchingLoss(ScoreLoss):
         whose equation 2 is applied to differences here.
     """
 
-    def __init__(
-        self,
-        link: Link,
-        label_map: Link | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(link, label_map, name, **kwargs)
-        if not link.is_odd:
+    link: Link
+    label_map: Link | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.link.is_odd:
             raise ValueError(
                 "`link` must be odd, h(-s) = -h(s), so that the order of a pair is irrelevant. "
-                f"Received: link={link}"
+                f"Received: link={self.link}"
             )
-        self.link = link
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
@@ -256,18 +240,14 @@ class FenchelYoungLoss(ScoreLoss):
         2025](https://arxiv.org/abs/2506.04446).
     """
 
+    link: Link
+    label_map: Link | None = None
+
     compares_items = False
 
-    def __init__(
-        self,
-        link: Link,
-        label_map: Link | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(link, label_map, name, **kwargs)
-        check_invertible("link", link)
-        self.link = link
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_invertible("link", self.link)
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -54,31 +53,24 @@ class TopKCrossEntropyLoss(ListwiseLoss):
         https://arxiv.org/abs/2503.06242).
     """
 
+    k: Sequence[int] = (1, 5)
+    probabilities: Sequence[float] | None = None
+    temperature: Positive = 1.0
+
     takes_minus_infinity = True
 
-    def __init__(
-        self,
-        k: Sequence[int] = (1, 5),
-        probabilities: Sequence[float] | None = None,
-        temperature: Positive = 1.0,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if not len(k) or min(k) < 1:
-            raise ValueError(f"`k` must be one or several positive integers. Received: k={k}")
-        if probabilities is not None and (
-            len(probabilities) != len(k)
-            or not min(probabilities) > 0.0
-            or not math.isclose(math.fsum(probabilities), 1.0, rel_tol=1e-6)
+    def __post_init__(self) -> None:
+        if not len(self.k) or min(self.k) < 1:
+            raise ValueError(f"`k` must be one or several positive integers. Received: k={self.k}")
+        if self.probabilities is not None and (
+            len(self.probabilities) != len(self.k)
+            or not min(self.probabilities) > 0.0
+            or not math.isclose(math.fsum(self.probabilities), 1.0, rel_tol=1e-6)
         ):
             raise ValueError(
-                f"`probabilities` must be {len(k)} positive numbers whose sum is 1, one for each "
-                f"`k`. Received: probabilities={probabilities}, k={k}"
+                f"`probabilities` must be {len(self.k)} positive numbers whose sum is 1, one for "
+                f"each `k`. Received: probabilities={self.probabilities}, k={self.k}"
             )
-        super().__init__(name=name, **kwargs)
-        self.k = k
-        self.probabilities = probabilities
-        self.temperature = temperature
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

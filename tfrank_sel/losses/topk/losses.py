@@ -21,15 +21,13 @@ class _TopKLoss(ListwiseLoss):
 
     takes_minus_infinity = True
 
-    def __init__(
-        self, k: Count, margin: AtLeast0, form: Form, name: str | None, **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
+    k: Count
+    margin: AtLeast0 = 1.0
+    form: Form = mean_over_relevant
+
+    def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={self.dtype}")
-        self.k = k
-        self.margin = margin
-        self.form = form
 
     @property
     @abc.abstractmethod
@@ -143,10 +141,9 @@ class SmoothTopKLoss(_TopKLoss):
         tau: Positive = 1.0,
         margin: AtLeast0 = 1.0,
         form: Form = mean_over_relevant,
-        name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(k, margin, form, name, **kwargs)
+        super().__init__(k, margin, form, **kwargs)
         self.tau = tau
         # A variable, so that a compiled training step reads the value that a callback has set
         self.current_tau = tf.Variable(tau, trainable=False, dtype=tf.float64, name="tau")
@@ -193,15 +190,9 @@ class TopKHingeLoss(_TopKLoss):
         https://arxiv.org/abs/1802.07595), equation 4.
     """
 
-    def __init__(
-        self,
-        k: Count,
-        margin: AtLeast0 = 1.0,
-        form: Form = mean_over_relevant,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(k, margin, form, name, **kwargs)
+    k: Count
+    margin: AtLeast0 = 1.0
+    form: Form = mean_over_relevant
 
     @property
     def selection(self) -> Selection:
