@@ -1,6 +1,7 @@
 """Export of models as SavedModels for TensorFlow Serving, and their publication."""
 
 from tfrank_sel import surface
+from tfrank_sel.export.engines import search_engine as search_engine
 from tfrank_sel.export.gate import check_servable as check_servable
 from tfrank_sel.export.onnx_format import onnx as onnx
 from tfrank_sel.export.publication import (

@@ -132,6 +132,20 @@ class BoostedTrees(Configurable, keras.Model):
         model.set_weights([np.array(roots), *columns.values()])
         return model
 
+    def forest(self) -> Forest:
+        """Returns the trees, as nested splits."""
+        columns = {name: getattr(self, name).numpy().tolist() for name in Node._fields}
+        nodes = [Node(*row) for row in zip(*columns.values(), strict=True)]
+
+        def tree(number: int) -> Tree:
+            node = nodes[number]
+            if node.left == number:
+                return node.value
+            children = tree(node.left), tree(node.right)
+            return Split(node.feature, node.threshold, bool(node.missing_left), *children)
+
+        return Forest([tree(root) for root in self.roots.numpy()], self.num_features)
+
     def build(self, input_shape: Any) -> None:
         """Creates the trees."""
 
