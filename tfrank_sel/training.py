@@ -3,16 +3,17 @@
 import collections
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tfrank_sel import metrics
+from tfrank_sel import compilation, metrics
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
+from tfrank_sel.metrics.evaluator import ListValues
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
 
@@ -46,49 +47,59 @@ class Validation(keras.callbacks.Callback):
         self._passes = [iter(x.repeat()) for x in measured]
         self._steps = [int(x.cardinality()) for x in measured]
         self._loss, self._workers = loss, workers or Workers()
-        self._losses = {"loss": keras.metrics.Mean(), "val_loss": keras.metrics.Mean()}
-        self._metrics = {
-            "val_ndcg": metrics.NDCG(10, GAINS[gain], ties=AVERAGED),
-            "val_mrr": metrics.MRR(ties=AVERAGED),
-        }
+        self._evaluate = _evaluator(gain)
+        names = "loss", "val_loss", "val_ndcg", "val_mrr"
+        self._means = {name: keras.metrics.Mean() for name in names}
+        self._scored = compilation.graph(self._of_batch)  # traced once for both passes
 
     # the passes are arguments, because graphs, which Python does not free, would keep them open
     @tf.function
     def _measure(self, sample: Any, held_out: Any) -> None:
         sample_steps, steps = self._steps
         for _ in tf.range(sample_steps):
-            self._measure_batch("loss", [], *next(sample))
+            self._measure_batch("loss", *next(sample))
         for _ in tf.range(steps):
-            self._measure_batch("val_loss", [*self._metrics.values()], *next(held_out))
+            self._measure_batch("val_loss", *next(held_out))
 
     @tf.autograph.experimental.do_not_convert
     def _measure_batch(
-        self,
-        name: str,
-        measures: Sequence[keras.metrics.Metric],
-        inputs: Any,
-        labels: tf.Tensor,
-        weights: Any = None,
+        self, name: str, inputs: Any, labels: tf.Tensor, weights: Any = None
     ) -> None:
+        scores, loss, size = self._scored(inputs, labels, weights)
+        self._means[name].update_state(loss, size)
+        if name == "val_loss":
+            for metric, found in self._evaluate(labels, scores).items():
+                self._means[metric].update_state(found.values, found.weights)
+
+    def _of_batch(
+        self, inputs: Any, labels: tf.Tensor, weights: Any
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The scores, the mean loss and the number of lists."""
         scores = self.model(inputs, training=False)
         # an empty list, which fills up a batch, adds 0 to the mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
-        self._losses[name].update_state(loss, tf.reduce_sum(is_list))
-        for metric in measures:
-            metric.update_state(labels, scores)
+        return scores, loss, tf.reduce_sum(is_list)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        measured = {**self._losses, **self._metrics}
-        for metric in measured.values():
-            metric.reset_state()
+        for mean in self._means.values():
+            mean.reset_state()
         self._measure(*self._passes)
-        variables = [v for metric in measured.values() for v in metric.variables]
+        variables = [v for mean in self._means.values() for v in mean.variables]
         for variable in variables if self._workers.count > 1 else ():
             variable.assign(self._workers.sum(variable.numpy()))
         assert logs is not None
         # for the subsequent callbacks
-        logs.update({name: float(metric.result()) for name, metric in measured.items()})
+        logs.update({name: float(mean.result()) for name, mean in self._means.items()})
+
+
+@functools.cache
+def _evaluator(gain: str) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
+    """Evaluates the metrics of a batch, in a graph that all trainings share."""
+    ndcg = metrics.NDCG(10, GAINS[gain], name="val_ndcg", ties=AVERAGED)
+    evaluate = metrics.Evaluator([ndcg, metrics.MRR(name="val_mrr", ties=AVERAGED)])
+    found: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
+    return found
 
 
 def batches(

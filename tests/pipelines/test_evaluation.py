@@ -1,3 +1,4 @@
+import dataclasses
 import functools
 import json
 
@@ -9,6 +10,7 @@ from tests.data import sets
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.metrics import bootstrap
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
@@ -80,6 +82,21 @@ def test_a_comparison_equals_the_means_over_queries(evaluated, lists):
     assert compared.low < compared.ours - compared.baseline < compared.high
     assert evaluated.chance["NDCG@10"].ours == compared.ours
     assert abs(evaluated.chance["NDCG@10"].baseline - compared.baseline) < 0.1
+
+
+def test_beam_finds_the_same(split, evaluated, tmp_path):
+    options = runners.pipeline_options()
+    pipeline = runners.pipeline_if_many(options, runners.MANY)
+    found = evaluation.evaluate(label, noise, split, str(tmp_path), seed=1, pipeline=pipeline)
+    assert found.slices.keys() == evaluated.slices.keys()
+    for name, compared in evaluated.slices.items():
+        for metric, one in compared.items():
+            other = found.slices[name][metric]
+            np.testing.assert_allclose(
+                dataclasses.astuple(other), dataclasses.astuple(one), rtol=1e-6, atol=1e-9
+            )
+    assert (list(tmp_path.iterdir()), found.against) == ([], evaluated.against)
+    assert runners.pipeline_if_many(options, runners.MANY - 1) is None
 
 
 def test_without_a_baseline_a_random_order_takes_its_place(split, evaluated, tmp_path):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, registry, runners
+from tfrank_sel.pipelines import folders, registry
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
@@ -59,7 +59,7 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             seed=run.settings.seed,
             against=names[0],
             gain=run.settings.gain,
-            pipeline=runners.pipeline(run.options),
+            pipeline=run.test_pipeline,
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split of {names[0]}")
     return Compared(names, settings, dict(zip(names, fits, strict=True)), found)

@@ -8,6 +8,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, PortableOption
 
 from tfrank_sel.pipelines.configuration import ConfigurationError
 
+MANY = 5_000  # lists
 RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
 
 
@@ -60,6 +61,16 @@ def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
         if endpoint or options.view_as(StandardOptions).runner == "PortableRunner":
             _check_listens(endpoint)
     return beam.Pipeline(options=options)
+
+
+def pipeline_if_many(options: PipelineOptions | None, lists: int) -> beam.Pipeline | None:
+    """Returns a pipeline, or None for few lists and Beam's local runner.
+
+    For few lists, Beam's own work takes longer than the evaluation.
+    """
+    runner = options and options.view_as(StandardOptions).runner
+    is_local = runner in (None, "DirectRunner")
+    return None if is_local and lists < MANY else pipeline(options)
 
 
 def _check_listens(endpoint: str | None) -> None:

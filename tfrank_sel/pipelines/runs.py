@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import apache_beam as beam
 import keras
 from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -14,7 +15,7 @@ from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines import artefacts, manifests, mirrors, planning
+from tfrank_sel.pipelines import artefacts, manifests, mirrors, planning, runners
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.candidates import Candidate, Settings
@@ -138,6 +139,11 @@ class Run:
     def test_lists(self) -> PackedLists:
         """The test split."""
         return PackedLists(self.splits["test"].shards, self.spec, self.layout.context)
+
+    @property
+    def test_pipeline(self) -> beam.Pipeline | None:
+        """A Beam pipeline for the test split; None if it has few lists."""
+        return runners.pipeline_if_many(self.options, self.splits["test"].statistics.lists)
 
     def earlier_increments(self) -> list[str]:
         """Folders or URLs of the records kept from the run that this one continues."""

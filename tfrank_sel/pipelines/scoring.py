@@ -265,11 +265,12 @@ def judge(
                 step.tell(line)
         with progress.step("evaluation") as step:
             lists = PackedLists(ingested.shards[_SPLIT], inputs.spec(layout), layout.context)
-            pipeline = runners.pipeline(options)
+            count = ingested.report["splits"][_SPLIT]["lists"]
+            pipeline = runners.pipeline_if_many(options, count)
             found = evaluation.evaluate(
                 ours, baseline, lists, str(folder), seed=_SEED, pipeline=pipeline
             )
-            step.tell(f"{ingested.report['splits'][_SPLIT]['lists']} queries")
+            step.tell(f"{count} queries")
     if metrics is not None:
         folders.write_json(metrics, found.figures())
     return found

@@ -18,7 +18,6 @@ from tfrank_sel.pipelines import (
     preparation,
     publication,
     release,
-    runners,
     training,
     workers,
 )
@@ -184,7 +183,7 @@ def evaluate(run: Run, folder: Path) -> None:
             str(folder),
             seed=run.settings.seed,
             gain=run.settings.gain,
-            pipeline=runners.pipeline(run.options),
+            pipeline=run.test_pipeline,
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
         step.tell(f"{len(found.slices) - 1} slices")
@@ -275,7 +274,7 @@ def push(run: Run, folder: Path) -> None:
                 seed=run.settings.seed,
                 against="champion",
                 gain=run.settings.gain,
-                pipeline=runners.pipeline(run.options),
+                pipeline=run.test_pipeline,
             )
         blessed = blessing.bless(
             run.evaluation,

@@ -2,7 +2,7 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
 import apache_beam as beam
@@ -104,11 +104,12 @@ def evaluate(
         lists: The split. It is streamed: memory holds sums, and 8 bytes per query. Its context has
             one slice for each quartile of a number, and for each of the ten most frequent values of
             a text.
-        scratch: Temporary folder, by path or URL.
+        scratch: Temporary folder of the pipeline, by path or URL.
         seed: Seed of the resampling and of the random order.
         against: Name of the other model.
         gain: Name of the gain of NDCG, in `ranking.GAINS`.
-        pipeline: Beam pipeline to compose and run; by default it runs in this process.
+        pipeline: Beam pipeline to compose and run; by default this process reads the lists one
+            after another, without Beam.
 
     Returns:
         The comparisons for each of `measures()`.
@@ -116,25 +117,13 @@ def evaluate(
     Raises:
         ValueError: If there is no list.
     """
-    found = stores.join(scratch, ".slices")
-    with pipeline or beam.Pipeline() as root:
-        # Read twice, because elements that wait for a side input would be kept in memory.
-        slicing = (
-            root
-            | "Read to survey" >> stored.Read(lists.shards)
-            | beam.CombineGlobally(Surveyor(lists))
-        )
-        sums = (
-            root
-            | "Read to score" >> stored.Read(lists.shards)
-            | beam.ParDo(
-                _Score(ours, baseline, lists, seed, gain), beam.pvalue.AsSingleton(slicing)
-            )
-            | beam.CombinePerKey(Bootstrap(3 * len(measures()) + 1, seed))
-        )
-        artefacts.tell(sums | beam.MapTuple(_compared), stores.join(found, "told"))
-    compared = {name: values for name, *values in artefacts.told(stores.join(found, "told"))}
-    stores.drop(found)
+    parts = (
+        Surveyor(lists),
+        _Score(ours, baseline, lists, seed, gain),
+        Bootstrap(3 * len(measures()) + 1, seed),
+    )
+    found = _here(lists, *parts) if pipeline is None else _by_beam(lists, *parts, scratch, pipeline)
+    compared = {name: values for name, *values in found}
     slices = {
         name: _comparisons(compared[name][0])
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
@@ -142,6 +131,49 @@ def evaluate(
     chance = _comparisons(compared[OVERALL][1])
     [equal_scores] = compared[OVERALL][2]
     return Evaluation(slices, chance, against if baseline else "random order", equal_scores)
+
+
+def _here(
+    lists: Lists, surveyor: Surveyor, score: "_Score", bootstrap: "Bootstrap"
+) -> list[Sequence[Any]]:
+    """The results of `_compared` for each slice, in this process."""
+    survey = surveyor.create_accumulator()
+    for serialized in stored.serialized_batches(lists.shards):
+        survey = surveyor.add_input(survey, serialized.numpy().tolist())
+    slicing = surveyor.extract_output(survey)
+    score.setup()
+    sums: dict[str, Resampled] = collections.defaultdict(bootstrap.create_accumulator)
+    for serialized in stored.serialized_batches(lists.shards):
+        for name, element in score.process(serialized.numpy().tolist(), slicing):
+            sums[name] = bootstrap.add_input(sums[name], element)
+    return [_compared(name, found) for name, found in sums.items()]
+
+
+def _by_beam(
+    lists: Lists,
+    surveyor: Surveyor,
+    score: "_Score",
+    bootstrap: "Bootstrap",
+    scratch: str,
+    pipeline: beam.Pipeline,
+) -> list[Sequence[Any]]:
+    """The results of `_compared` for each slice, by a Beam pipeline."""
+    folder = stores.join(scratch, ".slices")
+    with pipeline as root:
+        # Read twice, because elements that wait for a side input would be kept in memory.
+        slicing = (
+            root | "Read to survey" >> stored.Read(lists.shards) | beam.CombineGlobally(surveyor)
+        )
+        sums = (
+            root
+            | "Read to score" >> stored.Read(lists.shards)
+            | beam.ParDo(score, beam.pvalue.AsSingleton(slicing))
+            | beam.CombinePerKey(bootstrap)
+        )
+        artefacts.tell(sums | beam.MapTuple(_compared), stores.join(folder, "told"))
+    found = list(artefacts.told(stores.join(folder, "told")))
+    stores.drop(folder)
+    return found
 
 
 class Bootstrap(beam.CombineFn):

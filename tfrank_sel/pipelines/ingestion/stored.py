@@ -16,8 +16,12 @@ _BATCH = 64
 
 def records(shard: str) -> Iterator[bytes]:
     """Reads a TFRecord file, compressed if its name ends in `.gz`; a URL is copied to the cache."""
+    yield from _dataset(shard).as_numpy_iterator()
+
+
+def _dataset(shard: str) -> tf.data.Dataset:
     compression = "GZIP" if shard.endswith(".gz") else ""
-    yield from tf.data.TFRecordDataset(stores.near(shard), compression).as_numpy_iterator()
+    return tf.data.TFRecordDataset(stores.near(shard), compression)
 
 
 def _files(shard: str) -> list[str]:
@@ -133,9 +137,10 @@ def batches(
 
 
 def serialized_batches(shards: Sequence[str]) -> Iterator[tf.Tensor]:
-    """Reads records, 64 at a time, in the order of the files."""
+    """Reads records of files, and patterns of them, 64 at a time, in the order of the files."""
     for shard in shards:  # the next file is copied after this one has been read
-        yield from tf.data.TFRecordDataset(stores.near(shard)).batch(_BATCH)
+        for file in _files(shard):
+            yield from _dataset(file).batch(_BATCH)
 
 
 def lists(shards: Sequence[str], spec: data.FeatureSpec) -> Iterator[data.ItemList]:
