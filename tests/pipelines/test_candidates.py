@@ -54,13 +54,11 @@ def test_loss_model_and_baseline_are_the_users(tmp_path):
     assert (name, trained["model"]) == ("ours", "linear")
     assert [fit["loss"] for fit in trained["fits"]] == ["square"]
     judged = json.loads((tmp_path / "out/push/blessing.json").read_text())
-    rules = [check["rule"] for check in judged["checks"]]
-    assert "NDCG@10 no worse than the random order's, to 0.02" in rules
+    assert any(", random order " in check["told"] for check in judged["checks"])
     page = (tmp_path / "out" / "report.html").read_text()
     assert "<tr><td>ours<td>square<td>linear<td" in page
     assert "<th>ours - random order" in page
-    assert "baseline" not in page
-    assert '<section id="loss">' not in page  # it is not one of lists
+    assert "baseline" not in page.partition("<h2>Quality")[2].partition("<h2>Settings")[0]
 
 
 def test_a_candidate_goes_through_json():

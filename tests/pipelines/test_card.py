@@ -28,7 +28,11 @@ def test_the_facts_are_those_of_the_run(tracked):
     assert told["metrics"] == metrics["metrics"]
     assert told["against"] == "baseline"
     anomalies = json.loads((tracked / "analyze" / "anomalies" / "test.json").read_text())
-    assert [x for x in told["anomalies"] if x.startswith(f"test: {anomalies[0]['feature']}: ")]
+    [group] = [
+        x for x in told["anomalies"] if x.startswith("test: ") and anomalies[0]["feature"] in x
+    ]
+    assert group.count(": expected ") == 1
+    assert [x for x in told["warnings"] if x.startswith("features[1] alone ranks as well: ")]
 
 
 def test_a_card_is_a_page_whatever_it_tells_and_shows_the_worst_slices_first(tracked):

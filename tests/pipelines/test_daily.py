@@ -223,9 +223,10 @@ def test_a_worse_model_leaves_the_champion_where_it_is(copied):
     strict = ["blessing.margin=0.0", "blessing.max_milliseconds=0.001"]
     done(invoke("run", copied / "2", "--from", "evaluate", sets=strict), 3)
     told = json.loads((copied / "2" / "push" / "blessing.json").read_text())
-    failed = [check["rule"] for check in told["checks"] if not check["passed"]]
-    assert "NDCG@10 no worse than the champion's" in failed
-    assert "a list scored in at most 0.001 ms (99th percentile)" in failed
+    failed = [check["told"] for check in told["checks"] if not check["passed"]]
+    assert any(", champion " in x and ": significant loss (" in x for x in failed)
+    assert any(x.endswith("(99th percentile), at most 0.001 allowed") for x in failed)
+    assert 'id="champion"' in (copied / "2" / "report.html").read_text()
     assert told["champion"]["against"] == "champion"
     assert [path.name for path in (copied / "served" / "ranker").iterdir()] == ["1"]
 

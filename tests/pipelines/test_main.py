@@ -94,8 +94,19 @@ def test_metrics_compare_ours_with_the_baseline(finished):
     ours, baseline = (training[name]["fits"] for name in ("ours", "baseline"))
     assert ours[0] == baseline[0]  # which is not trained twice
     assert report["against"] == "baseline"
+    assert set(report["simple"]) == {"features[1] alone", "popularity"}
     assert all(fit["epochs"] <= 2 for fit in ours[:3])
     assert all(fit["items_per_second"] > 0.0 for fit in ours)
+
+
+def test_a_report_warns_of_what_a_single_feature_does_as_well(finished):
+    output, result = finished
+    assert "features[1] alone" in result.stdout
+    page = (output / "report.html").read_text()
+    assert "⚠ features[1] alone ranks as well: NDCG@10 " in page
+    others = ("orders the labels", "share queries", "a server", "equal metrics")
+    warned = page.partition('id="warnings"')[2].partition("</div>")[0]
+    assert not [x for x in others if x in warned]
 
 
 def test_statistics_and_schema_describe_the_training_split(finished):
@@ -135,7 +146,8 @@ def test_an_unblessed_model_is_not_published_and_another_run_tells_what_drifted(
     result = invoke({}, tmp_path / "out", *options)
     assert result.exit_code == 3, (result.output, result.exception)
     reason, where = result.stderr.splitlines()
-    assert reason.startswith("not blessed: expected NDCG@10 of at least 1.1. Received: ")
+    assert reason.startswith("not blessed: NDCG@10 ")
+    assert reason.endswith(", at least 1.1 required")
     assert where == f"nothing is published; see {tmp_path}/out/push/blessing.json"
     assert "tfrank-sel-serving" not in result.stdout
     written = {path.name for path in (tmp_path / "out").iterdir()}

@@ -1,33 +1,37 @@
+import html
+import json
 import re
 import shutil
 import subprocess
-import types
 
 import keras
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
+from rich.console import Console
 
+from tests.pipelines.test_main import invoke
 from tests.references import metrics as references
 from tfrank_sel import data, losses, models
 from tfrank_sel.data import synthetic
-from tfrank_sel.data.formats import Layout
-from tfrank_sel.features import Number
-from tfrank_sel.pipelines import folders
-from tfrank_sel.pipelines.analysis import schema, statistics
-from tfrank_sel.pipelines.analysis.gates import Anomaly
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.analysis import leakage
+from tfrank_sel.pipelines.candidates import Candidate
+from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import curves
-from tfrank_sel.pipelines.reporting import report
-from tfrank_sel.pipelines.splits import Split
+from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.reporting import judgement
+from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)
-NAMES = ["first", "<b>second</b>", "third & last", "0"]
-FEATURES = {name: Number() for name in NAMES}
-COMPARED = {"baseline": 0.5, "ours": 0.75, "low": 0.125, "high": 0.375, "queries": 9}
 HISTORY = {
     name: [3.0, 2.0, 2.5] for name in ("loss", "val_loss", "ndcg", "val_ndcg", "mrr", "val_mrr")
 }
+NUMBERS = ["position", "after", "<b>second</b>", "third & last", "0"]
+LISTS = 80  # of five items
 
 
 @pytest.fixture(scope="module")
@@ -41,51 +45,48 @@ def scorers():
     return {name: models.ListScorer([0.0] * 4, [1.0] * 4, [16]) for name in ("baseline", "ours")}
 
 
+def written(path, number, first, scale=1.0):
+    """Rows in which `after` is known only of clicked items; half of the lists have none."""
+    random, count = np.random.default_rng(number), 5 * LISTS
+    clicked = (random.random([LISTS, 5]) < 0.3) & (np.arange(LISTS) % 2 == 0)[:, None]
+    clicked[::4, 0] = True
+    columns = {
+        "query_id": np.repeat(np.arange(first, first + LISTS), 5),
+        "doc_id": [f"d{i}" for i in random.integers(0, 20, count)],
+        "clicked": clicked.ravel().astype(int),
+        "country <i>": np.repeat(["here", *["there"] * (LISTS - 1)], 5),
+        "position": np.tile(np.arange(1, 6), LISTS),
+        "after": np.where(clicked.ravel(), random.random(count), np.nan),
+        **{name: scale * random.normal(size=count) for name in NUMBERS[2:]},
+    }
+    parquet.write_table(pa.table(columns), path)
+    return path
+
+
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, shards, scorers):
+def made(tmp_path_factory):
+    """A run in which all that can be warned of is wrong, and which is not blessed."""
     folder = tmp_path_factory.mktemp("run")
-    split = Split(
-        shards, statistics.summarise({"test": shards}, SPEC, folder, features=FEATURES)["test"]
-    )
-    candidates = {
-        "baseline": Candidate(losses.SoftmaxLoss()),
-        "ours": Candidate(losses.RGCrossLoss()),
+    files = {
+        "train": written(folder / "train.parquet", 0, 0),
+        "validation": written(folder / "validation.parquet", 1, 200),
+        "test": written(folder / "test.parquet", 2, 75, scale=3.0),  # 5 queries of train
     }
-    trained = {
-        name: Trained(
-            candidates[name],
-            model,
-            [model],
-            [Fit(candidates[name].losses[0].name, 3, 3.0, 0.01, 100.0, 1000.0, HISTORY)],
-        )
-        for name, model in scorers.items()
+    sets = {
+        "data": {"label": "clicked", "slice_by": "'country <i>'"},
+        "training": {"loss.class": "SoftmaxLoss", "epochs": 40, "learning_rate": 0.05},
+        "blessing": {"min_queries": 99, "min_slice_queries": 1},
+        "model": {"hidden_units": "[8]", "dropout": 0.0, "trees": "false"},
     }
-    compared = dict.fromkeys(("NDCG@1", "NDCG@10", "MRR"), COMPARED)
-    metrics = {
-        "metrics": compared,
-        "against": "baseline",
-        "chance": compared,
-        "slices": {"country <i>": compared},
-    }
-    check = {"rule": "at least 10 queries", "received": "9", "passed": False}
-    folders.write_json(folder / "evaluate" / "metrics.json", metrics)
-    champion = {**metrics, "against": "champion"}
-    judged = {"blessed": False, "checks": [check], "champion": champion}
-    folders.write_json(folder / "push" / "blessing.json", judged)
-    found = [Anomaly("third & last", "range", "values from 0 to 1", "7 of 9 outside", 7, 7 / 9)]
-    (folder / "analyze" / "anomalies").mkdir(parents=True)
-    schema.write(found, folder / "analyze" / "anomalies" / "test.json")
-    run = types.SimpleNamespace(
-        output=folder,
-        spec=SPEC,
-        layout=Layout(FEATURES),
-        splits=dict.fromkeys(("train", "validation", "test"), split),
-        trained=trained,
-        settings=Settings(epochs=3),
-        seconds={"ingest": 1.0},
-        pushed=None,
-    )
-    return report.write(run)
+    options = [f"{x}.{key}={y}" for x, own in sets.items() for key, y in own.items()]
+    done = invoke(files, folder / "out", *(x for y in options for x in ("--set", y)))
+    assert done.exit_code == 3, (done.output, done.exception)
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def page(made):
+    return made / "report.html"
 
 
 @pytest.mark.parametrize("gain", ["exponential", "linear"])
@@ -109,21 +110,12 @@ def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers, gain):
 
 def test_the_page_shows_everything_and_asks_for_nothing(page):
     text = page.read_text()
-    assert text.count("<figure>") == text.count("<figcaption>") == 7
-    assert text.count('role="img" aria-label="') == 12 + len(NAMES)
-    for name in (
-        "quality",
-        "champion",
-        "importance",
-        "calibration",
-        "slices",
-        "training",
-        "loss",
-        "samples",
-        "data",
-        "anomalies",
-    ):
-        assert f'<section id="{name}">' in text
+    assert text.count("<figure>") == text.count("<figcaption>") == 5
+    assert text.count('role="img" aria-label="') == 8 + len(NUMBERS)
+    sections = re.findall(r'<section id="(\w+)">', text)
+    named = "quality slices importance calibration training samples data anomalies settings"
+    assert sections == named.split()
+    assert set(re.findall(r'<a href="#(\w+)">', text)) == {*sections}
     assert re.findall(r'(?:src|href)="(?!#|data:)[^"]*"', text) == []
     assert "http" not in text
     assert len(text) < 300_000
@@ -132,7 +124,7 @@ def test_the_page_shows_everything_and_asks_for_nothing(page):
 def test_the_page_names_losses_and_models(page):
     text = page.read_text()
     assert "<tr><td>baseline<td>softmax_loss<td>list_scorer<td" in text
-    assert "<tr><td>ours<td>rg_cross_loss<td>list_scorer<td" in text
+    assert "<tr><td>ours<td>softmax_loss<td>list_scorer<td" in text
 
 
 def test_a_training_that_two_models_share_is_drawn_once():
@@ -142,24 +134,115 @@ def test_a_training_that_two_models_share_is_drawn_once():
         name: Trained(candidate, None, [], [fit])
         for name, fit in zip(("baseline", "ours"), fits, strict=True)
     }
-    assert [(name, fit) for name, fit, _ in each_once(found)] == [("baseline", fits[0])]
+    assert each_once(found) == [("baseline", fits[0])]
 
 
 def test_names_from_the_data_are_text(page):
     text = page.read_text()
     assert "<td>&lt;b&gt;second&lt;/b&gt;<td>" in text
-    assert "<td>country &lt;i&gt;<td>" in text
+    assert "<td>country &lt;i&gt; there<td>" in text
     assert "<b>second" not in text
     assert "<i>" not in text
 
 
-def test_the_page_tells_what_went_wrong(page):
+def listed(page, after):
+    """The items of a list of the page."""
+    found = page.read_text().partition(after)[2].partition("</ul>")[0]
+    return [html.unescape(x).strip() for x in found.split("<li>")[1:]]
+
+
+def test_the_page_judges_in_sentences(page):
+    queries, equal, chance, baseline = listed(page, "Not blessed: not published.")
+    assert queries == "✗ 80 queries, at least 99 required"
+    assert equal == "✓ equal scores for all items in 0.0% of the lists, at most 50% allowed"
+    assert re.fullmatch(
+        r"✓ NDCG@10 0.\d+, random order 0.\d+: significant gain \(.* to .*\)", chance
+    )
+    same = "no significant loss (+0.000 to +0.000, allowed -0.02)"
+    assert re.fullmatch(rf"✓ NDCG@10 (0.\d+), baseline \1: {re.escape(same)}", baseline)
+    assert "3 comparisons of slices passed" in page.read_text()
+
+
+def test_all_that_is_wrong_with_a_run_is_warned_of(made, page):
+    leak, shared, position, ceiling, itself = listed(
+        page, '<div class="verdict bad" id="warnings">'
+    )
+    assert leak.startswith(
+        "⚠ A single feature orders the labels: after (1.000 by whether it is missing"
+    )
+    assert shared == "⚠ The splits train and test share queries: 5 of 80 lists."
+    assert position.startswith("⚠ position is a feature. A server does not know the position")
+    assert re.fullmatch(r"⚠ NDCG@10 0\.\d+ is close to the highest possible value, .*", ceiling)
+    assert itself.startswith("⚠ The model and the baseline have equal metrics on each query")
+    clicks = parquet.read_table(made.parent / "test.parquet")["clicked"].to_numpy()
+    lacking = int(np.sum(clicks.reshape(-1, 5).sum(axis=1) == 0))
+    most = (
+        f"{lacking} of 80 lists have no relevant item: NDCG@10 is at most {1 - lacking / 80:.3f}."
+    )
+    assert f"<p>{most}</p>" in page.read_text()
+
+
+def test_a_position_that_is_no_feature_must_be_corrected(made):
+    def warned(**data):
+        sections = {
+            "data": {"label": "clicked", "train": str(made.parent / "train.parquet"), **data},
+            "features": {"0": "number"},
+        }
+        sections["data"] |= dict.fromkeys(("validation", "test"), sections["data"]["train"])
+        configuration, inputs, _ = complete(Configuration.model_validate(sections))
+        found = Run(configuration, inputs, Mirror.of(made), Progress(Console(quiet=True)))
+        found.layout = inputs.layout()
+        return [x for x in judgement.warnings(found) if "position" in x]
+
+    [warning] = warned()
+    assert warning.startswith("The files have position, and nothing corrects the labels for it.")
+    assert warned(propensity="after") == []
+
+
+def test_a_column_of_texts_that_tells_the_label_is_warned_of():
+    labels, lists = np.tile([0.0, 1.0, 0.0, 0.0], 60), np.arange(240) // 4
+    words = np.array([b"shown", b"clicked"])[labels.astype(int)]
+    random = np.random.default_rng(0).integers(0, 10**6, 240).astype("S")
+    late = np.where(labels == 1.0, random, b"")
+    texts = np.stack([words, late, random], axis=1).astype(object)
+    rows = leakage.of_texts(texts, labels, lists)
+    found = leakage.of_features(["words", "late", "random"], rows, labels, lists)
+    assert [x.feature for x in found] == ["words", "late"]
+
+
+def test_the_page_says_which_run_it_is(made, page):
     text = page.read_text()
-    assert "Not blessed: not published." in text
-    assert "at least 10 queries: 9" in text
-    cells = ["warn", "test", "third &amp; last", "range"]
-    row = "".join(f"<td>{cell}" for cell in cells) + '<td class="text">values from 0 to 1'
-    assert row + '<td class="text">7 of 9 outside<td class="n">0.778' in text
+    manifest = json.loads((made / "push" / "manifest.json").read_text())
+    title = f"ranker, not published, {manifest['made'][:16].replace('T', ' ')}"
+    assert f"<title>{title}: report of a run</title>" in text
+    told = dict(re.findall(r"<dt>(\w+)<dd>(.*)", html.unescape(text)))
+    assert re.match(
+        r"ListScorer of \d+ parameters, trained with softmax_loss; .* ms", told["Model"]
+    )
+    assert told["Data"].endswith("/test.parquet; label clicked")
+    assert told["Features"] == f"5 of type number ({', '.join(NUMBERS)})"
+    assert f"tfrank_sel {manifest['versions']['tfrank_sel']}" in told["Made"]
+    row = '<tr><td>training.epochs<td class="text">40<td class="text">60'
+    assert row in text
+
+
+def test_anomalies_of_a_kind_share_a_row_and_slices_repeat_nothing(page):
+    text = html.unescape(page.read_text())
+    anomalies = text.partition('<section id="anomalies">')[2].partition("</table>")[0]
+    [outside] = re.findall(r'<td>test<td class="text">(.*)<td>range', anomalies)
+    count, _, names = outside.partition(": ")
+    assert int(count) == len(names.split(", ")) >= 3
+    assert {*names.split(", ")} >= {*NUMBERS[2:]}
+    slices = text.partition('<section id="slices">')[2].partition("</section>")[0]
+    assert {*re.findall("<tr><td>(.*?)<td>", slices)} == {"country <i> there"}
+
+
+def test_ranked_items_show_the_most_important_features(page):
+    rankings = page.read_text().partition('<section id="samples">')[2].partition("</section>")[0]
+    names = re.search("<thead>.*?<tbody>", rankings, re.DOTALL)[0].split('<th class="n">')[-4:]
+    assert names[0] == "after"
+    first = re.search(r"<tr><td class=\"n\">1<td>(.*)", rankings)[1].split('<td class="n">')
+    assert 0.0 < float(first[4]) < 1.0  # known, because it is clicked
 
 
 of_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
@@ -204,4 +287,4 @@ def test_a_browser_sorts_a_table(page, tmp_path):
     assert 'aria-sort="descending"' in found
     table = found.split('<section id="data">')[1].split("</section>")[0].split("<tbody>")[-1]
     names = re.findall(r"<tr><td[^>]*>([^<]*)", table)
-    assert names == ["third &amp; last", "first", "0", "&lt;b&gt;second&lt;/b&gt;"]
+    assert names == ["third &amp; last", "position", "after", "0", "&lt;b&gt;second&lt;/b&gt;"]

@@ -132,10 +132,12 @@ def _leaks(run: Run, split: Split) -> Iterator[Anomaly]:
     longest = max(split.statistics.list_sizes)
     lists = inspection.sample(split.shards, run.spec, longest=longest)
     mask = ~np.isnan(lists.labels)
+    labels, numbers = lists.labels[mask], np.nonzero(mask)[0]
     rows = columns(run.layout.features, tf.constant(lists.inputs["features"][mask], tf.float64))
-    yield from leakage.of_features(
-        split.statistics.names, rows.numpy(), lists.labels[mask], np.nonzero(mask)[0], run.gates
-    )
+    names, values = [*split.statistics.names, *run.layout.texts], [rows.numpy()]
+    if run.layout.texts:
+        values.append(leakage.of_texts(lists.inputs["texts"][mask], labels, numbers))
+    yield from leakage.of_features(names, np.hstack(values), labels, numbers, run.gates)
 
 
 def check_named(

@@ -22,7 +22,7 @@ from tfrank_sel.pipelines import (
     workers,
 )
 from tfrank_sel.pipelines.analysis import statistics
-from tfrank_sel.pipelines.evaluation import blessing, evaluation
+from tfrank_sel.pipelines.evaluation import blessing, evaluation, simple
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
@@ -176,6 +176,7 @@ def evaluate(run: Run, folder: Path) -> None:
     with run.progress.step("evaluation") as step:
         step.reads(run.test_lists.shards, times=2)
         scores = {name: trained.scores for name, trained in run.trained.items()}
+        sizes = run.splits["train"].statistics.list_sizes
         found = evaluation.evaluate(
             scores["ours"],
             scores.get("baseline"),
@@ -183,9 +184,15 @@ def evaluate(run: Run, folder: Path) -> None:
             str(folder),
             seed=run.settings.seed,
             gain=run.settings.gain,
+            simple=simple.rankings(
+                run.splits["train"].shards, run.layout, run.spec, longest=max(sizes)
+            ),
             pipeline=run.test_pipeline,
         )
         step.tell(f"{run.splits['test'].statistics.lists} queries of the test split")
+        for name, compared in found.simple.items():
+            metric = run.configuration.blessing.metric
+            step.tell(compared[metric].told(metric, name))
         step.tell(f"{len(found.slices) - 1} slices")
         folders.write_json(folder / "metrics.json", found.figures())
 

@@ -82,13 +82,11 @@ class Trained:
         return {"model": self.model.name, "fits": [dataclasses.asdict(fit) for fit in self.fits]}
 
 
-def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit, keras.losses.Loss | str]]:
-    """Returns each fit and its loss, by the first name under which it was trained."""
-    found: list[tuple[str, Fit, keras.losses.Loss | str]] = []
+def each_once(trained: Mapping[str, Trained]) -> list[tuple[str, Fit]]:
+    """Returns each fit, by the first name under which it was trained."""
+    found: list[tuple[str, Fit]] = []
     for name, one in trained.items():
-        for fit, loss in zip(one.fits, one.candidate.all_losses, strict=True):
-            if all(fit != other for _, other, _ in found):
-                found.append((name, fit, loss))
+        found += [(name, fit) for fit in one.fits if all(fit != other for _, other in found)]
     return found
 
 

@@ -52,17 +52,14 @@ class Check:
     """The check of a model against one rule.
 
     Args:
-        rule: Description of the rule.
-        received: Description of the received value.
+        told: The received and the allowed values, as a sentence.
         passed: Whether the model meets the rule.
+        of: Name of the slice that is checked.
     """
 
-    rule: str
-    received: str
+    told: str
     passed: bool
-
-    def __str__(self) -> str:
-        return f"expected {self.rule}. Received: {self.received}"
+    of: str = OVERALL
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Blessing:
     @property
     def reasons(self) -> list[str]:
         """Reasons why the model may not be served."""
-        return [str(check) for check in self.checks if not check.passed]
+        return [check.told for check in self.checks if not check.passed]
 
     def figures(self) -> dict[str, Any]:
         """Returns JSON-ready values; an infinite bound is None."""
@@ -115,41 +112,39 @@ def bless(
     if champion is not None:
         checks += _not_worse_than(champion, rules)
     if rules.max_milliseconds < math.inf:
-        rule = f"a list scored in at most {rules.max_milliseconds:g} ms (99th percentile)"
-        received = f"{milliseconds:.1f} ms"
-        checks.append(Check(rule, received, milliseconds <= rules.max_milliseconds))
+        told = f"{milliseconds:.1f} ms to score a list (99th percentile)"
+        allowed = rules.max_milliseconds
+        checks.append(Check(f"{told}, at most {allowed:g} allowed", milliseconds <= allowed))
     return Blessing(all(check.passed for check in checks), rules, checks)
 
 
 def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     metric = rules.metric
-    overall = evaluation.overall[metric]
-    enough = overall.queries >= rules.min_queries
-    yield Check(f"at least {rules.min_queries} queries", str(overall.queries), enough)
-    reached = overall.ours >= rules.min_value
-    yield Check(f"{metric} of at least {rules.min_value:g}", f"{overall.ours:.4f}", reached)
-    few = f"different scores within lists, in all but at most {rules.max_equal_scores:.0%} of them"
-    equal = evaluation.equal_scores
-    received = f"equal scores in {equal:.1%} of the lists"
-    yield Check(few, received, equal <= rules.max_equal_scores)
-    yield _not_worse(f"{metric} no worse than a random order's", evaluation.chance[metric], 0.0)
+    overall, equal = evaluation.overall[metric], evaluation.equal_scores
+    told = f"{overall.queries} queries, at least {rules.min_queries} required"
+    yield Check(told, overall.queries >= rules.min_queries)
+    if rules.min_value:
+        told = f"{metric} {overall.ours:.3f}, at least {rules.min_value:g} required"
+        yield Check(told, overall.ours >= rules.min_value)
+    told = f"equal scores for all items in {equal:.1%} of the lists"
+    allowed = rules.max_equal_scores
+    yield Check(f"{told}, at most {allowed:.0%} allowed", equal <= allowed)
+    yield _not_worse(metric, evaluation.chance[metric], "random order", 0.0)
     yield from _not_worse_than(evaluation, rules)
 
 
 def _not_worse_than(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
-    metric = rules.metric
+    metric, against = rules.metric, evaluation.against
     for name, comparisons in evaluation.slices.items():
-        of, margin = f" of {name}", rules.slice_margin
+        compared = comparisons[metric]
         if name == OVERALL:
-            of, margin = "", rules.margin
-        if name == OVERALL or comparisons[metric].queries >= rules.min_slice_queries:
-            rule = f"{metric}{of} no worse than the {evaluation.against}'s"
-            yield _not_worse(rule, comparisons[metric], margin)
+            yield _not_worse(metric, compared, against, rules.margin)
+        elif compared.queries >= rules.min_slice_queries:
+            yield _not_worse(metric, compared, against, rules.slice_margin, name)
 
 
-def _not_worse(rule: str, compared: Comparison, margin: float) -> Check:
-    difference = compared.ours - compared.baseline
-    received = f"{difference:+.4f} ({compared.low:+.4f} to {compared.high:+.4f})"
-    if margin:
-        rule += f", to {margin:g}"
-    return Check(rule, received, compared.high >= -margin)
+def _not_worse(
+    metric: str, compared: Comparison, against: str, margin: float, of: str = OVERALL
+) -> Check:
+    named = metric if of == OVERALL else f"{metric} of {of}"
+    return Check(compared.told(named, against, margin), compared.high >= -margin, of)

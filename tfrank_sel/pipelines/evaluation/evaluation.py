@@ -21,6 +21,8 @@ from tfrank_sel.pipelines.ingestion import census, stored
 
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
 Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
+# Maps serialized lists to scores `[batch_size, list_size]`; it is sent to workers, too.
+Ranking: TypeAlias = Callable[[tf.Tensor], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +43,25 @@ class Comparison:
     high: float
     queries: int
 
+    def told(self, metric: str, against: str, margin: float = 0.0) -> str:
+        """Describes the difference in a sentence.
+
+        Args:
+            metric: Name of the metric, with that of the slice if there is one.
+            against: Name of the other model.
+            margin: Maximum allowed drop below it.
+
+        Example:
+            >>> Comparison(0.532, 0.53, -0.017, 0.013, 75).told("NDCG@10", "baseline", 0.02)
+            'NDCG@10 0.530, baseline 0.532: no significant loss (-0.017 to +0.013, allowed -0.02)'
+        """
+        found = "no significant loss" if self.high >= 0.0 else "significant loss"
+        if self.low > 0.0:
+            found, margin = "significant gain", 0.0
+        allowed = f", allowed -{margin:g}" if margin else ""
+        values = f"{metric} {self.ours:.3f}, {against} {self.baseline:.3f}"
+        return f"{values}: {found} ({self.low:+.3f} to {self.high:+.3f}{allowed})"
+
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
@@ -53,12 +74,17 @@ class Evaluation:
         against: Name of the other model, such as "baseline"; "random order" if there is none.
         equal_scores: Share of the lists of several items to all of which our model gives the same
             score.
+        ideal: Our model against the order of the labels, for each metric: the highest possible
+            values, which are below 1 if there are lists without a relevant item.
+        simple: Our model against each of the simple rankings, by their name and metric.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
     chance: Mapping[str, Comparison]
     against: str = "baseline"
     equal_scores: float = 0.0
+    ideal: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
+    simple: Mapping[str, Mapping[str, Comparison]] = dataclasses.field(default_factory=dict)
 
     @property
     def overall(self) -> Mapping[str, Comparison]:
@@ -74,9 +100,14 @@ class Evaluation:
     def of(cls, figures: Mapping[str, Any]) -> Self:
         """Returns the evaluation from its `figures`."""
         slices = {OVERALL: figures["metrics"], **figures["slices"]}
-        compared = {name: _comparisons(values) for name, values in slices.items()}
-        equal = figures.get("equal_scores", 0.0)  # absent from older runs
-        return cls(compared, _comparisons(figures["chance"]), figures["against"], equal)
+        return cls(
+            {name: _comparisons(values) for name, values in slices.items()},
+            _comparisons(figures["chance"]),
+            figures["against"],
+            figures.get("equal_scores", 0.0),  # this and the others are absent from older runs
+            _comparisons(figures.get("ideal", {})),
+            {name: _comparisons(x) for name, x in figures.get("simple", {}).items()},
+        )
 
 
 def measures(gain: str = "exponential") -> dict[str, metrics.ListwiseMetric]:
@@ -94,6 +125,7 @@ def evaluate(
     seed: int,
     against: str = "baseline",
     gain: str = "exponential",
+    simple: Mapping[str, Ranking] | None = None,
     pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
     """Compares two models on a split, with paired bootstrap intervals.
@@ -108,6 +140,7 @@ def evaluate(
         seed: Seed of the resampling and of the random order.
         against: Name of the other model.
         gain: Name of the gain of NDCG, in `ranking.GAINS`.
+        simple: Simple rankings to compare with too, by name.
         pipeline: Beam pipeline to compose and run; by default this process reads the lists one
             after another, without Beam.
 
@@ -117,20 +150,29 @@ def evaluate(
     Raises:
         ValueError: If there is no list.
     """
+    simple = simple or {}
+    rivals = ("baseline", "chance", "ideal", *simple)
     parts = (
         Surveyor(lists),
-        _Score(ours, baseline, lists, seed, gain),
-        Bootstrap(3 * len(measures()) + 1, seed),
+        _Score(ours, baseline, lists, seed, gain, list(simple.values())),
+        Bootstrap((1 + len(rivals)) * len(measures()) + 1, seed),
     )
     found = _here(lists, *parts) if pipeline is None else _by_beam(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in found}
     slices = {
-        name: _comparisons(compared[name][0])
+        name: _comparisons(compared[name][0][0])
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
     }
-    chance = _comparisons(compared[OVERALL][1])
-    [equal_scores] = compared[OVERALL][2]
-    return Evaluation(slices, chance, against if baseline else "random order", equal_scores)
+    everywhere, equal_scores = compared[OVERALL]
+    _, chance, ideal, *others = map(_comparisons, everywhere)
+    return Evaluation(
+        slices,
+        chance,
+        against if baseline else "random order",
+        equal_scores,
+        ideal,
+        dict(zip(simple, others, strict=True)),
+    )
 
 
 def _here(
@@ -209,15 +251,22 @@ def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Compariso
 class _Score(beam.DoFn):
     """Beam transform from batches of serialized lists to `(slice, (keys, values))`.
 
-    The values of a query are all measures of: our model; ours less the baseline; ours less chance.
-    The last value is 1 if our model gives several items one score, and 0 if the scores differ.
+    The values of a query are all measures of our model, then of ours less those of each rival: the
+    baseline, a random order, the order of the labels, and the simple rankings. The last value is 1
+    if our model gives several items one score, and 0 if the scores differ.
     """
 
     def __init__(
-        self, ours: Scorer, baseline: Scorer | None, lists: Lists, seed: int, gain: str
+        self,
+        ours: Scorer,
+        baseline: Scorer | None,
+        lists: Lists,
+        seed: int,
+        gain: str,
+        simple: Sequence[Ranking],
     ) -> None:
         self.ours, self.baseline, self.lists = ours, baseline, lists
-        self.seed, self.gain = seed, gain
+        self.seed, self.gain, self.simple = seed, gain, simple
 
     def setup(self) -> None:
         evaluate = metrics.Evaluator(list(measures(self.gain).values()))
@@ -226,17 +275,18 @@ class _Score(beam.DoFn):
             input_signature=[
                 dict(self.lists.inputs),
                 tf.TensorSpec([None, None]),
-                tf.TensorSpec([None, None]),
+                tf.TensorSpec([2 + len(self.simple), None, None]),
             ],
             autograph=False,
         )
-        def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, chance: tf.Tensor) -> tf.Tensor:
-            baseline = self.baseline(inputs) if self.baseline else chance
+        def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+            chance, *_ = others = tf.unstack(others)
             # as one batch, so that the metrics are traced once
             ours = self.ours(inputs)
-            scores = tf.concat([ours, baseline, chance], axis=0)
-            found = evaluate(tf.tile(labels, [3, 1]), scores)
-            own, *others = tf.split(tf.stack([x.values for x in found.values()], axis=1), 3)
+            models = [ours, self.baseline(inputs) if self.baseline else chance, *others]
+            found = evaluate(tf.tile(labels, [len(models), 1]), tf.concat(models, axis=0))
+            by_metric = tf.stack([x.values for x in found.values()], axis=1)
+            own, *others = tf.split(by_metric, len(models))
             return tf.concat(
                 [own, *(own - other for other in others), _are_equal(ours, labels == labels)],
                 axis=1,
@@ -255,7 +305,9 @@ class _Score(beam.DoFn):
         keys = np.array(queries, np.uint64)
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
         chance = mixed(mixed(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
-        values = self.values(inputs, labels, chance.astype(np.float32)).numpy()
+        ideal = np.nan_to_num(labels)  # padding is of no account
+        others = np.stack([chance, ideal, *(ranking(records) for ranking in self.simple)])
+        values = self.values(inputs, labels, others.astype(np.float32)).numpy()
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
             known = {name: values[i] for name, values in context.items()}
@@ -273,18 +325,18 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(is_equal & is_list, scores.dtype)
 
 
-def _compared(
-    name: str, sums: Resampled
-) -> tuple[str, dict[str, Any], dict[str, Any], list[float]]:
-    """The comparisons of a slice with the baseline and a random order, and the share of ties."""
-    means, (lows, highs) = sums.mean(), sums.interval()
+def _compared(name: str, sums: Resampled) -> tuple[str, list[dict[str, Any]], float]:
+    """The comparisons of a slice with each rival, and the share of lists of equal scores."""
+    means, (lows, highs) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
     count = len(measures())
-    against = []
-    for start in (count, 2 * count):
-        compared = {}
-        for i, metric in enumerate(measures()):
-            ours, gap = float(means[i]), float(means[start + i])
-            low, high = float(lows[start + i]), float(highs[start + i])
-            compared[metric] = Comparison(ours - gap, ours, low, high, sums.queries)
-        against.append({metric: dataclasses.asdict(one) for metric, one in compared.items()})
-    return name, against[0], against[1], [float(means[-1])]
+    against = [
+        {
+            metric: dataclasses.asdict(
+                Comparison(means[i] - means[j], means[i], lows[j], highs[j], sums.queries)
+            )
+            for i, metric in enumerate(measures())
+            for j in [start + i]
+        }
+        for start in range(count, len(means) - 1, count)
+    ]
+    return name, against, means[-1]

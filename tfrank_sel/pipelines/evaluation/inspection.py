@@ -111,11 +111,11 @@ def feature_importances(
         seed: Seed of the shuffles.
         gain: Name of the gain of NDCG, in `ranking.GAINS`.
     """
-    columns = _columns(layout, spec)
+    columns_of = columns(layout, spec)
     # more lists are worth more than more shuffles
-    shuffles = SCORED // (max(len(columns), 1) * lists.labels.size)
+    shuffles = SCORED // (max(len(columns_of), 1) * lists.labels.size)
     repeats = min(max(shuffles, 1), REPEATS)
-    slots = SCORED // (repeats * len(columns) + 1)
+    slots = SCORED // (repeats * len(columns_of) + 1)
     lists = lists.first(slots // lists.labels.shape[1]).by_size()
     scored = tf.function(model, autograph=False, reduce_retracing=True)
     mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, GAINS[gain], ties=AVERAGED)
@@ -133,14 +133,14 @@ def feature_importances(
             scores[part] = scored(_tensors({name: x[part] for name, x in inputs.items()}))
         return ndcg.evaluate(lists.labels, scores).values
 
-    names = {name for own in columns.values() for name, _ in own}
+    names = {name for own in columns_of.values() for name, _ in own}
     items = {name: lists.inputs[name][mask] for name in names}
-    found = importances(values, items, sizes, columns, seed=seed, repeats=repeats)
+    found = importances(values, items, sizes, columns_of, seed=seed, repeats=repeats)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
 
-def _columns(layout: Layout, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
-    """The columns of each feature of items: names of inputs, and positions there."""
+def columns(layout: Layout, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
+    """Returns the columns of each feature of items: names of inputs, and positions there."""
     places = {
         spec.features: {name: i for i, name in enumerate(layout.names)},
         spec.texts: {name: i for i, name in enumerate(layout.texts)},

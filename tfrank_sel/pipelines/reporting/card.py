@@ -2,15 +2,13 @@
 
 import dataclasses
 import datetime
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tfrank_sel.pipelines import manifests
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
-from tfrank_sel.pipelines.reporting import pages
+from tfrank_sel.pipelines.reporting import judgement, pages
 from tfrank_sel.pipelines.runs import Run
 
 MOST = 12  # rows of a list of files, features, slices or anomalies on the card
@@ -52,7 +50,12 @@ def facts(run: Run) -> dict[str, Any]:
         "slices": {
             name: dataclasses.asdict(slices[name]) for name in sorted(slices, key=_by(slices))
         },
-        "anomalies": _anomalies(run.output / "analyze" / "anomalies"),
+        "warnings": [x for x in (judgement.ceiling(found, metric),) if x] + judgement.warnings(run),
+        "anomalies": [
+            f"{x['split']}: {', '.join(x['features'])}: expected {x['expected']}. "
+            f"Received: {x['received']}"
+            for x in judgement.anomalies(run)
+        ],
     }
 
 
@@ -74,11 +77,3 @@ def _described(config: Mapping[str, Any]) -> str:
     of_query = ", of the query" if config.get("of") == "query" else ""
     size = f" of {config['size']}" if config["type"] == "vector" else ""
     return f"{config['type']}{size}{of_query}"
-
-
-def _anomalies(folder: Path) -> list[str]:
-    return [
-        f"{path.stem}: {x['feature']}: expected {x['expected']}. Received: {x['received']}"
-        for path in sorted(folder.glob("*.json"))
-        for x in json.loads(path.read_text())
-    ]

@@ -5,7 +5,6 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,10 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from tfrank_sel import plots
-from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.curves import Curve
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 from tfrank_sel.pipelines.evaluation.inspection import Calibration
 from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
@@ -49,8 +47,8 @@ def learning(trained: Mapping[str, Trained]) -> str:
     networks = [found for found in fits if "loss" in found[1].history]
     forests = [found for found in fits if "loss" not in found[1].history]
 
-    def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit, Any]], step: str) -> None:
-        for number, (name, fit, _) in enumerate(fits):
+    def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit]], step: str) -> None:
+        for number, (name, fit) in enumerate(fits):
             line = _LINES[number % len(_LINES)]
             values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
             best = int(values.argmax())
@@ -74,7 +72,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
         for step, found in (("epoch", networks), ("tree", forests))
         if found
     ]
-    for name, fit, _ in networks:
+    for name, fit in networks:
         draw = functools.partial(loss, name=name, fit=fit)
         drawn.append(_svg(f"{fit.loss} of {name} by epoch", draw))
     return "".join(drawn)
@@ -95,21 +93,21 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
     return _svg("NDCG at each cut-off, with 95 percent intervals", draw, width=4.8)
 
 
-def slices(
-    found: Mapping[str, Mapping[str, Mapping[str, float]]], metric: str, against: str
-) -> str:
+def slices(found: Mapping[str, Mapping[str, Comparison]], metric: str, against: str) -> str:
     """Draws the difference of our model from the baseline on each slice, with its interval."""
 
     def draw(axes: Axes) -> None:
         for place, one in enumerate(found.values()):
             values = one[metric]
-            axes.plot([values["low"], values["high"]], [place, place], color=COLORS["ours"])
-            axes.plot(values["ours"] - values["baseline"], place, "o", color=COLORS["ours"])
+            axes.plot([values.low, values.high], [place, place], color=COLORS["ours"])
+            axes.plot(values.ours - values.baseline, place, "o", color=COLORS["ours"])
         axes.axvline(0.0, color=_INK, lw=0.8)
         axes.set_yticks(range(len(found)), list(found))
         axes.set_ylim(len(found) - 0.5, -0.5)
         axes.set(xlabel=f"{metric}: ours - {against}")
 
+    if not found:
+        return ""
     text = f"Difference of {metric} by slice, with 95 percent intervals"
     return _svg(text, draw, width=4.8, height=0.8 + 0.32 * len(found))
 
@@ -150,20 +148,6 @@ def shares(splits: Mapping[str, Statistics]) -> str:
         axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
 
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
-
-
-def losses(candidates: Mapping[str, ListwiseLoss], grades: Sequence[float]) -> str:
-    """Draws the losses of a list by the score of each item, while all other scores are 0."""
-
-    def draw(axes: Axes, name: str) -> None:
-        plots.draw_loss(axes, candidates[name], grades, [0.0] * len(grades), (-2.0, 2.0))
-        axes.set(title=name, xlabel="score of the item")
-        axes.legend()
-
-    return "".join(
-        _svg(f"The loss of {name} by the score of each item", functools.partial(draw, name=name))
-        for name in candidates
-    )
 
 
 def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:

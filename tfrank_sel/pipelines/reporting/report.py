@@ -1,31 +1,33 @@
 """Report of a run: a single self-contained page."""
 
-import dataclasses
+import collections
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel import data, losses, metrics
+from tfrank_sel import data, metrics
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines import folders
+from tfrank_sel.pipelines import folders, manifests
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.evaluation import curves, inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, Scorer
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.reporting import figures, pages
+from tfrank_sel.pipelines.reporting import card, figures, judgement, pages
 from tfrank_sel.pipelines.runs import Run
 from tfrank_sel.pipelines.splits import Split
-from tfrank_sel.pipelines.training import each_once
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample
 IMPORTANT = 20  # features whose importance is shown
+WITH_VALUES = 4  # of these, with their values in the samples
+_ELSEWHERE = ("features", "data.train", "data.validation", "data.test", "data.data")
 BARS = 24
 
 
@@ -41,51 +43,51 @@ def write(run: Run) -> Path:
     trained, splits, spec = run.trained, run.splits, run.spec
     models = {name: one.scores for name, one in trained.items()}
     test, training = splits["test"], splits["train"].statistics
-    measured = json.loads((run.output / "evaluate" / "metrics.json").read_text())
+    measured, told = run.evaluation, card.facts(run)
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
     longest = max(test.statistics.list_sizes)
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
     found = curves.ndcg(models, spec, test.shards, longest=longest, **options)
     sample = inspection.sample(test.shards, spec, longest=longest)
     important = inspection.feature_importances(models["ours"], run.layout, spec, sample, **options)
-    grades = sorted(float(label) for label in training.labels)
-    grades = [grades[0], 0.5 * (grades[0] + grades[-1]), grades[-1]]
-    everything = {"all": measured["metrics"], **measured["slices"]}
-    # only these can be drawn for one list
-    listwise = {
-        f"{loss.name} ({name})": loss
-        for name, _, loss in each_once(trained)
-        if isinstance(loss, losses.ListwiseLoss)
-    }
+    champion = judged["champion"] and Evaluation.of(judged["champion"])
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
         "report.html.jinja",
-        metrics=measured["metrics"],
-        against=measured["against"],
-        chance=measured["chance"],
+        told=told,
+        warnings=[
+            *judgement.warnings(run),
+            *filter(None, [champion and judgement.itself(champion)]),
+        ],
+        ceiling=judgement.ceiling(measured, "NDCG@10"),
+        kinds=_kinds(told["features"]),
+        made=manifests.read(run.output, "push"),
+        label=run.configuration.data.label,
+        measured=measured,
         training={name: one.figures() for name, one in trained.items()},
-        settings=dataclasses.asdict(run.settings),
+        settings=_changed(run.configuration),
         seconds=run.seconds,
-        slices=everything,
+        slices=_slices(measured),
         blessing=judged,
-        champion=judged["champion"],
+        champion=champion,
         importances=list(important.items())[:IMPORTANT],
         num_features=len(important),
         pushed=run.pushed,
-        anomalies=_anomalies(run.output / "analyze" / "anomalies"),
+        anomalies=judgement.anomalies(run),
         splits=statistics,
         features=list(_features(training)),
         texts=list(_texts(training)),
-        samples=list(_samples(models, spec, test, run.settings.gain)),
+        samples=list(_samples(models, spec, test, run.settings.gain, _valued(run, important))),
         figures=pages.drawn(
             {
                 "shares": figures.shares(statistics),
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
-                "slices": figures.slices(everything, "NDCG@10", measured["against"]),
+                "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
                 "calibration": figures.calibration(inspection.calibrations(models, sample)),
-                "champion": _beside_champion(judged["champion"]),
-                "losses": figures.losses(listwise, grades),
+                "champion": figures.slices(champion.slices, "NDCG@10", "champion")
+                if champion
+                else "",
             }
         ),
     )
@@ -94,22 +96,39 @@ def write(run: Run) -> Path:
     return path
 
 
-def _beside_champion(found: Mapping[str, Any] | None) -> str:
-    """The figure of our model beside the champion; empty if there is none."""
-    if found is None:
-        return ""
-    everything = {"all": found["metrics"], **found["slices"]}
-    return figures.slices(everything, "NDCG@10", found["against"])
+def _slices(found: Evaluation) -> dict[str, Mapping[str, Comparison]]:
+    """The slices of some of the queries, and of more than one."""
+    total = found.overall["NDCG@10"].queries
+    return {
+        name: compared
+        for name, compared in found.slices.items()
+        if 1 < compared["NDCG@10"].queries < total
+    }
 
 
-def _anomalies(folder: Path) -> list[dict[str, Any]]:
-    """All anomalies, the widest first."""
-    found = [
-        {"split": path.stem, **anomaly}
-        for path in sorted(folder.glob("*.json"))
-        for anomaly in json.loads(path.read_text())
+def _kinds(features: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names of the features of each type, the most frequent type first."""
+    found = collections.defaultdict(list)
+    for name, kind in features.items():
+        found[kind].append(name)
+    return dict(sorted(found.items(), key=lambda one: -len(one[1])))
+
+
+def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
+    """The keys whose values are not the defaults, with both values."""
+    values, defaults = (x.model_dump(mode="json", by_alias=True) for x in (configuration, load()))
+    return [
+        found
+        for key, value in values.items()
+        for found in manifests.differences(key, value, defaults[key])
+        if not found[0].startswith(_ELSEWHERE)
     ]
-    return sorted(found, key=lambda one: (one["distance"] or 0.0, one["count"]), reverse=True)
+
+
+def _valued(run: Run, important: Mapping[str, Any]) -> dict[str, list[tuple[str, int]]]:
+    """The columns of the most important features."""
+    found = inspection.columns(run.layout, run.spec)
+    return {name: found[name] for name in list(important)[:WITH_VALUES]}
 
 
 def _texts(found: Statistics) -> Iterator[dict[str, Any]]:
@@ -149,9 +168,13 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 
 
 def _samples(
-    models: Mapping[str, Scorer], spec: data.FeatureSpec, split: Split, gain: str
+    models: Mapping[str, Scorer],
+    spec: data.FeatureSpec,
+    split: Split,
+    gain: str,
+    features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
-    """Some lists of several labels as the models rank them."""
+    """Some lists of several labels as the models rank them, with the values of these features."""
     measure, left = metrics.NDCG(10, GAINS[gain], ties=AVERAGED), SAMPLES
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
@@ -168,6 +191,7 @@ def _samples(
                 "label": float(one.labels[i]),
                 "score": float(scores["ours"][i]),
                 **{name: int(rank[i]) for name, rank in ranks.items()},
+                "values": [_value(one, spec, i, columns) for columns in features.values()],
             }
             for i in np.argsort(ranks["ours"])[:SHOWN]
         ]
@@ -175,6 +199,7 @@ def _samples(
             "query": one.query_id,
             "size": len(one.labels),
             "rows": rows,
+            "features": list(features),
             "ndcg": {
                 name: float(measure.evaluate(one.labels[None], score[None]).values[0])
                 for name, score in scores.items()
@@ -183,3 +208,17 @@ def _samples(
         left -= 1
         if not left:
             return
+
+
+def _value(
+    one: data.ItemList, spec: data.FeatureSpec, item: int, columns: Sequence[tuple[str, int]]
+) -> str:
+    """The values of a feature of an item, as text."""
+    found = []
+    for kind, column in columns:
+        if kind == spec.features:
+            number = float(one.features[item, column])
+            found.append("" if np.isnan(number) else f"{number:.4g}")
+        else:
+            found.append(str(one.texts[item, column]))  # type: ignore[index]
+    return ", ".join(filter(None, found))

@@ -1,0 +1,111 @@
+"""Simple rankings, which a model should beat: by a single feature, and by popularity."""
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel import data
+from tfrank_sel.data import packed
+from tfrank_sel.data.formats import Layout
+from tfrank_sel.models import preparation
+from tfrank_sel.pipelines.analysis import leakage
+from tfrank_sel.pipelines.evaluation import inspection
+from tfrank_sel.pipelines.evaluation.evaluation import Ranking
+from tfrank_sel.pipelines.ingestion import stored
+
+COUNTED = 1_000_000  # items whose labels popularity counts
+
+
+@dataclasses.dataclass(frozen=True)
+class ByFeature:
+    """Ranks items by a column of numbers; those without a value come last.
+
+    Args:
+        layout: The features.
+        spec: Names of the parts and number of features.
+        column: Index of the column.
+        sign: 1 to rank large values first, -1 to rank small ones first.
+    """
+
+    layout: Layout
+    spec: data.FeatureSpec
+    column: int
+    sign: float
+
+    def __call__(self, serialized: tf.Tensor) -> np.ndarray:
+        numbers = tf.cast(packed.parse(serialized, self.spec)[self.spec.features], tf.float64)
+        columns = preparation.columns(self.layout.features, numbers)[..., self.column].numpy()
+        least = float(np.finfo(np.float32).min)
+        values = np.clip(self.sign * columns, 0.5 * least, None)
+        return np.where(np.isnan(values), least, values)
+
+
+@dataclasses.dataclass(frozen=True)
+class ByPopularity:
+    """Ranks items by the mean label that they have in the training split.
+
+    Args:
+        spec: Names of the parts and number of features.
+        labels: Mean label of each item by its identifier, for few labels drawn to `mean`.
+        mean: Mean label of all items.
+    """
+
+    spec: data.FeatureSpec
+    labels: Mapping[bytes, float]
+    mean: float
+
+    def __call__(self, serialized: tf.Tensor) -> np.ndarray:
+        ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
+        found = [self.labels.get(x, self.mean) for x in ids.ravel()]
+        return np.array(found).reshape(ids.shape)
+
+
+def rankings(
+    shards: Sequence[str], layout: Layout, spec: data.FeatureSpec, *, longest: int
+) -> dict[str, Ranking]:
+    """Returns the simple rankings of the data, by name.
+
+    They are: the number that best orders the labels of the training split alone, and popularity if
+    items occur in several lists.
+
+    Args:
+        shards: TFRecord files of the training split.
+        layout: The features.
+        spec: Names of the parts and number of features.
+        longest: Number of items of the longest list.
+    """
+    found: dict[str, Ranking] = {}
+    lists = inspection.sample(shards, spec, longest=longest)
+    names = preparation.column_names(layout.features)
+    if names:
+        mask = ~np.isnan(lists.labels)
+        numbers = tf.constant(lists.inputs[spec.features][mask], tf.float64)
+        rows = preparation.columns(layout.features, numbers).numpy()
+        order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])
+        best = int(np.abs(order[0]).argmax())
+        found[f"{names[best]} alone"] = ByFeature(
+            layout, spec, best, float(np.sign(order[0, best]))
+        )
+    if popularity := _popularity(shards, spec):
+        found["popularity"] = popularity
+    return found
+
+
+def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity | None:
+    sums, counts = collections.Counter[bytes](), collections.Counter[bytes]()
+    for serialized in stored.serialized_batches(shards):
+        parsed = packed.parse(serialized, spec)
+        mask = parsed["mask"].numpy()
+        ids, labels = (parsed[x].numpy()[mask].tolist() for x in (spec.doc_id, spec.label))
+        counts.update(ids)
+        for name, label in zip(ids, labels, strict=True):
+            sums[name] += label
+        if counts.total() >= COUNTED:
+            break
+    if b"" in counts or 2 * len(counts) > counts.total():
+        return None
+    mean = sums.total() / counts.total()
+    return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
