@@ -35,7 +35,7 @@ from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel import links, losses, models, objectives
 
-Row = Callable[[Sequence[dict[str, Lists]]], Scores]
+Row = Callable[..., Scores]  # of folds and `seeds`
 
 BASE = "LightGBM lambdarank"
 
@@ -43,7 +43,7 @@ BASE = "LightGBM lambdarank"
 def keras_rs_network(name: str, within: bool = False) -> Row:
     """Trains the network with a loss of keras-rs."""
 
-    def train(data: Sequence[dict[str, Lists]]) -> Scores:
+    def train(data: Sequence[dict[str, Lists]], seeds: Sequence[int] = SEEDS) -> Scores:
         import keras_rs
 
         loss = getattr(keras_rs.losses, name)(reduction="sum")
@@ -55,7 +55,7 @@ def keras_rs_network(name: str, within: bool = False) -> Row:
                 return loss(given, scores, sample_weight=weights)
             return loss(given, scores, sample_weight=tf.broadcast_to(weights, tf.shape(scores)))
 
-        return networks.train(masked, data, within=within)
+        return networks.train(masked, data, within=within, seeds=seeds)
 
     return train
 
@@ -63,11 +63,11 @@ def keras_rs_network(name: str, within: bool = False) -> Row:
 def ranking_network(name: str, within: bool = False) -> Row:
     """Trains the network with a loss of tensorflow-ranking."""
 
-    def train(data: Sequence[dict[str, Lists]]) -> Scores:
+    def train(data: Sequence[dict[str, Lists]], seeds: Sequence[int] = SEEDS) -> Scores:
         import tensorflow_ranking as tfr
 
         loss = getattr(tfr.keras.losses, name)(reduction="sum")
-        return networks.train(loss, data, within=within, jit_compile=False)
+        return networks.train(loss, data, within=within, seeds=seeds, jit_compile=False)
 
     return train
 
@@ -75,12 +75,13 @@ def ranking_network(name: str, within: bool = False) -> Row:
 def default_of_pipelines(
     data: Sequence[dict[str, Lists]],
     trees: Sequence[losses.ListwiseLoss | str] = ("lambdarank",),
+    seeds: Sequence[int] = SEEDS,
 ) -> Scores:
     """Trains what the pipelines do without any option, or with trees of other losses."""
     from benchmarks.quality import default
     from tfrank_sel.pipelines.trees import Trees
 
-    return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None)
+    return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None, seeds)
 
 
 def ours(
@@ -155,6 +156,9 @@ ROWS: dict[str, Row] = {
     "RG2Loss": ours(losses.RG2Loss),
     "RGCrossLoss": ours(losses.RGCrossLoss),
     "tfrank-sel-pipelines run": default_of_pipelines,
+    "tfrank-sel-pipelines run, model.trees=false": functools.partial(
+        default_of_pipelines, trees=()
+    ),
     "ListScorer, SelectiveSoftmaxLoss(Sigmoid)": ours(
         losses.SelectiveSoftmaxLoss, GRADES, within=True
     ),

@@ -54,12 +54,14 @@ def scores(model: keras.Model, lists: Lists) -> list[np.ndarray]:
     return [np.array(model(x.features[np.newaxis], training=False))[0] for x in lists]
 
 
-def train(folds: Sequence[dict[str, Lists]], trees: Trees | None = None) -> Scores:
+def train(
+    folds: Sequence[dict[str, Lists]], trees: Trees | None = None, seeds: Sequence[int] = SEEDS
+) -> Scores:
     """Returns the scores of the test lists of each fold and seed: one setting, not chosen."""
     found: Scores = {}
     for number, fold in enumerate(folds):
         with trainer(fold) as trained:
-            for seed in SEEDS:
+            for seed in seeds:
                 model = trained(Candidate(trees=trees), Settings(seed=seed)).model
                 found[number, seed] = scores(model, fold["test"])
     return found

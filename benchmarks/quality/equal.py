@@ -12,7 +12,7 @@ stands in its list by it), four settings, three seeds and the same choice by val
 ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
 command without options, one setting, with LightGBM installed; the next rows set `model.trees`.
 `train` writes what is not in `--scores` yet, with its CPU seconds; run it under the second stack
-for tensorflow-ranking.
+for tensorflow-ranking. `--seeds 0` trains from one seed.
 
 `judge` prints a table for each set: NDCG@10 where a list without a relevant item counts 0, 1, or
 not at all; the difference to LightGBM with its 95 % interval by a bootstrap over queries and, in
@@ -50,6 +50,7 @@ from benchmarks.quality.__main__ import (
     trees_of,
 )
 from benchmarks.quality.data import Lists, folds
+from benchmarks.quality.selection import SEEDS
 from tfrank_sel import losses
 from tfrank_sel.pipelines.trees import default_losses
 
@@ -98,7 +99,12 @@ class Gap(NamedTuple):
     p: float
 
 
-def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence[str]) -> None:
+def train(
+    data: Sequence[dict[str, Lists]],
+    folder: pathlib.Path,
+    rows: Sequence[str],
+    seeds: Sequence[int],
+) -> None:
     """Writes the scores and CPU seconds of rows that have none yet."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in rows:
@@ -106,7 +112,7 @@ def train(data: Sequence[dict[str, Lists]], folder: pathlib.Path, rows: Sequence
         if path.exists() or not is_installed(name):
             continue
         began = time.process_time()
-        scores = ROWS[name](data)
+        scores = ROWS[name](data, seeds=seeds)
         seconds = time.process_time() - began
         judging.save(path, scores, seconds=seconds)
         print(f"{folder.name}, {name}: {seconds:.0f} CPU s", flush=True)
@@ -244,12 +250,13 @@ def main() -> None:
     parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True, help="folders")
     parser.add_argument("--scores", type=pathlib.Path, required=True, help="folder of the scores")
     parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS, help="of training")
     options = parser.parse_args()
     judged = []
     for path in options.data:
         data = folds(path)
         if options.stage == "train":
-            train(data, options.scores / path.name, options.rows)
+            train(data, options.scores / path.name, options.rows, options.seeds)
         else:
             lists = [x for fold in data for x in fold["test"]]
             items = sum(len(x.labels) for x in lists)

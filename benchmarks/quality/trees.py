@@ -140,6 +140,7 @@ def train(
     *,
     within: bool = False,
     sizes: Sequence[int] = LEAVES,
+    seeds: Sequence[int] = SEEDS,
 ) -> Scores:
     """Returns the scores of the test lists of each fold and seed, by the best setting.
 
@@ -148,7 +149,7 @@ def train(
     trials = []
     for number, fold in enumerate(folds):
         data = {part: _rows(fold[part], within) for part in PARTS}
-        for seed, rate, size in itertools.product(SEEDS, LEARNING_RATES, sizes):
+        for seed, rate, size in itertools.product(seeds, LEARNING_RATES, sizes):
             staged = fit(data["train"], seed, rate, size)
             validation, test = (_scores(staged, data[part]) for part in ("vali", "test"))
             values = ndcg(fold["vali"], validation)
