@@ -1,0 +1,199 @@
+"""The command line: `tfrank-sel-clicks`, or `python -m tfrank_sel.clicks`."""
+
+import pathlib
+import sys
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+try:
+    import pyarrow as pa
+    import typer
+    from pyarrow import dataset, parquet
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"tfrank-sel-clicks needs {error.name}: pip install 'tfrank_sel[clicks]'"
+    ) from error
+
+from tfrank_sel import clicks
+from tfrank_sel.claim import claimed
+from tfrank_sel.commandline import Version
+
+File = Annotated[
+    pathlib.Path, typer.Argument(help="The log: Parquet, Arrow, CSV, TSV or JSON lines.")
+]
+Query = Annotated[str, typer.Option(help="Column of the query.")]
+Item = Annotated[str, typer.Option(help="Column of the item.")]
+Position = Annotated[str, typer.Option(help="Column of the position, from 1.")]
+Click = Annotated[str, typer.Option(help="Column of the click, 0 or 1.")]
+Session = Annotated[str, typer.Option(help="Column of the session.")]
+Method = Annotated[
+    Literal["all_pairs", "pbm", "cascade", "dbn"],
+    typer.Option(help="Method that estimates the propensities."),
+]
+Correction = Annotated[
+    Literal["ips", "pooled", "doubly_robust"], typer.Option(help="Correction of the labels.")
+]
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _commands(version: Version = False) -> None:
+    """Correct a click log, estimate what a new ranker would earn, and compare two rankers."""
+
+
+@app.command()
+def correct(
+    log: File,
+    output: Annotated[
+        pathlib.Path, typer.Option(help="Parquet file to write, with one row per query and item.")
+    ],
+    query: Query = "query",
+    item: Item = "item",
+    position: Position = "position",
+    click: Click = "click",
+    session: Annotated[
+        str | None, typer.Option(help="Column of the session, for cascade and dbn.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Name of the column of corrected labels.")] = (
+        "relevance"
+    ),
+    method: Method = "all_pairs",
+    correction: Correction = "doubly_robust",
+    least: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
+    ] = 0.0,
+) -> None:
+    """Make a training table without position bias from a log of clicks.
+
+    Other columns are kept, with their values in the first row of each query and item. The
+    propensities are printed, and written to `NAME.propensities.json`.
+    """
+    try:
+        table = _read(log)
+        roles = {"query": query, "item": item, "position": position, "click": click}
+        roles |= {} if session is None else {"session": session}
+        if label in set(table.column_names) - {click}:
+            raise ValueError(f"{log}: has a column {label}, which --label would replace")
+        found = clicks.Log.of(_columns(log, table, roles), **{name: name for name in roles})
+        estimated = clicks.estimate(found, method)
+        labels = clicks.labels(found, estimated, correction, least=least)
+        if output.exists():
+            raise ValueError(f"{output}: exists. Expected a new file")
+    except (OSError, ValueError) as error:
+        raise _refused(error) from error
+    kept = table.drop_columns([position, click, *([] if session is None else [session])])
+    kept = kept.take(np.unique(found.items, return_index=True)[1])
+    kept = kept.append_column(label, pa.array(labels["label"]))
+    beside = output.with_suffix(".propensities.json")
+    with claimed(output.with_name(f".clicks-{output.name}")) as written:
+        parquet.write_table(kept, written)
+        estimated.save(beside)
+        written.rename(output)
+    print("position  propensity  95 % interval")
+    for row in zip(
+        estimated.positions, estimated.values, estimated.low, estimated.high, strict=True
+    ):
+        print("{:8d}  {:10.3f}  {:.3f} to {:.3f}".format(*row))
+    print(f"{kept.num_rows} labels in {output}")
+
+
+@app.command()
+def value(
+    log: File,
+    score: Annotated[str, typer.Option(help="Column of the new ranker's score.")],
+    propensities: Annotated[
+        pathlib.Path, typer.Option(help="File of propensities that `correct` wrote.")
+    ],
+    position: Position = "position",
+    click: Click = "click",
+    session: Session = "session",
+) -> None:
+    """Estimate the clicks per session that a new ranker would earn, from the log of another.
+
+    The new ranker orders the items of each session by its score. Clicks are weighted by the ratio
+    of the propensities of new and logged position.
+    """
+    try:
+        known = clicks.Propensities.load(propensities)
+        roles = {"score": score, "position": position, "click": click, "session": session}
+        table = _columns(log, _read(log), roles)
+        _, sessions = np.unique(table["session"], return_inverse=True)
+        # the positions of a session go to its items, best score first
+        order = np.lexsort([-np.asarray(table["score"], np.float64), sessions])
+        places = np.empty_like(table["position"])
+        places[order] = table["position"][np.lexsort([table["position"], sessions])]
+        logged, new = known.at(table["position"]), known.at(places)
+        per_session = len(sessions) / (sessions.max() + 1)
+        print("ranker  clicks per session  95 % interval  effective impressions")
+        for name, target in (("logged", logged), ("new", new)):
+            found = clicks.value(table["click"], logged, target, query=sessions)
+            ends = [per_session * x for x in (found.value, found.low, found.high)]
+            print("{:6}  {:18.4f}  {:.4f} to {:.4f}  {:.0f}".format(name, *ends, found.effective))
+    except (OSError, ValueError) as error:
+        raise _refused(error) from error
+
+
+@app.command()
+def interleaved(
+    log: File,
+    session: Session = "session",
+    team: Annotated[str, typer.Option(help="Column of the team of each item, 0 or 1.")] = "team",
+    click: Click = "click",
+) -> None:
+    """Compare two rankers by the clicks on lists that `clicks.team_draft` has mixed."""
+    try:
+        table = _columns(log, _read(log), {"session": session, "team": team, "click": click})
+        teams = np.asarray(table["team"])
+        if (wrong := teams[(teams != 0) & (teams != 1)]).size:
+            raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
+        _, sessions = np.unique(table["session"], return_inverse=True)
+        counts = [np.bincount(sessions, table["click"] * (teams == t)) for t in (0, 1)]
+    except (OSError, ValueError) as error:
+        raise _refused(error) from error
+    wins = [int((counts[t] > counts[1 - t]).sum()) for t in (0, 1)]
+    print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(counts[0]) - sum(wins)}")
+    print(f"p-value: {clicks.sign_test(*counts):.4g}")
+
+
+def _read(path: pathlib.Path) -> Any:
+    """Reads a file of a table; its suffix tells the format."""
+    suffixes = {".arrow": "ipc", ".feather": "ipc", ".jsonl": "json", ".ndjson": "json"}
+    name = path.name.removesuffix(".gz")
+    kind: Any = suffixes.get(pathlib.Path(name).suffix, pathlib.Path(name).suffix[1:])
+    if kind == "tsv":
+        kind = dataset.CsvFileFormat(pa.csv.ParseOptions(delimiter="\t"))
+    try:
+        return dataset.dataset(path, format=kind or "parquet").to_table()
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(f"{path}: expected a table. Received: {error}") from None
+
+
+def _columns(path: pathlib.Path, table: Any, roles: dict[str, str]) -> dict[str, Any]:
+    """The columns with a role, which no row may lack."""
+    found = {}
+    for role, name in roles.items():
+        if name not in table.column_names:
+            raise ValueError(
+                f"{path}: has no column {name} for --{role}. "
+                f"Received: {', '.join(table.column_names)}"
+            )
+        if table[name].null_count:
+            raise ValueError(f"{path}: `{name}` must not be null")
+        found[role] = table[name].to_numpy()
+    return found
+
+
+def _refused(problem: object) -> typer.Exit:
+    print(problem, file=sys.stderr)
+    return typer.Exit(2)
+
+
+def main() -> None:
+    """Runs the command line; a wrong file or column ends it with a message and status 2."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
