@@ -61,7 +61,7 @@ def test_a_run_leaves_its_artefacts_and_nothing_half_written(finished):
         "analyze": {"anomalies", "failures.json", "increment", "schema.pbtxt", "statistics"},
         "train": {"baseline.keras", "logs", "ours.keras", "training.json"},
         "evaluate": {"metrics.json"},
-        "export": {"model.onnx", "one_query.txt", "saved_model"},
+        "export": {"model.onnx", "one_query.rest.json", "one_query.txt", "saved_model"},
         "push": {"blessing.json", "pushed.json"},
     }
     found = {path.name: path for path in output.iterdir()}

@@ -14,6 +14,7 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.data.texts import write_text as write_text
 
 CONFIGURATION = "config.toml"
+REQUEST = "one_query.rest.json"  # of the step `export`
 MANIFEST = "manifest.json"
 KEY = ".key"  # the key of an unfinished step
 

@@ -1,6 +1,8 @@
 """Test of an exported model with requests of real lists."""
 
+import base64
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,6 +53,41 @@ def request(
         )
     values = {spec.doc_id: one.doc_ids, **typed.values(one, features)}
     return writing.serialize_elwc(values, typed.list_features(features, spec.doc_id))
+
+
+def rest_request(
+    one: data.ItemList, spec: data.FeatureSpec, features: Mapping[str, Feature] | None = None
+) -> str:
+    """Returns a list as the body of a POST to `:predict` of a server.
+
+    The body is for the signature `predict`, with each feature by name. A list with a missing
+    number, for which JSON has no text, is for `rank_top_k`: a serialized example.
+
+    Args:
+        one: The list.
+        spec: Names of the parts and number of features.
+        features: Type of each feature, if the server takes them by name.
+    """
+    example = request(one, spec, features)
+    inputs = export.dense_inputs(
+        tf.constant([example]), spec if features is None else features, doc_id=spec.doc_id
+    )
+    arrays = {name: x.numpy() for name, x in inputs.items()}
+    if any(x.dtype.kind == "f" and np.isnan(x).any() for x in arrays.values()):
+        examples = [{"b64": base64.b64encode(example).decode()}]
+        body = {"signature_name": "rank_top_k", "inputs": {"examples": examples, "k": [10]}}
+        return json.dumps(body, indent=1) + "\n"
+    lines = [f"  {json.dumps(name)}: {json.dumps(_plain(x))}" for name, x in arrays.items()]
+    return '{\n "signature_name": "predict",\n "inputs": {\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def _plain(array: np.ndarray) -> list[object]:
+    """Values for JSON; a float32 has as few digits as it needs."""
+    if array.dtype == object:
+        return np.vectorize(bytes.decode, otypes=[object])(array).tolist()
+    if array.dtype.kind == "f":
+        array = array.astype(str).astype(float)
+    return array.tolist()
 
 
 def infra_validate(

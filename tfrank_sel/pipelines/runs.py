@@ -215,11 +215,6 @@ class Run:
         found = (manifests.read(self.output, step) or {"seconds": {}} for step in STEPS)
         return {name: value for one in found for name, value in one["seconds"].items()}
 
-    @property
-    def one_query(self) -> Path:
-        """File with one query of the test split: LETOR, or JSON lines of typed features."""
-        return next((self.output / "export").glob("one_query.*"))
-
 
 def _numbered(folder: str) -> list[str]:
     """The numbered subfolders of a folder, by number."""

@@ -198,7 +198,7 @@ def evaluate(run: Run, folder: Path) -> None:
 
 
 def export(run: Run, folder: Path) -> None:
-    """Exports and tests the model: `saved_model/`, and a query of the test split."""
+    """Exports and tests the model: `saved_model/`, and a query of the test split, also for REST."""
     ours, spec, types = run.trained["ours"], run.spec, run.types
     saved_model, told = folder / "saved_model", card.facts(run)
     with run.progress.step("export") as step, interrupts.deferred():
@@ -241,6 +241,7 @@ def export(run: Run, folder: Path) -> None:
     one_query = "one_query.txt" if types is None else "one_query.jsonl"
     text = letor.text(first) if types is None else typed.text(first, types)
     folders.write_text(folder / one_query, text)
+    folders.write_text(folder / folders.REQUEST, publication.rest_request(first, spec, types))
 
 
 def _recalibrated(run: Run, method: Literal["isotonic", "platt"]) -> models.Recalibrated:

@@ -112,11 +112,14 @@ def _tell_pushed(output: Path, console: Console) -> None:
         raise typer.Exit(3)
     console.print("Next:", style="bold")
     base, _, _ = pushed["saved_model"].rpartition("/")
-    [one_query] = (output / "export").glob("one_query.*")
+    request = output / "export" / folders.REQUEST
+    [one_query] = {*request.parent.glob("one_query.*")} - {request}
     print(f"tfrank-sel-serving serve --model-base-path {base}")
     model = Path(base).name
     name = "" if model == "ranker" else f" --model-name {model}"
     print(f"tfrank-sel-serving rank --file {one_query}{name}")
+    if request.exists():  # absent from older runs
+        print(f"curl -d @{request} http://localhost:8501/v1/models/{model}:predict")
 
 
 def _interrupted(output: str) -> typer.Exit:
