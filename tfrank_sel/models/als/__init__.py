@@ -12,6 +12,7 @@ if _missing:
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
 from tfrank_sel.models.als.group import CollectiveGroup  # noqa: E402
 from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
+from tfrank_sel.models.als.towers import fit_towers  # noqa: E402
 from tfrank_sel.models.als.tuning import tune  # noqa: E402
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "RGCross",
     "RGFactorizer",
     "WeightedSquare",
+    "fit_towers",
     "tune",
 ]

@@ -91,8 +91,8 @@ class Solver:
         ones = np.ones(self.num_items), np.ones(len(base_weights))
         per_user = (list_weights, ones[0], self._scales, user_ridges)
         per_item = (ones[1], everyones_weights, base_weights, item_ridges)
-        self._by_user = self._side(interactions, *per_user, dtype)
-        self._by_item = self._side(group.transposed(interactions), *per_item, dtype)
+        self.by_user = self._side(interactions, *per_user, dtype)
+        self.by_item = self._side(group.transposed(interactions), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Updates the users' factors, then the items' factors, in place."""
@@ -101,18 +101,14 @@ class Solver:
 
     def renew_users(self, users: Array, items: Array) -> None:
         """Minimises over the users' factors, in place."""
-        gram, total = self._moments(items, self._base_weights)
-        shared = gram - self.objective.kappa / self.num_items * np.outer(total, total)
-        pull = self.objective.lift * total
-        self._solve(self._by_user, shared, pull, items, users)
+        self._solve(self.by_user, *self.user_terms(items), items, users)
 
     def renew_items(self, users: Array, items: Array) -> None:
         """Minimises over the items' factors, in place; for RG^x see `RGCross.joint`."""
         gram, total = self._moments(users, self._scales)
 
         def renew(mean: Float64s) -> None:
-            pull = self.objective.lift * total - self.objective.kappa * gram @ mean
-            self._solve(self._by_item, gram, pull, users, items)
+            self._solve(self.by_item, gram, self._pull(gram, total, mean), users, items)
 
         def renewed(mean: Float64s) -> Float64s:
             renew(mean)
@@ -120,10 +116,22 @@ class Solver:
 
         if self.objective.joint:
             _fixed_point(renewed, self._mean(items), 30.0 * float(np.finfo(items.dtype).eps))
-        elif self.objective.kappa:
-            renew(self._mean(items))
         else:
-            renew(np.zeros(len(total)))
+            renew(self._mean(items))
+
+    def user_terms(self, items: Array) -> tuple[Float64s, Float64s]:
+        """Returns the matrix and the linear term of all items, which the users' rows share."""
+        gram, total = self._moments(items, self._base_weights)
+        outer = np.outer(total, total)
+        return gram - self.objective.kappa / self.num_items * outer, self.objective.lift * total
+
+    def item_terms(self, users: Array, items: Array) -> tuple[Float64s, Float64s]:
+        """Returns the matrix and the linear term of all users; for RG^x, its bound at `items`."""
+        gram, total = self._moments(users, self._scales)
+        return gram, self._pull(gram, total, self._mean(items))
+
+    def _pull(self, gram: Float64s, total: Float64s, mean: Float64s) -> Float64s:
+        return self.objective.lift * total - self.objective.kappa * gram @ mean
 
     def _mean(self, items: Array) -> Float64s:
         return self._moments(items, self._base_weights / self.num_items)[1]
@@ -135,7 +143,7 @@ class Solver:
         by_item -= self.objective.kappa / self.num_items * np.outer(total, total)
         pairs = np.sum(by_user * by_item) / 2.0 + self.objective.lift * pulled @ total
         terms = self.objective.curvature, self.objective.slope, self.objective.offset
-        rows, needed_items = self._by_user.rows, self.group.gathered(items, self._by_user.needed)
+        rows, needed_items = self.by_user.rows, self.group.gathered(items, self.by_user.needed)
         bounds = _bounds(rows, users.shape[1], self.num_threads)
 
         def positives(begin: int, end: int) -> float:
