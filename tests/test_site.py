@@ -1,5 +1,6 @@
 """The gallery of the site: a thumbnail for each figure, and a page with the code that draws it."""
 
+import inspect
 import json
 import pathlib
 import re
@@ -8,7 +9,9 @@ import runpy
 import pytest
 
 from benchmarks.pictures import PICTURES
+from tfrank_sel import losses, metrics
 from tfrank_sel.plots import FIGURES
+from tfrank_sel.serialization import Named
 
 SITE = pathlib.Path(__file__).parent.parent / "docs" / "site.py"
 
@@ -81,3 +84,19 @@ def test_a_tutorial_is_a_notebook_and_a_page_with_its_output(site, tmp_path):
     assert (folder / picture).stat().st_size > 0
     cells = json.loads((folder / "short.ipynb").read_text())["cells"]
     assert [cell["cell_type"] for cell in cells] == ["markdown", "code"]
+
+
+def test_the_reference_shows_the_constructors_that_fields_make():
+    griffe = pytest.importorskip("griffe")
+    extensions = griffe.load_extensions(str(SITE.parent / "examples.py"))
+    package = griffe.load(
+        "tfrank_sel", search_paths=[SITE.parent.parent], submodules=True, extensions=extensions
+    )
+
+    def is_named(value):
+        return inspect.isclass(value) and issubclass(value, Named)
+
+    for module in (losses, metrics):
+        for name, cls in inspect.getmembers(module, is_named):
+            shown = [p.name for p in package[f"{cls.__module__}.{name}"[11:]].parameters]
+            assert {*shown} >= {*inspect.signature(cls).parameters} - {"args", "kwargs"}, name
