@@ -2,12 +2,13 @@
 
 import contextlib
 import itertools
+import math
 import types
 
 import numpy as np
 import pytest
 
-from benchmarks.quality import default, ensembles
+from benchmarks.quality import default, ensembles, equal
 from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
@@ -105,3 +106,17 @@ def test_a_choice_needs_a_set(capsys):
     with pytest.raises(SystemExit):
         ensembles.main([])
     assert "expected a folder or --synthetic" in capsys.readouterr().err
+
+
+def test_sets_are_pooled_by_random_effects():
+    alike = [equal.Gap(0.1, 0.0, 0.0, error, 1.0) for error in (0.1, 0.2)]
+    gap, between = equal.pooled(alike)
+    assert (gap.mean, gap.error, between) == pytest.approx((0.1, 125.0**-0.5, 0.0))
+    assert gap.p == pytest.approx(math.erfc(0.1 * 125.0**0.5 / 2.0**0.5))
+    assert gap.high - gap.low == pytest.approx(2.0 * 1.959964 * gap.error)
+    # Q = 50, and the variance between sets is (50 - 1) / 100
+    gap, between = equal.pooled([equal.Gap(x, 0.0, 0.0, 0.1, 1.0) for x in (0.0, 1.0)])
+    assert (gap.mean, gap.error, between) == pytest.approx((0.5, 0.5, 0.98))
+    text = equal.pooled_table([{"ours": alike[0], "theirs": alike[1]}, {"ours": alike[1]}])
+    assert "| ours | +0.1000" in text
+    assert "theirs" not in text

@@ -16,7 +16,6 @@ from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.manifests import STEPS
 from tfrank_sel.pipelines.mirrors import Mirror
-from tfrank_sel.pipelines.reporting import report
 from tfrank_sel.pipelines.runs import Run
 
 
@@ -80,6 +79,9 @@ def run(
                     progress.skip(step)
                     mirror.send(step)
             if only is None and (stale or not (found.output / "report.html").exists()):
+                # Matplotlib takes as long to import as some steps
+                from tfrank_sel.pipelines.reporting import report
+
                 with progress.step("report") as told:
                     page = report.write(found)
                     told.tell(str(page))
