@@ -20,6 +20,8 @@ go on.
                        https://grouplens.org/datasets/movielens
     gowalla.npz        the same of https://snap.stanford.edu/data/loc-gowalla.html, users and items
                        with ten check-ins
+    yelp2018_public.npz  arrays `train_user`, `train_item`, `test_user` and `test_item` of
+                       https://github.com/kuandeng/LightGCN/tree/master/Data/yelp2018
     gowalla            https://github.com/kuandeng/LightGCN/tree/master/Data/gowalla
 """
 
