@@ -3,6 +3,7 @@
 import configparser
 import importlib
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -25,3 +26,23 @@ def test_a_command_prints_its_version(
         getattr(importlib.import_module(module), main)()
     assert not ended.value.code
     assert capsys.readouterr().out == f"tfrank_sel {__version__}\n"
+
+
+@pytest.mark.parametrize("name", [entry.partition(" ")[0] for entry in COMMANDS])
+def test_a_missing_extra_is_one_line(name: str) -> None:
+    needed = "libcst" if name == "tfrank-sel-migrate" else "typer"
+    script = f"import sys; sys.modules[{needed!r}] = None; sys.argv = [{name!r}, '--help']; "
+    script += "from tfrank_sel.launch import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    [line] = done.stderr.splitlines()
+    assert needed in line
+    assert "pip install" in line
+
+
+@pytest.mark.parametrize("name", ["tfrank-sel-metrics", "tfrank-sel-plots"])
+def test_help_shows_no_log_of_tensorflow(name: str) -> None:
+    script = f"import sys; sys.argv = [{name!r}, '--help']; "
+    script += "from tfrank_sel.launch import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

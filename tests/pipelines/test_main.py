@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 
@@ -179,6 +180,33 @@ def test_an_unchanged_run_does_nothing_and_does_not_wait_for_tensorflow(finished
     assert done.stdout.count("up to date") == 6
     assert f"tfrank-sel-serving serve --model-base-path {output}/serving/ranker" in done.stdout
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+
+
+@pytest.mark.parametrize("command", ["run", "tune", "score", "evaluate", "config"])
+def test_help_of_80_columns_cuts_no_name(command):
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"})
+    assert shown.exit_code == 0
+    assert "…" not in shown.output
+
+
+def test_a_dry_run_checks_the_configuration_and_writes_nothing(finished, tmp_path):
+    output, _ = finished
+    before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
+    sources = small_set(tmp_path)
+    done = invoke(sources, tmp_path / "new", "--dry-run")
+    assert done.exit_code == 0, (done.output, done.exception)
+    steps = [line.split() for line in done.stdout.splitlines() if line.startswith(("run", "keep"))]
+    assert steps[0][:5] == ["run", "ingest", "not", "run", "yet"]
+    assert not (tmp_path / "new").exists()
+    done = CliRunner().invoke(app, ["run", "--output", str(output), "--dry-run", "--from", "push"])
+    assert re.findall(r"^(run|keep) +(\w+)", done.stdout, re.MULTILINE) == [
+        *(("keep", x) for x in ("ingest", "analyze", "train", "evaluate", "export")),
+        ("run", "push"),
+    ]
+    assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
+    done = invoke(sources, tmp_path / "new", "--dry-run", "--set", "training.loss.class=Softmax")
+    assert done.exit_code == 2
+    assert "training.loss" in done.stderr
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):

@@ -109,6 +109,14 @@ def test_what_is_no_run_is_an_error_of_a_line(command, line, both, monkeypatch):
     assert result.stderr.startswith(line)
 
 
+def test_runs_are_listed_as_json(both):
+    result = CliRunner().invoke(app, ["runs", "list", "--json", str(both)])
+    found = json.loads(result.stdout)
+    assert {x["folder"].rpartition("/")[2] for x in found} >= {"a", "b"}
+    assert [x["made"] or "" for x in found] == sorted(x["made"] or "" for x in found)
+    assert all(x["metric"] is None or x["metric"]["low"] <= x["metric"]["high"] for x in found)
+
+
 def test_a_folder_without_runs_is_told(tmp_path):
     result = CliRunner().invoke(app, ["runs", "list", str(tmp_path)])
     assert result.stdout.split() == f"no run in {tmp_path}".split()

@@ -82,6 +82,9 @@ def run(
     from_: Annotated[
         Step | None, typer.Option("--from", help="Run this step and all later steps again.")
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check configuration and columns, and print the steps only.")
+    ] = False,
 ) -> None:
     """Train a ranker, compare it with a baseline and with the served model, and publish it.
 
@@ -91,7 +94,7 @@ def run(
     data fails a gate, so that nothing is trained, or if the model is not blessed, so that nothing
     is published. All other results are in the output folder.
     """
-    steps.take(output, config, context.params, force=from_ and from_.value)
+    steps.take(output, config, context.params, force=from_ and from_.value, is_dry=dry_run)
 
 
 @app.command("config")

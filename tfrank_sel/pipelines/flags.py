@@ -14,7 +14,11 @@ def option(key: str) -> Any:
     field = Configuration.model_fields[section].annotation.model_fields[name]  # type: ignore[union-attr]
     default = field.default
     shown = ",".join(map(str, default)) if isinstance(default, list) else default
-    return typer.Option(help=field.description, show_default=str(shown) if shown else False)
+    return typer.Option(
+        help=field.description,
+        show_default=str(shown) if shown else False,
+        rich_help_panel=f"Section {section}",
+    )
 
 
 AFTER = "Pass options of Beam and its runner last, after `--`."

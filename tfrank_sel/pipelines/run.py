@@ -66,9 +66,7 @@ def run(
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen, stale, output)
         manifests.check_written(found.output, [step for step in STEPS if step not in stale])
-        # report objects that cannot be created before reading data
-        planning.check_export(configuration)
-        _ = found.candidates, found.options, found.curated, workers.cluster(configuration)
+        _check_objects(found)
         try:
             for step in chosen:
                 if step not in ("ingest", "analyze"):
@@ -93,6 +91,31 @@ def run(
             if not any((found.output / step).exists() for step in STEPS):
                 folders.clear(found.output)
     return found
+
+
+def plan(configuration: Configuration, output: str | Path) -> dict[str, str]:
+    """Returns the steps that a run would take, each with the reason; nothing is written.
+
+    Args:
+        configuration: The configuration.
+        output: Folder of the run, as in `run`; its local copy if it is the URL of a store.
+
+    Raises:
+        tfrank_sel.data.InputError: If the input is invalid.
+        tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
+            created.
+    """
+    configuration, inputs, _ = complete(configuration)
+    found = Run(configuration, inputs, Mirror.of(output), Progress(Console(quiet=True)))
+    _check_objects(found)
+    sources = [source.path for source in inputs.sources] if inputs else []
+    return manifests.stale(manifests.current(configuration, sources, found.output), found.output)
+
+
+def _check_objects(found: Run) -> None:
+    """Raises an error, before data are read, for a configured object that cannot be created."""
+    planning.check_export(found.configuration)
+    _ = found.candidates, found.options, found.curated, workers.cluster(found.configuration)
 
 
 def assist(configuration: Configuration, output: str, *, is_forced: bool = False) -> bool:

@@ -1,5 +1,7 @@
 """The commands `runs list` and `runs compare`."""
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,15 +20,20 @@ app = typer.Typer(no_args_is_help=True, help="List and compare runs.")
 @app.command("list")
 def list_runs(
     folder: Annotated[Path, typer.Argument(help="Folder of runs.")] = Path("."),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the runs in a folder, at any depth."""
     try:
         found = [registry.summary(run) for run in registry.runs(folder)]
     except InputError as error:
         raise terminal.refused(error) from error
+    found.sort(key=lambda run: run.made or "")
+    if as_json:
+        print(json.dumps([dataclasses.asdict(run) for run in found], indent=2, default=str))
+        return
     names = ("run", "made", "losses", registry.METRIC, "difference (95 % interval)")
     table = Table(*names, "blessed", "version", "unfinished")
-    for run in sorted(found, key=lambda run: run.made or ""):
+    for run in found:
         table.add_row(
             str(run.folder.relative_to(folder)),
             (run.made or "")[:16].replace("T", " "),

@@ -27,6 +27,7 @@ def take(
     *,
     only: str | None = None,
     force: str | None = None,
+    is_dry: bool = False,
 ) -> None:
     """Runs all steps that are not up to date, or a single step.
 
@@ -36,6 +37,7 @@ def take(
         options: Options of the command, by name.
         only: The only step to run.
         force: The first step to run again.
+        is_dry: Whether to check the configuration and print the steps only.
     """
     console = Console(soft_wrap=True)
     try:
@@ -58,6 +60,9 @@ def take(
         sources = [source.path for source in found.sources] if found else []
         chosen = [only] if only else [*manifests.STEPS]
         mirror = Mirror.of(output)
+        if is_dry:
+            _tell_plan(configuration, output, force, console)
+            return
         if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
             # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
             with terminal.quiet():
@@ -84,6 +89,23 @@ def take(
         raise _interrupted(output) from error
     if "push" in chosen:
         _tell_pushed(mirror.path, console)
+
+
+def _tell_plan(
+    configuration: Configuration, output: str, force: str | None, console: Console
+) -> None:
+    """Prints the features and the steps of a run, after checks of the configuration."""
+    with terminal.quiet():
+        from tfrank_sel.pipelines import run as pipeline
+
+    stale, forced = pipeline.plan(configuration, output), False
+    for name, feature in configuration.features.items():
+        console.print(f"feature {name!r}: {feature}", highlight=False)
+    for step in manifests.STEPS:
+        forced = forced or step == force
+        reason = stale.get(step, "forced" if forced else "")
+        console.print(f"{'run ' if reason else 'keep'} {step:10} {reason}", highlight=False)
+    print("dry run: nothing is written")
 
 
 def _is_due(
