@@ -27,7 +27,7 @@ def encoded(content):
     return base64.urlsafe_b64encode(content).rstrip(b"=")
 
 
-def token(audience="ranker", seconds=60):
+def token(audience="ranker", seconds=3600):
     claims = {"iss": "https://issuer.example", "aud": audience, "exp": time.time() + seconds}
     parts = {"alg": "HS256", "typ": "JWT"}, {**claims, "exp": int(claims["exp"])}
     signed = b".".join(encoded(json.dumps(part).encode()) for part in parts)
