@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.training_step [--stream 10000 100000]
 
-The network is that of `models.ListScorer`, compiled by `pipelines.training`, with `RGCrossLoss`.
+The network is that of `models.ListScorer`, compiled by `learning.training`, with `RGCrossLoss`.
 The floor is an MLP of the same widths and dropout on the same prepared features, a row a document:
 mean squared error, Adam, no lists. Both run eight steps at a time, on batches at hand; and with
 their input: lists from `data.cache.Cache`, in a new order each pass, beside documents gathered from
@@ -27,8 +27,8 @@ from benchmarks.speed.interleaved import Call, use_one_core
 from benchmarks.speed.rows import Peer, Row
 from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.learning import training
 from tfrank_sel.training import STEPS_AT_A_TIME
 
 ONE_LOSS = Candidate(losses.RGCrossLoss())

@@ -17,11 +17,11 @@ from benchmarks.speed.rows import digits
 from benchmarks.speed.training_step import ONE_LOSS, bare, documents
 from tfrank_sel import data, metrics, models
 from tfrank_sel.data import ItemList, letor, packed
-from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.learning import training
 from tfrank_sel.pipelines.run import run
 
 FILES = {"train": "train.txt", "validation": "vali.txt", "test": "test.txt"}

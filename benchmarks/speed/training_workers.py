@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.training_workers [--workers 2] [--lists 4096] [--rounds 3]
 
-The network is that of `models.ListScorer`, trained by `pipelines.training` with `RGCrossLoss` on
+The network is that of `models.ListScorer`, trained by `learning.training` with `RGCrossLoss` on
 synthetic lists of MSLR's shape, 120 documents of 136 features, in batches of 64. The command prints
 a Markdown table: CPU time of all workers together, user and system, for a list, and the lists
 trained on in a second. Both are of the epochs after the first, which compiles, with validation on
@@ -25,8 +25,8 @@ import numpy as np
 from benchmarks.speed import training_step
 from benchmarks.speed.interleaved import machine
 from tfrank_sel import distribution, losses, models
-from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.learning import training
 
 SETTINGS = Settings(epochs=4, batch_size=64)
 LIST_SIZE, NUM_FEATURES = 120, 136

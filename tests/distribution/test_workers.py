@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests import refusals
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Cluster, LostWorkerError, MeanLogs, Workers
-from tfrank_sel.pipelines.workers import assist
+from tfrank_sel.pipelines.learning.workers import assist
 
 
 def free_address():
@@ -146,7 +146,7 @@ def test_a_worker_beside_the_chief_trains_waits_and_gives_up(monkeypatch):
             pass  # the chief ends
         with pytest.raises(InputError, match=r"the chief ended .* Start this worker again"):
             running.result()
-    monkeypatch.setattr("tfrank_sel.pipelines.workers.SECONDS", 0.0)
+    monkeypatch.setattr("tfrank_sel.pipelines.learning.workers.SECONDS", 0.0)
     with pytest.raises(InputError, match="the chief did not start training within 0 s"):
         assist(other, lambda: False, None)
 

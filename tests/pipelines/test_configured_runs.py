@@ -18,11 +18,12 @@ from tests.pipelines.test_main import small_set
 from tfrank_sel import data
 from tfrank_sel.data import requests, synthetic, typed, writing
 from tfrank_sel.features import Category, Number, of_config
-from tfrank_sel.pipelines import artefacts, classes, planning
+from tfrank_sel.pipelines import classes, planning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import columns, inputs
+from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.ingestion import stored
 
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"

@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 
 from tfrank_sel import claim, data
 from tfrank_sel.data import letor
-from tfrank_sel.pipelines import manifests
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.files import manifests
 
 # one small network
 SMALL = [

@@ -28,7 +28,7 @@ from tfrank_sel.pipelines.configuration import (
     text,
 )
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.run import run
 from tfrank_sel.pipelines.runs import Run
 

@@ -9,7 +9,7 @@ STEPS = """
 import sys
 from pathlib import Path
 from benchmarks.speed import ingest_memory
-from tfrank_sel.pipelines import artefacts
+from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.analysis import schema, statistics

@@ -21,10 +21,10 @@ from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import curves
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 from tfrank_sel.pipelines.reporting import judgement
 from tfrank_sel.pipelines.runs import Run
-from tfrank_sel.pipelines.training import Fit, Trained, each_once
 
 SPEC = data.FeatureSpec(num_features=4)
 HISTORY = {

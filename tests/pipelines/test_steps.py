@@ -14,10 +14,11 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import folders, preparation, publication
+from tfrank_sel.pipelines import preparation, publication
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source
 

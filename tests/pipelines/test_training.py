@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer, scorer
-from tfrank_sel.pipelines.training import PreparedLists, train
+from tfrank_sel.pipelines.learning.training import PreparedLists, train
 
 SIZES = (9, 3, 6, 5, 9, 2, 7, 4)
 MOMENTS = [0.1, 0.2], [1.0, 2.0]

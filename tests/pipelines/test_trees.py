@@ -13,12 +13,13 @@ from tests.pipelines.test_resume import interrupting, outcome
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.pipelines import planning, trees
+from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.configuration.inputs import complete
-from tfrank_sel.pipelines.training import PreparedLists, StartError, train
-from tfrank_sel.pipelines.trees import Trees
+from tfrank_sel.pipelines.learning import trees
+from tfrank_sel.pipelines.learning.training import PreparedLists, StartError, train
+from tfrank_sel.pipelines.learning.trees import Trees
 
 SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
 SMALL = {"num_iterations": 80, "num_leaves": 4, "min_data_in_leaf": 5, "num_threads": 1}

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from tests import refusals
 from tests.pipelines.test_main import small_set
-from tfrank_sel.pipelines import folders, tuning
+from tfrank_sel.pipelines import tuning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load
 from tfrank_sel.pipelines.console import Step
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.tuning import Study
 
 SEARCH = """

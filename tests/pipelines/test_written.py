@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.pipelines.test_daily import done, invoke, taken
-from tfrank_sel.pipelines import manifests
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.files import manifests
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.pipelines.test_daily import KEPT, SMALL, SPLITS, day, done, invoke, t
 from tests.ports import free_port
 from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
-from tfrank_sel.pipelines import manifests
+from tfrank_sel.pipelines.files import manifests
 
 
 @pytest.fixture

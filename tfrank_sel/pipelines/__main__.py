@@ -12,10 +12,11 @@ import typer
 
 from tfrank_sel.commandline import Version
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import flags, interrupts, manifests
+from tfrank_sel.pipelines import flags, interrupts
 from tfrank_sel.pipelines.commands import runs, scoring, steps, terminal, tune
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import proposed
+from tfrank_sel.pipelines.files import manifests
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, registry
+from tfrank_sel.pipelines import registry
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.runs import Run
 
 

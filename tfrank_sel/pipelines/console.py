@@ -15,10 +15,10 @@ from rich.table import Table
 from tfrank_sel.pipelines import interrupts
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.epochs import Epoch
     from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+    from tfrank_sel.pipelines.learning.epochs import Epoch
+    from tfrank_sel.pipelines.learning.training import Trained
     from tfrank_sel.pipelines.runs import Run
-    from tfrank_sel.pipelines.training import Trained
 
 
 class Step:

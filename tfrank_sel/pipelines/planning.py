@@ -18,8 +18,8 @@ from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.inputs import has_lightgbm
 from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.learning.trees import LAMBDARANK
 from tfrank_sel.pipelines.settings import Settings
-from tfrank_sel.pipelines.trees import LAMBDARANK
 
 MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
 

@@ -13,15 +13,15 @@ from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.models.preparation import columns
-from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly, Gates
+from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.configuration.errors import choices
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.evaluation import inspection
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.runs import Run
-from tfrank_sel.pipelines.splits import Split
 
 SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
 

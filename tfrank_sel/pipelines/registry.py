@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, manifests
-from tfrank_sel.pipelines.manifests import STEPS
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.files.manifests import STEPS
 
 METRIC = "NDCG@10"
 

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.files import folders
 
 TOP = 10
 _TRIED = 200  # number of lists for timing

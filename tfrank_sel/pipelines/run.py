@@ -9,13 +9,15 @@ from types import ModuleType
 from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import artefacts, folders, manifests, planning, steps, workers
+from tfrank_sel.pipelines import planning, steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.manifests import STEPS
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.files import artefacts, folders, manifests
+from tfrank_sel.pipelines.files.manifests import STEPS
+from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.learning import workers
 from tfrank_sel.pipelines.runs import Run
 
 

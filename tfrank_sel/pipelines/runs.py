@@ -15,20 +15,21 @@ from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines import artefacts, manifests, mirrors, planning, runners
+from tfrank_sel.pipelines import planning, runners
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.gates import Gates
+from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.files import artefacts, manifests, mirrors
+from tfrank_sel.pipelines.files.manifests import STEPS
+from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
-from tfrank_sel.pipelines.manifests import STEPS
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.learning.training import Fit, Trained
 from tfrank_sel.pipelines.release import Pushed
-from tfrank_sel.pipelines.splits import Split
-from tfrank_sel.pipelines.training import Fit, Trained
 
 
 class Run:

@@ -19,12 +19,13 @@ from tfrank_sel.data import formats, packed, stores
 from tfrank_sel.data.formats import Columns, Layout, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
-from tfrank_sel.pipelines import artefacts, folders, outputs, rankings, runners
+from tfrank_sel.pipelines import rankings, runners
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
+from tfrank_sel.pipelines.files import artefacts, folders, outputs
 from tfrank_sel.pipelines.ingestion import ingest, pieces, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
 from tfrank_sel.pipelines.ingestion.pieces import Piece

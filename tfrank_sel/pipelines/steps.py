@@ -11,26 +11,19 @@ from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.distribution import Workers
 from tfrank_sel.export import extras, release as releases
-from tfrank_sel.pipelines import (
-    folders,
-    interrupts,
-    planning,
-    preparation,
-    publication,
-    release,
-    training,
-    workers,
-)
+from tfrank_sel.pipelines import interrupts, planning, preparation, publication, release
 from tfrank_sel.pipelines.analysis import statistics
+from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.evaluation import blessing, evaluation, simple
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
+from tfrank_sel.pipelines.learning import training, workers
+from tfrank_sel.pipelines.learning.training import PreparedLists, Trained
 from tfrank_sel.pipelines.release import Pushed
 from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
-from tfrank_sel.pipelines.splits import Split
-from tfrank_sel.pipelines.training import PreparedLists, Trained
 
 WARM_UP_LISTS = 4
 # files that identify a SavedModel: the index has a checksum of each variable

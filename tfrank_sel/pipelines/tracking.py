@@ -8,8 +8,8 @@ from typing import Any
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.extras import CARD
-from tfrank_sel.pipelines import folders, manifests
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.files import folders, manifests
 
 try:
     import mlflow

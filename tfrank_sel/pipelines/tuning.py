@@ -17,7 +17,6 @@ from rich.markup import escape
 
 from tfrank_sel.claim import held
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders, manifests
 from tfrank_sel.pipelines.configuration import (
     Configuration,
     ConfigurationError,
@@ -28,7 +27,8 @@ from tfrank_sel.pipelines.configuration import (
 )
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.epochs import Epoch
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.learning.epochs import Epoch
 from tfrank_sel.pipelines.run import run
 
 try:

@@ -16,9 +16,10 @@ from tfrank_sel import data
 from tfrank_sel.data import packed, stores
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import preparation, summary
-from tfrank_sel.pipelines import artefacts, folders, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.files import artefacts, folders
 from tfrank_sel.pipelines.ingestion import stored
 
 _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}

@@ -17,9 +17,10 @@ from tfrank_sel.data import stores
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
-from tfrank_sel.pipelines import artefacts, folders, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.files import artefacts, folders
 from tfrank_sel.pipelines.ingestion import stored
 
 SHOWN = 1000  # reported values of a hashed feature

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import mirrors, registry
+from tfrank_sel.pipelines import registry
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.files import mirrors
 
 app = typer.Typer(no_args_is_help=True, help="List and compare runs.")
 

@@ -12,12 +12,13 @@ from rich.console import Console
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import flags, folders, manifests
+from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import complete
-from tfrank_sel.pipelines.mirrors import Mirror
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.files.mirrors import Mirror
 
 
 def take(

@@ -9,11 +9,12 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import flags, folders
+from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.files import folders
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.tuning import Study

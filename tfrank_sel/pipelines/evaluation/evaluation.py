@@ -14,9 +14,9 @@ from tfrank_sel.data import stores
 from tfrank_sel.metrics.bootstrap import Resampled, mixed, nothing, resampled
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.evaluation.lists import Lists
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
+from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.ingestion import census, stored
 
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.

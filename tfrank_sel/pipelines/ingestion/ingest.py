@@ -20,7 +20,8 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
-from tfrank_sel.pipelines import artefacts, folders, runners
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.files import artefacts, folders
 from tfrank_sel.pipelines.ingestion import census, findings, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
 from tfrank_sel.pipelines.settings import SHARD_BYTES

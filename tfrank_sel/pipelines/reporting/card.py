@@ -5,9 +5,9 @@ import datetime
 from collections.abc import Mapping
 from typing import Any
 
-from tfrank_sel.pipelines import manifests
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.reporting import judgement, pages
 from tfrank_sel.pipelines.runs import Run
 

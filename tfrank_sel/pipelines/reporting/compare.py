@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from tfrank_sel.pipelines import folders
 from tfrank_sel.pipelines.comparison import Compared
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.reporting import figures, pages
 
 

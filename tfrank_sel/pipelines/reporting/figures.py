@@ -16,7 +16,7 @@ from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.curves import Curve
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 from tfrank_sel.pipelines.evaluation.inspection import Calibration
-from tfrank_sel.pipelines.training import Fit, Trained, each_once
+from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}

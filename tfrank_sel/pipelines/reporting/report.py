@@ -12,16 +12,16 @@ from tfrank_sel import data, metrics
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines import folders, manifests
 from tfrank_sel.pipelines.analysis import sketches
+from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
 from tfrank_sel.pipelines.evaluation import curves, inspection
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, Scorer
+from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.reporting import card, figures, judgement, pages
 from tfrank_sel.pipelines.runs import Run
-from tfrank_sel.pipelines.splits import Split
 
 SAMPLES = 3
 SHOWN = 10  # items of a sample

@@ -180,7 +180,7 @@ def _refused(error: ConfigurationError) -> typer.Exit:
 def _synthesise(output: Path, seed: int) -> Path:
     """Writes synthetic lists, and one of the queries as a LETOR file to test the server."""
     from tfrank_sel.data import letor, synthetic
-    from tfrank_sel.pipelines import folders
+    from tfrank_sel.pipelines.files import folders
     from tfrank_sel.pipelines.tfx import lists
 
     made = list(synthetic.lists(SYNTHETIC_LISTS, max_list_size=SYNTHETIC_LIST_SIZE, seed=seed))

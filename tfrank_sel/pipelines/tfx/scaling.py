@@ -21,12 +21,12 @@ from tfx.v1.dsl.components import (
 
 from tfrank_sel import models
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines import artefacts
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError, Gates
+from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
+from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.preparation import check_named, prepared
-from tfrank_sel.pipelines.splits import Split
 from tfrank_sel.pipelines.tfx import base_models
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
 

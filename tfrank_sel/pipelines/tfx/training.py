@@ -12,10 +12,10 @@ from tfx.v1.components import FnArgs
 
 from tfrank_sel import data, export, models
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines import training
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.learning import training
+from tfrank_sel.pipelines.learning.training import PreparedLists, StartError
 from tfrank_sel.pipelines.tfx import base_models, lists
-from tfrank_sel.pipelines.training import PreparedLists, StartError
 
 WARM_UP_LISTS = 4
 

@@ -16,8 +16,8 @@ from typing import Self
 
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import folders
-from tfrank_sel.pipelines.manifests import STEPS
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.files.manifests import STEPS
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step

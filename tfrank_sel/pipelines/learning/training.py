@@ -16,12 +16,13 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines import classes, trees
-from tfrank_sel.pipelines.backup import Backup, Resumption, variables_of
+from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.epochs import Epoch, Stopwatch
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
-from tfrank_sel.pipelines.prepared import PreparedLists as PreparedLists, parts_of
+from tfrank_sel.pipelines.learning import trees
+from tfrank_sel.pipelines.learning.backup import Backup, Resumption, variables_of
+from tfrank_sel.pipelines.learning.epochs import Epoch, Stopwatch
+from tfrank_sel.pipelines.learning.prepared import PreparedLists as PreparedLists, parts_of
 
 
 class StartError(ValueError):

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.pipelines.epochs import Stopwatch
+from tfrank_sel.pipelines.learning.epochs import Stopwatch
 
 Variables = Sequence[Any]  # of Keras or TensorFlow
 

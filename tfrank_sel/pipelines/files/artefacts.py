@@ -13,7 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines import folders
+from tfrank_sel.pipelines.files import folders
 
 
 @contextlib.contextmanager

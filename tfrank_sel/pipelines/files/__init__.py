@@ -1,0 +1,1 @@
+"""Files of runs: folders, manifests, and copies in stores."""

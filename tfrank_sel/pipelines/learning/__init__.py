@@ -1,0 +1,1 @@
+"""Training of candidates on lists that are prepared once."""
