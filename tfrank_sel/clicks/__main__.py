@@ -1,7 +1,6 @@
 """The command line: `tfrank-sel-clicks`, or `python -m tfrank_sel.clicks`."""
 
 import pathlib
-import sys
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ except ModuleNotFoundError as error:
 
 from tfrank_sel import clicks
 from tfrank_sel.claim import claimed
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Version, refused
 
 File = Annotated[
     pathlib.Path, typer.Argument(help="The log: Parquet, Arrow, CSV, TSV or JSON lines.")
@@ -71,18 +70,18 @@ def correct(
     propensities are printed, and written to `NAME.propensities.json`.
     """
     try:
+        if output.exists():
+            raise ValueError(f"{output}: exists. Expected a new file")
         table = _read(log)
         roles = {"query": query, "item": item, "position": position, "click": click}
         roles |= {} if session is None else {"session": session}
         if label in set(table.column_names) - {click}:
             raise ValueError(f"{log}: has a column {label}, which --label would replace")
-        found = clicks.Log.of(_columns(log, table, roles), **{name: name for name in roles})
+        found = clicks.Log(**_columns(log, table, roles))
         estimated = clicks.estimate(found, method)
         labels = clicks.labels(found, estimated, correction, least=least)
-        if output.exists():
-            raise ValueError(f"{output}: exists. Expected a new file")
     except (OSError, ValueError) as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     kept = table.drop_columns([position, click, *([] if session is None else [session])])
     kept = kept.take(np.unique(found.items, return_index=True)[1])
     kept = kept.append_column(label, pa.array(labels["label"]))
@@ -132,7 +131,7 @@ def value(
             ends = [per_session * x for x in (found.value, found.low, found.high)]
             print("{:6}  {:18.4f}  {:.4f} to {:.4f}  {:.0f}".format(name, *ends, found.effective))
     except (OSError, ValueError) as error:
-        raise _refused(error) from error
+        raise refused(error) from error
 
 
 @app.command()
@@ -151,7 +150,7 @@ def interleaved(
         _, sessions = np.unique(table["session"], return_inverse=True)
         counts = [np.bincount(sessions, table["click"] * (teams == t)) for t in (0, 1)]
     except (OSError, ValueError) as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     wins = [int((counts[t] > counts[1 - t]).sum()) for t in (0, 1)]
     print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(counts[0]) - sum(wins)}")
     print(f"p-value: {clicks.sign_test(*counts):.4g}")
@@ -183,11 +182,6 @@ def _columns(path: pathlib.Path, table: Any, roles: dict[str, str]) -> dict[str,
             raise ValueError(f"{path}: `{name}` must not be null")
         found[role] = table[name].to_numpy()
     return found
-
-
-def _refused(problem: object) -> typer.Exit:
-    print(problem, file=sys.stderr)
-    return typer.Exit(2)
 
 
 def main() -> None:

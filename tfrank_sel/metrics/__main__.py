@@ -5,7 +5,6 @@ import csv
 import enum
 import pathlib
 import statistics
-import sys
 from typing import Annotated, Any
 
 try:
@@ -16,7 +15,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Version, refused
 from tfrank_sel.metrics import comparison, fusion, trec
 from tfrank_sel.metrics.compared import ALL, Comparison
 
@@ -93,10 +92,10 @@ def evaluate(
         metrics = trec.measures(measure or OFFICIAL, relevance_level)
         values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
     except ValueError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     queries = next(iter(values.values()))
     if not queries:
-        raise _refused(f"Expected a query of {qrels} in {run}. Received: no such query")
+        raise refused(f"Expected a query of {qrels} in {run}. Received: no such query")
     for query in queries if per_query else []:
         for name, found in values.items():
             _print(name, query, f"{found[query]:.4f}")
@@ -145,7 +144,7 @@ def compare(
         if picture:
             _draw(found, picture)
     except (OSError, ValueError) as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     if form is Form.MARKDOWN:
         print(found.markdown() + _most_different(found, show))
     else:
@@ -173,7 +172,7 @@ def fuse(
         else:
             fused = fusion.comb_sum(runs, weights or None)
     except ValueError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     for query, scores in fused.items():
         best = sorted(scores, key=lambda x: (-scores[x], x))
         for rank, document in enumerate(best, start=1):
@@ -225,11 +224,6 @@ def _draw(found: Comparison, path: pathlib.Path) -> None:
     figure = Figure(figsize=(7.0, size), layout="constrained")
     found.draw(figure.subplots())
     figure.savefig(path, dpi=150)
-
-
-def _refused(problem: object) -> typer.Exit:
-    print(problem, file=sys.stderr)
-    return typer.Exit(2)
 
 
 def _print(name: str, query: str, value: str) -> None:

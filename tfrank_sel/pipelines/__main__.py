@@ -10,10 +10,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import typer
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Version, refused
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import flags, interrupts
-from tfrank_sel.pipelines.commands import runs, scoring, steps, terminal, tune
+from tfrank_sel.pipelines.commands import runs, scoring, steps, tune
 from tfrank_sel.pipelines.configuration import ConfigurationError, load, text
 from tfrank_sel.pipelines.configuration.inputs import proposed
 from tfrank_sel.pipelines.files import manifests
@@ -120,7 +120,7 @@ def print_configuration(
     try:
         configuration, left_out = proposed(load(config, flags.overrides(context.params)))
     except (ConfigurationError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     print(text(configuration, left_out), end="")
 
 

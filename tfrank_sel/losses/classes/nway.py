@@ -240,13 +240,13 @@ class NWayPairwiseLoss(NWayLoss):
     class_weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        if self.class_weights is not None and not all(c > 0.0 for c in self.class_weights):
+        if self.class_weights is None:
+            return
+        if not all(c > 0.0 for c in self.class_weights):
             raise ValueError(
                 f"`class_weights` must be positive. Received: class_weights={self.class_weights}"
             )
-        self.class_weights = (
-            None if self.class_weights is None else [float(c) for c in self.class_weights]
-        )
+        self.class_weights = [float(c) for c in self.class_weights]
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Reads the arguments of Keras, and checks that the number of class weights matches."""

@@ -8,47 +8,23 @@ import tensorflow as tf
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.links.base import Link
-from tfrank_sel.losses.bases.listwise import ListwiseLoss
-from tfrank_sel.losses.listwise import relaxation
-from tfrank_sel.losses.listwise.relaxed import SIGMOID
+from tfrank_sel.losses.listwise.relaxed import SIGMOID, RelaxedLoss
 from tfrank_sel.ops import label_order, masking, ranking
 from tfrank_sel.serialization import register
 
 
-class RankErrorLoss(ListwiseLoss):
+class RankErrorLoss(RelaxedLoss):
     """A loss of the differences between soft ranks by scores and ranks by labels.
 
     Only the order of the labels counts; tied labels have the mean of their ranks. A subclass
     implements `distance`.
 
-    Args:
-        temperature: Divides the scores; positive.
-        link: Smooth comparison of two scores, as in `ApproxNDCGLoss`; `links.Laplace()` for long
-            lists.
-        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
-
     Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, and NaN is
     padding. The index of one item is not accepted: it gives no order to the other items.
-
-    Raises:
-        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
     """
 
     min_label = -math.inf
     takes_classes = False
-
-    @property
-    @abc.abstractmethod
-    def temperature(self) -> float:
-        """Divides the scores."""
-
-    @property
-    @abc.abstractmethod
-    def link(self) -> Link:
-        """Smooth comparison of two scores."""
-
-    def __post_init__(self) -> None:
-        relaxation.check_link(self.link)
 
     @abc.abstractmethod
     def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -59,8 +35,8 @@ class RankErrorLoss(ListwiseLoss):
     ) -> tf.Tensor:
         """Compares the ranks of each list."""
         ranks = label_order.mean_ranks(labels, mask)
-        soft = relaxation.ranks(scores / self.temperature, mask, self.link)
-        return self.distance(weights * (soft - ranks) ** 2, ranks, mask)
+        errors = self.ranks(scores, mask) - ranks
+        return self.distance(weights * errors**2, ranks, mask)
 
 
 @register

@@ -16,18 +16,8 @@ from tfrank_sel.serialization import register
 SIGMOID = Sigmoid()
 
 
-class RelaxedMetricLoss(ListwiseLoss):
-    """Negative ranking metric of a list, at soft ranks.
-
-    For each list of scores `s` in `y_pred`:
-
-    ```
-    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
-    loss   = -w * metric(rank)
-    w      = sum_i w_i * y_i / sum_i y_i
-    ```
-
-    It is 0 for a list without a relevant item. A subclass implements `metric`.
+class RelaxedLoss(ListwiseLoss):
+    """A loss of soft ranks.
 
     Args:
         temperature: Divides the scores; positive. As it goes to 0 the ranks become those of the
@@ -53,13 +43,28 @@ class RelaxedMetricLoss(ListwiseLoss):
     def __post_init__(self) -> None:
         relaxation.check_link(self.link)
 
-    @abc.abstractmethod
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Computes the metric of each list, `[batch_size]`, at soft ranks."""
-
     def ranks(self, scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
         """Computes the soft rank of each item among the items `among` of its list."""
         return relaxation.ranks(scores / self.temperature, among, self.link)
+
+
+class RelaxedMetricLoss(RelaxedLoss):
+    """Negative ranking metric of a list, at soft ranks.
+
+    For each list of scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w * metric(rank)
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    It is 0 for a list without a relevant item. A subclass implements `metric`.
+    """
+
+    @abc.abstractmethod
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Computes the metric of each list, `[batch_size]`, at soft ranks."""
 
     def per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor

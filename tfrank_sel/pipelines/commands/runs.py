@@ -9,9 +9,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tfrank_sel.commandline import refused
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import registry
-from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.files import mirrors
 
@@ -27,7 +28,7 @@ def list_runs(
     try:
         found = [registry.summary(run) for run in registry.runs(folder)]
     except InputError as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     found.sort(key=lambda run: run.made or "")
     if as_json:
         print(json.dumps([dataclasses.asdict(run) for run in found], indent=2, default=str))
@@ -67,13 +68,13 @@ def compare(
     console = Console()
     try:
         # Imported late, so that help and errors do not wait for TensorFlow.
-        with terminal.quiet():
+        with quiet():
             from tfrank_sel.pipelines import comparison, console as shown
             from tfrank_sel.pipelines.reporting import compare as page
 
         found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
     except (ConfigurationError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     settings = Table("setting", *found.names)
     for key, *values in found.settings:
         settings.add_row(key, *("" if x is None else str(x) for x in values))

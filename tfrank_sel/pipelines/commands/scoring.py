@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 from rich.console import Console
 
+from tfrank_sel.commandline import refused
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import FORMATS, Columns
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import flags
-from tfrank_sel.pipelines.commands import steps, terminal
+from tfrank_sel.pipelines.commands import steps
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.configuration.errors import choices
 
@@ -58,7 +60,7 @@ def score(
     try:
         _check_format(format)
         # Imported late, so that help and option errors do not wait for TensorFlow.
-        with terminal.quiet():
+        with quiet():
             from tfrank_sel.pipelines import console as shown, scoring
 
         inputs = scoring.inputs(
@@ -80,7 +82,7 @@ def score(
             options=_options(runner, beam_options),
         )
     except (ConfigurationError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     print(output if stores.is_remote(output) else os.path.abspath(output))
 
 
@@ -124,9 +126,7 @@ def evaluate(
     """Evaluate the model of a run, or an exported model on other files, with intervals."""
     if (output is None) == (model is None) or (model is None) != (data is None):
         wanted = "Expected --output, or --model and --data"
-        raise terminal.refused(
-            ValueError(f"{wanted}. Received: neither of them, or options of both")
-        )
+        raise refused(ValueError(f"{wanted}. Received: neither of them, or options of both"))
     if output is not None:
         own = {name: context.params[name] for name in ("set", "module", "beam_options")}
         steps.take(output, config, own, only="evaluate")
@@ -149,7 +149,7 @@ def evaluate(
             beam_options=beam_options,
         )
     except (ConfigurationError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
 
 
 def evaluate_model(
@@ -190,7 +190,7 @@ def evaluate_model(
         tfrank_sel.data.InputError: If the input, a model or the output folder is invalid.
     """
     _check_format(format)
-    with terminal.quiet():
+    with quiet():
         from tfrank_sel.pipelines import console as shown, scoring
         from tfrank_sel.pipelines.evaluation.blessing import Rules
 

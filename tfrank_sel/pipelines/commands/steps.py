@@ -10,11 +10,12 @@ from typing import Any
 import typer
 from rich.console import Console
 
+from tfrank_sel.commandline import refused
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
-from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.files import folders, manifests
@@ -47,7 +48,7 @@ def take(
             config = kept
         given = load(config, flags.overrides(options))
         if only in (None, "train") and os.environ.get("TF_CONFIG"):
-            with terminal.quiet():
+            with quiet():
                 from tfrank_sel.pipelines import run as pipeline
 
             if pipeline.assist(given, output, is_forced=force is not None):
@@ -66,7 +67,7 @@ def take(
             return
         if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
             # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
-            with terminal.quiet():
+            with quiet():
                 from tfrank_sel.pipelines import console as tables, run as pipeline
 
             progress = tables.Progress(console)
@@ -82,7 +83,7 @@ def take(
             for step in chosen:
                 console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
     except (ConfigurationError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     except GateError as error:
         print(f"{error}\nnothing is trained", file=sys.stderr)
         raise typer.Exit(3) from error
@@ -96,7 +97,7 @@ def _tell_plan(
     configuration: Configuration, output: str, force: str | None, console: Console
 ) -> None:
     """Prints the features and the steps of a run, after checks of the configuration."""
-    with terminal.quiet():
+    with quiet():
         from tfrank_sel.pipelines import run as pipeline
 
     stale, forced = pipeline.plan(configuration, output), False

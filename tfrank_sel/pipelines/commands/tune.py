@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from tfrank_sel.commandline import refused
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
-from tfrank_sel.pipelines.commands import terminal
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import complete
 from tfrank_sel.pipelines.files import folders
@@ -44,7 +45,7 @@ def tune(
             config = str(kept)
         configuration, _, _ = complete(load(config, flags.overrides(context.params)))
         # Imported late, so that help and errors do not wait for TensorFlow.
-        with terminal.quiet():
+        with quiet():
             from tfrank_sel.pipelines import console as shown, tuning
 
         logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
@@ -55,7 +56,7 @@ def tune(
         study.prepare(shown.Progress(console))
         study.run(console)
     except (ConfigurationError, ImportError, InputError) as error:
-        raise terminal.refused(error) from error
+        raise refused(error) from error
     except GateError as error:
         print(f"{error}\nnothing is trained", file=sys.stderr)
         raise typer.Exit(3) from error

@@ -100,12 +100,14 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
         parsed = packed.parse(serialized, spec)
         mask = parsed["mask"].numpy()
         ids, labels = (parsed[x].numpy()[mask].tolist() for x in (spec.doc_id, spec.label))
+        if b"" in ids:  # items without an identifier have no popularity
+            return None
         counts.update(ids)
         for name, label in zip(ids, labels, strict=True):
             sums[name] += label
         if counts.total() >= COUNTED:
             break
-    if b"" in counts or 2 * len(counts) > counts.total():
+    if 2 * len(counts) > counts.total():
         return None
     mean = sums.total() / counts.total()
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)

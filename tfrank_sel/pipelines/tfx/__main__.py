@@ -16,7 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Version, refused
 from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
@@ -159,7 +159,7 @@ def compile_for_kubeflow(
             beam_options=beam_option,
         )
     except ConfigurationError as error:
-        raise _refused(error) from error
+        raise refused(error) from error
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
 
@@ -169,12 +169,7 @@ def _configuration(config: str | None, context: typer.Context) -> Configuration:
         # `--data` is the input of ExampleGen, not that of a run
         return load(config, flags.overrides({**context.params, "data": None}))
     except ConfigurationError as error:
-        raise _refused(error) from error
-
-
-def _refused(error: ConfigurationError) -> typer.Exit:
-    print(error, file=sys.stderr)
-    return typer.Exit(2)
+        raise refused(error) from error
 
 
 def _synthesise(output: Path, seed: int) -> Path:
@@ -212,7 +207,7 @@ def _logged(log: Path) -> Iterator[None]:
             os.close(kept)
     if failure is not None:
         if isinstance(failure, ConfigurationError):
-            raise _refused(failure) from failure
+            raise refused(failure) from failure
         print(f"{failure}\nWhat led to it is in {log}", file=sys.stderr)
         raise typer.Exit(3 if isinstance(failure, GateError) else 1) from failure
 
