@@ -88,12 +88,12 @@ def diamonds(folder: pathlib.Path) -> Scored:
 
 
 def ratings(folder: pathlib.Path) -> Scored:
-    """A half of a user's ratings, by features of the other halves; five stars matter."""
+    """A half of a user's ratings, by features of the other halves; five stars, a fifth, matter."""
     known, held_out, shape = _movielens(folder)
     user, item, rating = held_out
     features = _of_pairs(known, shape, user, item)
     rows = _rows(user, 50, least=10)
-    return _scored(features, rating, rows, None, (16,), None, region=4.0)
+    return _scored(features, rating, rows, None, (16,), 0.2, region=4.0)
 
 
 def factors(folder: pathlib.Path) -> Scored:
@@ -154,7 +154,7 @@ def _scored(
     rows: Array,
     groups: Array | None,
     hidden: tuple[int, ...],
-    share: float | None,
+    share: float,
     region: float | None = None,
     truth: Array | None = None,
 ) -> Scored:
@@ -163,7 +163,6 @@ def _scored(
     if region is None:
         region = np.nanquantile(of_lists, 1.0 - share)
     of_lists = (of_lists - region) / np.nanstd(of_lists)
-    share = float(np.nanmean(of_lists > 0.0)) if share is None else share
     return Scored(
         features[rows].astype(np.float32),
         of_lists.astype(np.float32),

@@ -151,9 +151,17 @@ def test_an_exponential_of_long_tails_is_sensitive_to_few_of_the_region() -> Non
     assert losses.judge(loss, "high_score", lists_of_scores(0, "grades")).status == "valid"
 
 
-def test_few_grades_at_the_top_get_the_loss_that_compares_them() -> None:
-    choice = losses.design(scores=lists_of_scores(0, "grades"), at=4.0, width=1.0)
-    assert choice.loss.get_config() == losses.design(at=4.0, width=1.0).loss.get_config()
+@either
+def test_a_region_of_one_grade_has_the_sensitivity(ranking: bool) -> None:
+    stars = np.random.default_rng(0).choice(5, [40, 20], p=[0.06, 0.11, 0.27, 0.34, 0.22]) + 1.0
+    link = losses.design(scores=stars, share=0.2, ranking=ranking).loss.link  # type: ignore[union-attr]
+    slopes = link.slope(np.array([1.0, 3.0, 3.9, 5.0])).numpy()
+    assert slopes[3] > 3.0 * slopes[:3].max()
+
+
+def test_two_scores_get_the_loss_that_compares_them() -> None:
+    choice = losses.design(scores=lists_of_scores(0, "grades") > 4.0, at=0.0, width=1.0)
+    assert choice.loss.get_config() == losses.design(at=0.0, width=1.0).loss.get_config()
 
 
 @pytest.mark.parametrize(

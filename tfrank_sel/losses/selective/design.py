@@ -26,7 +26,6 @@ Array = NDArray[Any]
 
 CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
 COVERAGE = 0.2  # minimum share of the other items of a list's region that are as sensitive as one
-GRADES = 5  # maximum number of different scores in the region of a composite Softmax of `Exp`
 BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
 
 
@@ -80,8 +79,7 @@ def design(
     With `scores`, it reads the region, and the unit of the scores, from them: `scores` and
     `a * scores + b` get the same loss, stretched and moved. For high and low scores the choice is
     then a matching loss whose slope in the region is bounded, however long the tail of the scores
-    is. If the region has few grades, at which items of a list tie, the choice is an exponential, as
-    without `scores`.
+    is. Of two different scores, such as clicks, the choice is an exponential, as without `scores`.
 
     Args:
         sensitivity: Which errors matter: those at a `"high_score"` or a `"low_score"`, those of a
@@ -118,7 +116,7 @@ def design(
         >>> seconds = np.random.default_rng(0).exponential(60.0, size=[100, 20])
         >>> link = losses.design("high_score", scores=seconds).loss.link
         >>> type(link).__name__, round(link.shift)  # a tenth of the scores is above 140
-        ('Sigmoid', 170)
+        ('Sigmoid', 183)
 
     Reference:
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
@@ -141,9 +139,12 @@ def design(
             at = ends.get(sensitivity, median)
         if width is None:
             width = min(deviation, abs(at - median) or deviation)
-        grades = {"low_score": lists < below, "high_score": lists > above}.get(sensitivity)
-        if grades is not None and len(np.unique(lists[grades])) > GRADES:
-            recipe = _of_scores(sensitivity, ranking)
+        regions = {"low_score": lists < at, "high_score": lists > at}
+        if sensitivity in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
+            region = lists[regions[sensitivity]]
+            recipe = _of_scores(
+                sensitivity, ranking, float(np.median(region)) if region.size else at
+            )
     if not 0.0 < width < np.inf:
         raise ValueError(f"`width` must be positive and finite. Received: width={width}")
     loss = recipe.make(at, width, kwargs)
@@ -189,6 +190,11 @@ def judge(
         'valid'
     """
     lists = _lists(scores, share)
+    below, above = _bounds(lists, share)
+    regions = (lists < below, (lists >= below) & (lists <= above), lists > above)
+    # a kink at the first score of a region belongs to the region
+    outwards = {"high_score": -1e-12, "low_score": 1e-12}.get(sensitivity, 0.0)
+    lists = np.where(regions[1], lists + outwards * np.nanstd(lists), lists)
     link = _link(loss)
     if isinstance(link, CompositeSoftmax):
         curvatures = link.sensitivity(
@@ -198,8 +204,6 @@ def judge(
     else:
         curvatures = link.slope(_constant(lists))
         is_convex = convexity.is_increasing(link)
-    below, above = _bounds(lists, share)
-    regions = (lists < below, (lists >= below) & (lists <= above), lists > above)
     low, middle, high = (_median(curvatures.numpy(), region) for region in regions)
     places = [_median(lists, region) for region in regions]
     measured = _regions((low, middle, high))
@@ -335,12 +339,12 @@ def _sum(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe
     return _Recipe(why, make)
 
 
-def _of_scores(wanted: Wanted, ranking: bool) -> _Recipe:
-    """A matching loss of a link that is steep from the beginning of the region on."""
+def _of_scores(wanted: Wanted, ranking: bool, median: float) -> _Recipe:
+    """A matching loss of a link that is steep in the region, whose scores have this median."""
     side = 1.0 if wanted == "high_score" else -1.0
 
     def sigmoid(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
-        return MatchingLoss(Sigmoid(scale=3.0 / width, shift=at + side * 0.5 * width), **kwargs)
+        return MatchingLoss(Sigmoid(scale=3.0 / width, shift=median), **kwargs)
 
     def rising(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
         below, above = max(0.0, -side), max(0.0, side)
@@ -349,7 +353,7 @@ def _of_scores(wanted: Wanted, ranking: bool) -> _Recipe:
         return MatchingLoss(line, **kwargs)
 
     if ranking:
-        return _Recipe("A sigmoid, shifted into the region, is steepest there.", sigmoid)
+        return _Recipe("A sigmoid at the median of the region is steepest there.", sigmoid)
     return _Recipe("The link rises in the region only, and evenly.", rising)
 
 
