@@ -16,7 +16,7 @@ from pyarrow import csv, feather, parquet
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import InputError, frames, typed
-from tfrank_sel.data.formats import Columns, values
+from tfrank_sel.data.formats import Columns, arrays
 from tfrank_sel.features import (
     MISSING_INTEGER,
     REFUSE,
@@ -197,7 +197,7 @@ def test_text_that_looks_like_a_time_stays_text(tmp_path):
 )
 def test_every_kind_of_time_is_a_day_and_a_second(column):
     for array in (column, pyarrow.chunked_array([column.slice(0, 0), column])):
-        assert values.numbers(array, Timestamp()).tolist() == [[DAY, 0.0]]
+        assert arrays.numbers(array, Timestamp()).tolist() == [[DAY, 0.0]]
 
 
 @pytest.mark.parametrize(
@@ -215,15 +215,15 @@ def test_every_kind_of_time_is_a_day_and_a_second(column):
     ids=str,
 )
 def test_every_kind_of_category_is_text(column, texts):
-    assert values.texts(column, Category())[:, 0].tolist() == texts
+    assert arrays.texts(column, Category())[:, 0].tolist() == texts
 
 
 def test_numbers_of_every_width_are_numbers():
     kinds = [pyarrow.int8(), pyarrow.uint64(), pyarrow.float16(), pyarrow.decimal128(9, 2)]
     for kind in kinds:
         column = pyarrow.array([1, None], pyarrow.int8()).cast(kind)
-        np.testing.assert_array_equal(values.numbers(column, Number()), [[1.0], [math.nan]])
-    nothing = values.numbers(pyarrow.nulls(2), Number())
+        np.testing.assert_array_equal(arrays.numbers(column, Number()), [[1.0], [math.nan]])
+    nothing = arrays.numbers(pyarrow.nulls(2), Number())
     assert np.isnan(nothing).all()
 
 
@@ -233,7 +233,7 @@ elements = st.lists(st.none() | st.text("ab|", max_size=3), max_size=6)
 @hypothesis.given(st.lists(st.none() | elements, max_size=12), st.integers(0, 5))
 def test_sets_keep_the_first_values_that_are_there(rows, start):
     column = pyarrow.array(rows, pyarrow.list_(pyarrow.string()))[start:]
-    found = values.texts(column, Set(max_values=3))
+    found = arrays.texts(column, Set(max_values=3))
     for row, texts in zip(rows[start:], found.tolist(), strict=True):
         there = [x for x in row or [] if x][:3]
         assert texts == there + [""] * (3 - len(there))
@@ -244,7 +244,7 @@ def test_a_time_is_its_day_and_second_however_it_is_written(when):
     since = when - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     expected = [[since.days, since.seconds]]  # whole seconds, as in a request
     for column in ([when], [when.isoformat()], [when.isoformat(), "2024-01-01"]):
-        found = values.numbers(pyarrow.array(column), Timestamp())[:1]
+        found = arrays.numbers(pyarrow.array(column), Timestamp())[:1]
         assert found.tolist() == expected
 
 

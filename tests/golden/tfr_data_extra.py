@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.golden.vectors import Case
-from tfrank_sel.data import wire
+from tfrank_sel.data import elwc as codec
 
 Values = dict[str, list[Any]]
 
@@ -29,8 +29,8 @@ def example(values: Values) -> bytes:
 
 
 def elwc(context: Values, items: list[Values]) -> bytes:
-    parts = [wire.field(1, example(item)) for item in items]
-    return b"".join([*parts, wire.field(2, example(context))])
+    parts = [codec.field(1, example(item)) for item in items]
+    return b"".join([*parts, codec.field(2, example(context))])
 
 
 def example_in_example(context: Values, items: list[Values]) -> bytes:

@@ -21,13 +21,18 @@ if TYPE_CHECKING:
         synthetic,
         writing,
     )
-    from tfrank_sel.data.batching import batches, bucket_edges, list_sizes
+    from tfrank_sel.data.batching import (
+        batches,
+        bucket_edges,
+        head,
+        list_sizes,
+        split_segments,
+        top,
+    )
     from tfrank_sel.data.cache import Cache
     from tfrank_sel.data.formats import read
     from tfrank_sel.data.lists import InputError, ItemList
-    from tfrank_sel.data.segments import split_segments
     from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-    from tfrank_sel.data.truncation import head, top
 
 __all__ = [
     "Cache",
@@ -63,11 +68,11 @@ _HOMES = {
     "ListFeatures": "spec",
     "batches": "batching",
     "bucket_edges": "batching",
-    "head": "truncation",
+    "head": "batching",
     "list_sizes": "batching",
     "read": "formats",
-    "split_segments": "segments",
-    "top": "truncation",
+    "split_segments": "batching",
+    "top": "batching",
 }
 
 __getattr__ = surface.lazily(__name__, set(__all__) - set(_HOMES), _HOMES)

@@ -1,21 +1,27 @@
-"""Dense batches of a few static shapes from shards of lists."""
+"""Dense batches of a few static shapes, from shards of lists or lists in memory."""
 
 import collections
+import dataclasses
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.data import packed, stores
-from tfrank_sel.data.assembly import Assembler, Parse
+from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.data.truncation import Truncation
 
 Files = Sequence[str | os.PathLike[str]]
+Parse = Callable[..., dict[str, Any]]
+# Maps labels `[batch_size, longer]`, NaN at padding, and a number of items to the positions of
+# the items to keep, `[batch_size, number of items]`.
+Truncation = Callable[[tf.Tensor, int], tf.Tensor]
 _FILES = 8  # read at once
 _RUN = 16  # lists of a file that come together
+PADDING = {"features": 0.0, "texts": "", "mask": False, "labels": float("nan"), "weights": 0.0}
 
 
 def batches(
@@ -298,3 +304,266 @@ def check(batch_size: int, edges: Sequence[int]) -> None:
         raise ValueError(f"`batch_size` must be positive. Received: {batch_size}")
     if not edges or edges[0] < 1 or any(a >= b for a, b in itertools.pairwise(edges)):
         raise ValueError(f"`bucket_edges` must be positive and increasing. Received: {edges}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembler:
+    """Converts batches of serialized lists to the inputs and labels of a model.
+
+    Args:
+        spec: As in `tfrank_sel.data.batches`, as all others.
+        parse: Parser of stored lists.
+        edges: List sizes to pad to; empty, to find only sizes.
+        inputs: Names of the model inputs.
+        truncation: Truncation of lists longer than the last edge.
+        shuffle_items: Whether to shuffle the items of each list.
+
+    Raises:
+        ValueError: If `parse` cannot read `spec`, or items of sparse features would be selected.
+    """
+
+    spec: FeatureSpec | ListFeatures
+    parse: Parse
+    edges: tuple[int, ...] = ()
+    inputs: Sequence[str] | None = None
+    truncation: Truncation | None = None
+    shuffle_items: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.spec, FeatureSpec):
+            return
+        if self.parse is packed.parse:
+            wanted = "`parse` must be of `tfrank_sel.data.parsing` to read `ListFeatures`"
+            raise ValueError(f"{wanted}. Received: packed.parse")
+        kinds = self.spec.items.items()
+        sparse = [name for name, kind in kinds if isinstance(kind, tf.io.VarLenFeature)]
+        if sparse and self._chooses:
+            wanted = (
+                "Items can be selected from a `tf.io.RaggedFeature`, but not from a `VarLenFeature`"
+            )
+            raise ValueError(f"{wanted}. Received: {sparse}")
+
+    def sizes(self, serialized: tf.Tensor) -> tf.Tensor:
+        """Returns the number of items of each list."""
+        if isinstance(self.spec, FeatureSpec) and self.parse is packed.parse:
+            return tf.cast(packed.list_sizes(serialized, self.spec), tf.int64)
+        # Only the part of the parser that the mask needs is run.
+        return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
+
+    def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the unchanged serialized lists, their sizes, and the indices of their edges."""
+        sizes = self.sizes(serialized)
+        places = tf.searchsorted(tf.constant(self.edges, tf.int64), sizes, out_type=tf.int64)
+        return serialized, sizes, tf.minimum(places, len(self.edges) - 1)
+
+    def dense(
+        self,
+        serialized: tf.Tensor,
+        sizes: tf.Tensor,
+        places: tf.Tensor,
+        seed: tf.Tensor | None = None,
+    ) -> tuple[Any, ...]:
+        """Returns inputs and labels, and weights if there are any, from the result of `sized`."""
+        longest = tf.reduce_max(sizes)
+        if self.truncation is None:
+            _refuse_longer(longest, self.edges[-1])
+        edge = tf.gather(tf.constant(self.edges), tf.reduce_max(places))
+        width = tf.maximum(edge, tf.cast(longest, tf.int32)) if self._chooses else edge
+        parsed = self.parse(serialized, self.spec, list_size=width)
+        mask, label = parsed[self._named.mask], self._label
+        labels = tf.reshape(tf.cast(parsed[label], tf.float32), tf.shape(mask))
+        parsed[label] = tf.where(mask, labels, float("nan"))
+        if self._chooses:
+            parsed |= self._chosen(parsed, seed)
+        weight = self.spec.weight if isinstance(self.spec, FeatureSpec) else None
+        weights = () if weight is None else (parsed[weight],)
+        return self._selected(parsed), parsed[label], *weights
+
+    @property
+    def _named(self) -> ListFeatures:
+        return self.spec.named() if isinstance(self.spec, FeatureSpec) else self.spec
+
+    @property
+    def _label(self) -> str:
+        if self.spec.label is None:
+            raise ValueError(f"`spec` must have a label. Received: {self.spec}")
+        return self.spec.label
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether items may be selected other than the first ones in their order."""
+        return self.shuffle_items or self.truncation not in (None, head)
+
+    def _chosen(self, parsed: dict[str, Any], seed: tf.Tensor | None) -> dict[str, Any]:
+        """The features of the kept items, in their new order."""
+        items = {name: parsed[name] for name in (*self._named.items, self._named.mask)}
+        mask = items[self._named.mask]
+        if seed is not None:
+            items = _gathered(items, shuffled(mask, tf.stack([seed, 0])))
+        if self.truncation is None:
+            return items
+        truncation, label = self.truncation, self._label
+        return tf.cond(
+            tf.shape(mask)[1] > self.edges[-1],
+            lambda: _gathered(items, truncation(items[label], self.edges[-1])),
+            lambda: items,
+        )
+
+    def _selected(self, parsed: dict[str, Any]) -> Any:
+        if self.inputs is None:
+            if isinstance(self.spec, FeatureSpec):
+                return parsed[self.spec.features]
+            return {name: value for name, value in parsed.items() if name != self.spec.label}
+        if unknown := [name for name in self.inputs if name not in parsed]:
+            raise ValueError(f"`inputs` must be of {list(parsed)}. Received: {unknown}")
+        return {name: parsed[name] for name in self.inputs}
+
+
+def _refuse_longer(longest: tf.Tensor, edge: int) -> None:
+    message = f"a list must have at most {edge} items (the last bucket edge), or set `truncation`"
+    tf.debugging.Assert(longest <= edge, [message, "Received:", longest])
+
+
+def _gathered(items: dict[str, Any], positions: tf.Tensor) -> dict[str, Any]:
+    return {name: tf.gather(values, positions, batch_dims=1) for name, values in items.items()}
+
+
+def head(labels: tf.Tensor, list_size: int) -> tf.Tensor:
+    """Truncation that keeps the first `list_size` items, in the order of the file.
+
+    Example:
+        >>> head(tf.constant([[0.0, 2.0, 1.0]]), 2).numpy().tolist()
+        [[0, 1]]
+    """
+    positions = tf.range(list_size)
+    return tf.broadcast_to(positions, [tf.shape(labels)[0], list_size])
+
+
+def top(labels: tf.Tensor, list_size: int) -> tf.Tensor:
+    """Truncation that keeps the `list_size` items with the highest labels, in file order.
+
+    Among equal labels, the first items are kept.
+
+    Example:
+        >>> top(tf.constant([[0.0, 1.0, 0.0, 2.0, float("nan")]]), 3).numpy().tolist()
+        [[0, 1, 3]]
+    """
+    lowest_at_padding = tf.where(tf.math.is_nan(labels), -float("inf"), labels)
+    best = tf.argsort(lowest_at_padding, axis=1, direction="DESCENDING", stable=True)
+    return tf.sort(best[:, :list_size], axis=1)
+
+
+def shuffled(mask: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Returns the positions of the items of each list in random order, followed by padding.
+
+    Args:
+        mask: True for an item, `[batch_size, list_size]`.
+        seed: Two integers.
+    """
+    # keys are below 1, so that padding comes last
+    keys = tf.random.stateless_uniform(tf.shape(mask), seed)
+    return tf.argsort(tf.where(mask, keys, 1.0), axis=1)
+
+
+def in_memory(
+    lists: Sequence[ItemList],
+    *,
+    batch_size: int,
+    bucket_edges: Sequence[int] | int = 4,
+    shuffle: bool = True,
+    seed: int | None = None,
+) -> tf.data.Dataset:
+    """Pads lists to batches of a few static shapes, as in `tfrank_sel.data.frames.dataset`.
+
+    Args:
+        lists: The lists, at least one.
+        batch_size: Number of lists in a batch.
+        bucket_edges: As in `tfrank_sel.data.batches`.
+        shuffle: Whether to shuffle the lists.
+        seed: Seed of the shuffling.
+    """
+    sizes = [len(one.labels) for one in lists]
+    counted = collections.Counter(sizes)
+    if isinstance(bucket_edges, int):
+        bucket_edges = _edges(counted, bucket_edges, batch_size)
+    check(batch_size, bucket_edges)
+    if max(sizes) > bucket_edges[-1]:
+        wanted = f"`bucket_edges` must reach the longest list, {max(sizes)}"
+        raise ValueError(f"{wanted}. Received: {bucket_edges}")
+    first = lists[0]
+    parts = {
+        "features": np.concatenate([one.features for one in lists]),
+        "mask": np.ones(sum(sizes), bool),
+        "labels": np.concatenate([one.labels for one in lists]),
+    }
+    if first.texts is not None and first.texts.shape[1]:
+        parts["texts"] = np.concatenate([one.texts for one in lists])
+    if first.weights is not None:
+        parts["weights"] = np.concatenate([one.weights for one in lists])
+    ragged = {
+        name: tf.RaggedTensor.from_row_lengths(tf.constant(values.tolist()), sizes)
+        if values.dtype == object
+        else tf.RaggedTensor.from_row_lengths(values, sizes)
+        for name, values in parts.items()
+    }
+    dataset = tf.data.Dataset.from_tensor_slices(ragged).map(dict)  # to plain tensors
+    if shuffle:
+        dataset = dataset.shuffle(len(lists), seed=seed, reshuffle_each_iteration=True)
+    dataset = dataset.bucket_by_sequence_length(
+        lambda one: tf.shape(one["labels"])[0],
+        bucket_boundaries=[edge + 1 for edge in bucket_edges],
+        bucket_batch_sizes=[batch_size] * (len(bucket_edges) + 1),
+        padded_shapes={name: [None, *values.shape[1:]] for name, values in parts.items()},
+        padding_values={name: tf.constant(PADDING[name]) for name in parts},
+        pad_to_bucket_boundary=True,
+    )
+    count = num_batches(counted, batch_size=batch_size, bucket_edges=bucket_edges)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+    return dataset.map(_divided).prefetch(tf.data.AUTOTUNE)
+
+
+def _divided(one: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
+    others = [one.pop(name) for name in ("labels", "weights") if name in one]
+    return one, *others
+
+
+def split_segments(segments: Any, *tensors: Any) -> list[tf.RaggedTensor]:
+    """Splits rows that contain several lists into one list per segment.
+
+    Every loss and metric takes the result, so that one row of a batch can contain the items of
+    several queries. It is differentiable, and runs in eager mode and in graphs. XLA cannot compile
+    it, because the number of lists is not static.
+
+    Args:
+        segments: The segment of each item, integers `[batch_size, row_size]`: items of one row and
+            one segment make a list, in any positions of the row. Below 0 is padding.
+        *tensors: Tensors to split, such as labels, scores and weights of items: each
+            `[batch_size, row_size]` or `[batch_size, row_size, ...]`.
+
+    Returns:
+        The tensors, `[num_lists, (list_size)]` or `[num_lists, (list_size), ...]`; lists are
+        ordered by row and segment, and their items as in the row.
+
+    Example:
+        >>> from tfrank_sel import data
+        >>> segments = tf.constant([[0, 0, 1, 1, 1, -1]])  # the last item is padding
+        >>> y_true = tf.constant([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
+        >>> y_pred = tf.constant([[0.5, 0.1, 0.3, 0.2, 0.9, 0.0]])
+        >>> y_true, y_pred = data.split_segments(segments, y_true, y_pred)
+        >>> y_pred.to_list()[0]
+        [0.5, 0.10000000149011612]
+        >>> round(float(metrics.MRR()(y_true, y_pred)), 4)  # 1 and 1/3
+        0.6667
+    """
+    segments = tf.convert_to_tensor(segments)
+    order = tf.argsort(segments, axis=-1, stable=True)
+    ids = tf.gather(segments, order, batch_dims=1)
+    starts = tf.pad(ids[:, 1:] != ids[:, :-1], [[0, 0], [1, 0]], constant_values=True)
+    valid = ids >= 0
+    lists = tf.cumsum(tf.cast(tf.boolean_mask(starts, valid), tf.int64)) - 1
+    return [
+        tf.RaggedTensor.from_value_rowids(
+            tf.boolean_mask(tf.gather(x, order, batch_dims=1), valid), lists
+        )
+        for x in tensors
+    ]

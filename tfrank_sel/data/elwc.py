@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import descriptor_pb2
 
-from tfrank_sel.data import wire
 from tfrank_sel.data.spec import FeatureSpec
 
 
@@ -58,8 +57,8 @@ def serialize(
             parts_of_item[spec.label].float_list.value.append(float(labels[item]))
         if doc_ids is not None:
             parts_of_item[spec.doc_id].bytes_list.value.append(doc_ids[item])
-        parts.append(wire.field(1, example.SerializeToString(deterministic=True)))
-    parts.append(wire.field(2, context.SerializeToString(deterministic=True)))
+        parts.append(field(1, example.SerializeToString(deterministic=True)))
+    parts.append(field(2, context.SerializeToString(deterministic=True)))
     return b"".join(parts)
 
 
@@ -171,3 +170,45 @@ def _descriptor() -> bytes:
 
 _MESSAGE_TYPE = "tfrank_sel.SerializedExampleListWithContext"
 _DESCRIPTOR = _descriptor()
+
+
+"""Wire format of protocol buffers, for nested messages and bytes."""
+
+
+def field(number: int, value: bytes) -> bytes:
+    """Writes a field of bytes, a string or a message.
+
+    Args:
+        number: Number of the field; at most 15.
+        value: Its value, serialized.
+
+    Returns:
+        The bytes of the field.
+
+    Example:
+        >>> field(1, b"ab")
+        b'\\n\\x02ab'
+    """
+    return head(number, len(value)) + value
+
+
+def head(number: int, length: int) -> bytes:
+    """Writes the header of a field of bytes, a string or a message.
+
+    Args:
+        number: Number of the field; at most 15.
+        length: Number of bytes of its value.
+
+    Returns:
+        The tag and the length.
+
+    Example:
+        >>> head(1, 300)
+        b'\\n\\xac\\x02'
+    """
+    varint = bytearray([number << 3 | 2])
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    varint.append(length)
+    return bytes(varint)

@@ -7,8 +7,8 @@ import numpy as np
 
 from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.arrays import array, arrow
-from tfrank_sel.data.formats.columns import Columns
 from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.data.schema import Columns
 from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def dataset(
     found = list(lists(frame, **columns))
     if not found:
         raise InputError("frame", "expected at least one row. Received: none")
-    from tfrank_sel.data import in_memory  # imports TensorFlow, which the rest does not need
+    from tfrank_sel.data import batching  # imports TensorFlow, which the rest does not need
 
-    return in_memory.batches(
+    return batching.in_memory(
         found,
         batch_size=batch_size,
         bucket_edges=bucket_edges,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfrank_sel.data import adjacency, decimals, lines
-from tfrank_sel.data.lists import InputError, ItemList, Rejected
+from tfrank_sel.data import decimals, lines
+from tfrank_sel.data.lists import InputError, ItemList, Rejected, runs
 
 # Lists are dense arrays: an index beyond this is a typing error, not a feature.
 MAX_FEATURES = 100_000
@@ -59,7 +59,7 @@ def scan(
 ) -> Iterator[ItemList | Rejected]:
     """Reads like `read`, but continues after lines that break the rules.
 
-    A range of bytes has the whole lists that `adjacency.runs` assigns to a part. Its lines are
+    A range of bytes has the whole lists that `lists.runs` assigns to a part. Its lines are
     counted from `start`: the first line that begins in it has the number `start + 1`.
 
     Args:
@@ -196,7 +196,7 @@ def _blocks(
 ) -> Iterator[_Block | Rejected]:
     own = _items(path, start, stop)
     rest = () if stop is None else _items(path, stop, None)
-    for one in adjacency.runs(own, rest, is_first=not start):
+    for one in runs(own, rest, is_first=not start):
         yield one if isinstance(one, Rejected) else _Block(path, *one)
 
 

@@ -1,196 +1,217 @@
-"""Conversion between the features of a list and a schema of tensorflow-metadata.
+"""Names of the parts of a list in files, and the layout of a list.
 
-The schema has the form that TFX uses for `tf.train.SequenceExample`: features of the query are at
-the top level, and those of the items in the struct `##SEQUENCE##`. Additional information for
-readers (the kind, and a default) is in a group of tensor representations, `tfrank_sel`, and padding
-values are in `tfrank_sel.padding`; other tools ignore these groups.
+`to_schema`, `from_schema` and `feature_spec` convert stored features to a schema of
+tensorflow-metadata and back; they import TensorFlow, which the rest does not need.
 """
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-import tensorflow as tf
+import numpy as np
 
-from tfrank_sel.data.spec import FeatureSpec, ListFeatures
+from tfrank_sel import surface
+from tfrank_sel.arguments import Checked
+from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config
 
 if TYPE_CHECKING:
-    from tensorflow_metadata.proto.v0 import schema_pb2
+    from tfrank_sel.data.spec import feature_spec, from_schema, to_schema
 
-ITEMS = "##SEQUENCE##"
-_GROUP, _PADDING = "tfrank_sel", "tfrank_sel.padding"
+__all__ = ["Columns", "Layout", "feature_spec", "from_schema", "is_index", "to_schema"]
+
+__getattr__ = surface.lazily(
+    "tfrank_sel.data", (), dict.fromkeys(("feature_spec", "from_schema", "to_schema"), "spec")
+)
 
 
-def to_schema(features: ListFeatures | FeatureSpec) -> "schema_pb2.Schema":
-    """Returns the schema of lists: name, type, shape and default of each feature.
+def is_index(name: str) -> bool:
+    """Whether pandas gives this column name to an index in a file.
 
-    A `tf.io.FixedLenFeature` without default is required and has a shape, and one with a default
-    has as many values if any; a `VarLenFeature` or `RaggedFeature` (a bag of ids, strings) has any
-    number of values. The parts of a `FeatureSpec` are features like others, tagged with their role.
+    Example:
+        >>> is_index(""), is_index("__index_level_0__"), is_index("price")
+        (True, True, False)
+    """
+    return not name or name.startswith(("__index_level_", "Unnamed: "))
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns(Checked):
+    """Names of the parts of a list, in all formats with names (all except LETOR).
+
+    The weight of an item is `weight * list_weight`, divided by `propensity` if its label is
+    positive; a part that has no column counts as 1.
 
     Args:
-        features: The features of the query and of the items. The names of mask and size are not
-            kept: they are not stored.
-
-    Returns:
-        The schema.
+        query: Query identifier. A record without one is identified by its content.
+        label: Relevance; None if the files have none or it should not be read: labels are then 0.
+        doc_id: Item identifier; without it, `ID:position`. It may also be a feature, a `Category`
+            or `Hash` of texts.
+        features: Features, in the order of the model inputs: names of finite numbers without
+            missing values, or types by name. By default all numbers without another role, ordered
+            by name in records and by column in tables, without an index of pandas.
+        context: Other values of a query to keep, for slices of the evaluation; in a table, the
+            value in the first row of the query. They may also be features.
+        num_features: Number of features of LETOR files, which do not name them; by default the
+            largest index, found by an extra pass.
+        weight: The weight of the item, finite and not negative.
+        list_weight: The weight of the list, finite and positive; in records, of the query.
+        propensity: The probability that the item was examined, in (0, 1].
 
     Raises:
-        ImportError: If tensorflow-metadata is not installed.
-        ValueError: If a default or padding value has several different values, or a `RaggedFeature`
-            has partitions: a schema cannot represent them.
+        ValueError: If a name has two roles, or a feature refers to a missing feature.
     """
-    messages = _messages()
-    schema = messages.Schema()
-    named = features.named() if isinstance(features, FeatureSpec) else features
-    top = schema.feature
-    items = top.add(name=ITEMS, type=messages.STRUCT).struct_domain.feature
-    group = schema.tensor_representation_group[_GROUP]
-    for fields, kinds in ((items, named.items), (top, named.context)):
-        for name, kind in kinds.items():
-            _add(fields, group.tensor_representation[name], name, kind)
-    for name in named.padding:
-        padding = schema.tensor_representation_group[_PADDING].tensor_representation[name]
-        _set_default(padding.dense_tensor, name, named.items[name].dtype, named.padding[name])
-    if isinstance(features, FeatureSpec):
-        by_name = {field.name: field for field in (*items, *top)}
-        for role in _roles():
-            by_name[getattr(features, role)].annotation.tag.append(role)
-    return schema
+
+    query: str = "query_id"
+    label: str | None = "relevance"
+    doc_id: str = "doc_id"
+    features: Sequence[str] | Mapping[str, Feature] = ()
+    context: tuple[str, ...] = ()
+    num_features: int | None = None
+    weight: str | None = None
+    list_weight: str | None = None
+    propensity: str | None = None
+
+    def __post_init__(self) -> None:
+        roles: dict[str, str] = {}
+        for role, name in self._roles():
+            allowed = role == "feature" and (
+                roles.get(name) == "context"
+                or (roles.get(name) == "doc_id" and self._is_text(name))
+            )
+            if name in roles and not allowed:
+                received = f"{name!r} as {roles[name]} and as {role}"
+                raise ValueError(f"the names of columns must differ. Received: {received}")
+            roles[name] = role
+        check(self.types or {})
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Makes the columns from the result of `get_config`."""
+        known = config["features"]
+        if isinstance(known, Mapping):
+            known = {name: of_config(found) for name, found in known.items()}
+        return cls(**{**config, "features": known, "context": tuple(config["context"])})
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments as JSON-ready values.
+
+        Example:
+            >>> Columns.from_config(Columns(features=("price",)).get_config()).features
+            ['price']
+        """
+        config = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        features: Any = list(self.features)
+        if self.types is not None:
+            features = {name: feature.config() for name, feature in self.types.items()}
+        return {**config, "features": features, "context": list(self.context)}
+
+    def _is_text(self, name: str) -> bool:
+        """Whether a feature is one text of an item, as an identifier is."""
+        feature = (self.types or {}).get(name)
+        if not isinstance(feature, Category | Hash) or isinstance(feature, Set):
+            return False
+        return feature.of == "item" and feature.dtype == "string"
+
+    def _roles(self) -> Iterator[tuple[str, str]]:
+        yield from (("query", self.query), ("doc_id", self.doc_id), *self.measures.items())
+        yield from (("context", name) for name in self.context)
+        yield from (("feature", name) for name in self.features)
+
+    @property
+    def types(self) -> Mapping[str, Feature] | None:
+        """The type of each feature, by name; None if the features are only names."""
+        return self.features if isinstance(self.features, Mapping) else None
+
+    @property
+    def measures(self) -> dict[str, str]:
+        """The columns of the label and of the weights, by role."""
+        named = ("label", "weight", "list_weight", "propensity")
+        return {role: name for role in named if (name := getattr(self, role)) is not None}
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The names whose values are texts, if they are not numbers."""
+        typed = [name for name, feature in (self.types or {}).items() if feature.texts(name)]
+        return (self.query, self.doc_id, *self.context, *typed)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names that are not features."""
+        return tuple(name for role, name in self._roles() if role != "feature")
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The required columns of a table, with a `doc_id` only if it is not the default."""
+        is_optional = self.doc_id == Columns.doc_id
+        return tuple(name for role, name in self._roles() if role != "doc_id" or not is_optional)
 
 
-def from_schema(schema: "schema_pb2.Schema") -> ListFeatures:
-    """Returns the features of lists that a schema describes.
-
-    In a schema from another tool, a feature with a shape is a `tf.io.FixedLenFeature` without
-    default. Any other is a `VarLenFeature`, or a `RaggedFeature` if the schema sets
-    `represent_variable_length_as_ragged`.
+@dataclasses.dataclass(frozen=True)
+class Layout(Checked):
+    """The features of an item and the context of a query.
 
     Args:
-        schema: The schema, with the features of the items in the struct `##SEQUENCE##`.
+        features: The type of each feature, by name, in the order of the matrices.
+        context: Values of the query that are kept, and whether each is a number.
 
     Raises:
-        ValueError: If there is no feature of items.
+        ValueError: If a feature refers to a missing feature.
+
+    Example:
+        >>> from tfrank_sel.features import Category, Number, Vector
+        >>> layout = Layout({"price": Number(), "embedding": Vector(size=2), "brand": Category()})
+        >>> layout.names, layout.texts
+        (['price', 'embedding[1]', 'embedding[2]'], ['brand'])
     """
-    structs = [field for field in schema.feature if field.name == ITEMS]
-    if not structs:
-        names = [field.name for field in schema.feature]
-        raise ValueError(f"`schema` must have the struct {ITEMS!r}. Received: {names}")
-    groups = schema.tensor_representation_group
-    padding = groups[_PADDING].tensor_representation if _PADDING in groups else {}
-    return ListFeatures(
-        items={field.name: _kind(schema, field) for field in structs[0].struct_domain.feature},
-        context={
-            field.name: _kind(schema, field) for field in schema.feature if field.name != ITEMS
-        },
-        padding={name: _default(padding[name].dense_tensor) for name in sorted(padding)},
-    )
 
+    features: Mapping[str, Feature]
+    context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 
-def feature_spec(schema: "schema_pb2.Schema") -> FeatureSpec:
-    """Returns the `FeatureSpec` from which `to_schema` made a schema.
+    def __post_init__(self) -> None:
+        check(self.features)
 
-    Args:
-        schema: The schema.
+    @property
+    def names(self) -> list[str]:
+        """A name for each number of an item; several numbers of one feature are counted from 1."""
+        return [x for name, feature in self.features.items() for x in feature.numbers(name)]
 
-    Raises:
-        ValueError: If a part of a `FeatureSpec` is not tagged on exactly one feature.
-    """
-    structs = [field for field in schema.feature if field.name == ITEMS]
-    fields = [*schema.feature, *(x for struct in structs for x in struct.struct_domain.feature)]
-    tagged = {role: [f for f in fields if role in f.annotation.tag] for role in _roles()}
-    for role, found in tagged.items():
-        if len(found) != 1:
-            names = [field.name for field in found]
-            raise ValueError(f"`schema` must tag one feature {role!r}. Received: {names}")
-    [packed] = tagged["features"]
-    by_role = {role: found[0].name for role, found in tagged.items()}
-    return FeatureSpec(packed.shape.dim[0].size, **by_role)
+    @property
+    def texts(self) -> list[str]:
+        """A name for each text of an item."""
+        return [x for name, feature in self.features.items() for x in feature.texts(name)]
 
+    @functools.cached_property
+    def of_query(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the columns of both matrices that are equal for all items of a list."""
+        numbers, texts = list[bool](), list[bool]()
+        for name, feature in self.features.items():
+            numbers += [feature.of == "query"] * len(feature.numbers(name))
+            texts += [feature.of == "query"] * len(feature.texts(name))
+        return np.flatnonzero(numbers), np.flatnonzero(texts)
 
-def _messages() -> Any:
-    try:
-        from tensorflow_metadata.proto.v0 import schema_pb2
-    except ImportError as error:
-        needed = "a schema requires tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
-        raise ImportError(needed) from error
-    return schema_pb2
+    @functools.cached_property
+    def integers(self) -> dict[str, str]:
+        """The feature of each text that must be an integer, by name of the text."""
+        return {
+            x: name
+            for name, feature in self.features.items()
+            for x in feature.texts(name)
+            if getattr(feature, "dtype", "string") == "int64"
+        }
 
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the layout to a JSON file."""
+        features = {name: feature.config() for name, feature in self.features.items()}
+        text = json.dumps({"features": features, "context": dict(self.context)}, indent=2)
+        pathlib.Path(path).write_text(f"{text}\n")
 
-def _roles() -> list[str]:
-    """The names that each `FeatureSpec` has, and each feature of its schema."""
-    return ["features", "label", "doc_id", "query_id"]
-
-
-def _types() -> dict[tf.DType, int]:
-    messages = _messages()
-    return {tf.float32: messages.FLOAT, tf.int64: messages.INT, tf.string: messages.BYTES}
-
-
-def _add(fields: Any, tensor: Any, name: str, kind: Any) -> None:
-    field = fields.add(name=name, type=_types()[kind.dtype])
-    if isinstance(kind, tf.io.FixedLenFeature):
-        tensor.dense_tensor.column_name = name
-        shape = tf.TensorShape(kind.shape)
-        tensor.dense_tensor.shape.CopyFrom(_shape(shape))
-        if kind.default_value is None:
-            field.presence.min_fraction = 1.0
-            field.shape.CopyFrom(_shape(shape))
-        else:  # TFX accepts no shape for optional features
-            field.value_count.min = field.value_count.max = shape.num_elements()
-            _set_default(tensor.dense_tensor, name, kind.dtype, kind.default_value)
-        return
-    field.value_count.min = 0
-    if isinstance(kind, tf.io.VarLenFeature):
-        tensor.varlen_sparse_tensor.column_name = name
-        return
-    if kind.partitions:
-        raise ValueError(f"{name!r} must have no partitions in a schema. Received: {kind}")
-    tensor.ragged_tensor.feature_path.step.append(kind.value_key or name)
-    splits = tf.as_dtype(kind.row_splits_dtype).name.upper()
-    tensor.ragged_tensor.row_partition_dtype = tensor.RowPartitionDType.Value(splits)
-
-
-def _shape(shape: tf.TensorShape) -> Any:
-    made = _messages().FixedShape()
-    for size in shape.as_list():
-        made.dim.add(size=size)
-    return made
-
-
-def _set_default(tensor: Any, name: str, dtype: tf.DType, value: Any) -> None:
-    value, *others = tf.reshape(tf.convert_to_tensor(value, dtype), [-1]).numpy().tolist()
-    if any(str(other) != str(value) for other in others):
-        received = [value, *others]
-        raise ValueError(
-            f"{name!r} must have one value everywhere in a schema. Received: {received}"
-        )
-    place = {tf.float32: "float_value", tf.int64: "int_value", tf.string: "bytes_value"}[dtype]
-    setattr(tensor.default_value, place, value)
-
-
-def _default(tensor: Any) -> Any:
-    kind = tensor.default_value.WhichOneof("kind")
-    return None if kind is None else getattr(tensor.default_value, kind)
-
-
-def _kind(schema: Any, field: Any) -> Any:
-    """The kind of a feature, from its representation if there is one, else from its shape."""
-    dtype = {number: dtype for dtype, number in _types().items()}[field.type]
-    groups = schema.tensor_representation_group
-    known = groups[_GROUP].tensor_representation if _GROUP in groups else {}
-    dense = known[field.name].dense_tensor if field.name in known else None
-    if field.HasField("shape") or (dense and dense.HasField("shape")):
-        shape = [dim.size for dim in (dense or field).shape.dim]
-        default = _default(dense) if dense else None
-        if default is not None and shape:
-            default = tf.fill(shape, default).numpy().tolist()
-        return tf.io.FixedLenFeature(shape, dtype, default)
-    if field.name in known and known[field.name].HasField("ragged_tensor"):
-        tensor = known[field.name].ragged_tensor
-        splits = _messages().TensorRepresentation.RowPartitionDType.Name(tensor.row_partition_dtype)
-        [key] = tensor.feature_path.step
-        return tf.io.RaggedFeature(
-            dtype, None if key == field.name else key, row_splits_dtype=tf.as_dtype(splits.lower())
-        )
-    if field.name not in known and schema.represent_variable_length_as_ragged:
-        return tf.io.RaggedFeature(dtype)
-    return tf.io.VarLenFeature(dtype)
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a layout written by `write`."""
+        found = json.loads(pathlib.Path(path).read_text())
+        features = {name: of_config(config) for name, config in found["features"].items()}
+        return cls(features, found["context"])

@@ -394,3 +394,19 @@ def fetch(url: str, names: Sequence[str], folder: str | os.PathLike[str]) -> Non
         os.makedirs(parent, exist_ok=True)
     with reached(url) as (store, inside):
         store.get([join(inside, name) for name in names], places)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text file atomically to a path or URL; creates its folder if needed."""
+    if is_remote(path):
+        with opened(path, "wb") as file:
+            file.write(text.encode())
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(text)
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import wire
+from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import ListFeatures
 
 Features = dict[str, tf.train.Feature]
@@ -41,8 +41,8 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
         [[2.5, 0.0]]
     """
     context, items = _examples(values, features)
-    parts = [wire.field(1, _serialized(item)) for item in items]
-    return b"".join([*parts, wire.field(2, _serialized(context))])
+    parts = [elwc.field(1, _serialized(item)) for item in items]
+    return b"".join([*parts, elwc.field(2, _serialized(context))])
 
 
 def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:

@@ -16,14 +16,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from tfrank_sel import losses
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.estimator import fitting, frames
+from tfrank_sel.estimator import fitting
 from tfrank_sel.estimator.lists import (
     Groups,
     Lists,
     Matrices,
     check_comparable,
     labels_of,
+    matrices,
     split,
+    types_of,
     weights_of,
 )
 from tfrank_sel.estimator.scoring import Scorer
@@ -171,7 +173,7 @@ class Ranker(BaseEstimator):
         is_frame = hasattr(self, "feature_names_in_")
         if self.features is not None and not is_frame:
             raise ValueError(f"`features` needs a frame with named columns. Received: {type(X)}")
-        self.features_ = dict(self.features or frames.types_of(X)) if is_frame else None
+        self.features_ = dict(self.features or types_of(X)) if is_frame else None
         self._longest = 0
         learned = self._lists(X, y, qid, group, sample_weight)
         self._longest = int(learned.sizes.max())
@@ -210,9 +212,9 @@ class Ranker(BaseEstimator):
             ValueError: If an argument has another shape.
         """
         check_is_fitted(self)
-        matrices, groups = self._read(X, qid, group)
+        items, groups = self._read(X, qid, group)
         found = np.empty(len(groups.order), np.float32)
-        found[groups.order] = self._scorer.scores(Lists(matrices, groups.sizes))
+        found[groups.order] = self._scorer.scores(Lists(items, groups.sizes))
         return found
 
     def score(self, X: Any, y: Any, *, qid: Any = None, group: Any = None) -> float:
@@ -313,14 +315,14 @@ class Ranker(BaseEstimator):
             warnings.warn(told, stacklevel=4)
         groups = Groups.of(rows, qid, group)
         if self.features_ is not None:
-            return frames.matrices(X, self.features_, groups), groups
+            return matrices(X, self.features_, groups), groups
         X = X[groups.order]
         return Matrices(X.toarray() if sparse.issparse(X) else X), groups
 
     def _lists(self, X: Any, y: Any, qid: Any, group: Any, sample_weight: Any = None) -> Lists:
-        matrices, groups = self._read(X, qid, group)
+        items, groups = self._read(X, qid, group)
         labels = labels_of(y, len(groups.order))[groups.order]
-        return Lists(matrices, groups.sizes, labels, weights_of(sample_weight, groups))
+        return Lists(items, groups.sizes, labels, weights_of(sample_weight, groups))
 
     def _evaluated(self, eval_set: Any, eval_qid: Any, eval_group: Any) -> Lists | None:
         """The lists that a user holds out."""

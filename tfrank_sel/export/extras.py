@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import stores, wire
+from tfrank_sel.data import elwc, stores
 from tfrank_sel.version import __version__
 
 FOLDER = "assets.extra"
@@ -104,8 +104,8 @@ def write_warm_up(
 
 
 def _prediction_log(signature: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    request = wire.field(1, wire.field(3, signature.encode()))  # model_spec { signature_name }
+    request = elwc.field(1, elwc.field(3, signature.encode()))  # model_spec { signature_name }
     for name, array in inputs.items():
         tensor = tf.make_tensor_proto(array).SerializeToString()
-        request += wire.field(2, wire.field(1, name.encode()) + wire.field(2, tensor))
-    return wire.field(6, wire.field(1, request))  # predict_log { request }
+        request += elwc.field(2, elwc.field(1, name.encode()) + elwc.field(2, tensor))
+    return elwc.field(6, elwc.field(1, request))  # predict_log { request }

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel.data import leases, stores, texts
+from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export import publication
 
@@ -206,7 +206,7 @@ def _tell(root: str, model_name: str, labels: dict[str, int]) -> None:
     if labels:
         entry.version_labels.update(labels)
         entry.model_version_policy.specific.versions.extend(sorted(labels.values()))
-    texts.write_text(stores.join(root, CONFIGURATION), text_format.MessageToString(configuration))
+    stores.write_text(stores.join(root, CONFIGURATION), text_format.MessageToString(configuration))
 
 
 def _labels(root: str, model_name: str) -> dict[str, int]:

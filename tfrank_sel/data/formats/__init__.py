@@ -9,14 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.columns import Columns, Layout
-from tfrank_sel.data.formats.csv import CsvReader, TsvReader
-from tfrank_sel.data.formats.ipc import ArrowReader
-from tfrank_sel.data.formats.jsonl import JsonlReader
-from tfrank_sel.data.formats.letor import LetorReader
-from tfrank_sel.data.formats.parquet import ParquetReader
-from tfrank_sel.data.formats.protocol import Part, Reader, RowReader
+from tfrank_sel.data.formats.columnar import ArrowReader, ParquetReader
+from tfrank_sel.data.formats.reader import Part, Reader, RowReader
 from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.formats.tfrecords import (
     ElwcReader,
     ExampleInExampleReader,
@@ -24,6 +20,7 @@ from tfrank_sel.data.formats.tfrecords import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.data.schema import Columns, Layout
 from tfrank_sel.features import Feature
 
 __all__ = [

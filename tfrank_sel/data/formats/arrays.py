@@ -1,16 +1,27 @@
-"""Arrow arrays of ordinary types."""
+"""Arrow arrays: their types, and conversion to numbers and texts by feature type.
 
+NaN and the empty text mean a missing value; infinity and a text that begins with `INVALID` mean an
+invalid value. Equal values have one text, whatever the type of their column: see `spelling`.
+"""
+
+import datetime
 import functools
+import math
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tfrank_sel.features import Feature, Set, Timestamp, Vector
+from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
+from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS
 
 EXACT = 2.0**53  # from here on, float64 does not hold every integer
 INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which no text contains
+_NO_NUMBER = ("", "#N/A", "N/A", "NA", "NULL", "NaN", "nan", "n/a", "none", "None", "null")
+_BOOLS = ("false", "0", "true", "1")
+_WORDS = {"false": 0.0, "true": 1.0}
+_DAYS = (-719_162, 2_932_896)  # the first of the year 1, and the last of the year 9999
 
 
 def arrow() -> Any:
@@ -57,7 +68,7 @@ def _texts_type() -> Any:
 
 
 def text(value: Any) -> str | None:
-    """Returns a value as a text, as `values.strings` does in a column of its type."""
+    """Returns a value as a text, as `strings` does in a column of its type."""
     if isinstance(value, list | dict):
         return f"{INVALID}{value!r}"
     if value is None or value != value:
@@ -199,3 +210,236 @@ def _by_value(array: Any, convert: Callable[[Any], str]) -> Any:
     encoded = array.dictionary_encode()
     texts = [convert(value) for value in encoded.dictionary.to_pylist()]
     return arrow().array(texts, arrow().string()).take(encoded.indices)
+
+
+def numbers(column: Any, feature: Feature) -> np.ndarray:
+    """Returns a column as the numbers of a feature, `[rows, k]`, float32."""
+    if isinstance(feature, Vector):
+        return _vectors(column, feature.size)
+    if isinstance(feature, Timestamp):
+        return day_and_second(_seconds(plain(column)))
+    return (_bools if isinstance(feature, Bool) else floats)(column)[:, None]
+
+
+def texts(column: Any, feature: Feature) -> np.ndarray:
+    """Returns a column as the texts of a feature, `[rows, k]`, strings."""
+    if isinstance(feature, Set):
+        return _sets(plain(column), feature.max_values)
+    return strings(column, spell=True)[:, None]
+
+
+def strings(column: Any, *, spell: bool = False) -> np.ndarray:
+    """Returns a column as strings; empty for null or NaN.
+
+    Whole floats are written as integers, because pandas converts integers with missing values to
+    floats; from 2**53 on, they are invalid, because they may have been other integers.
+
+    Args:
+        column: The column.
+        spell: Whether to spell texts as values of other types, too: see `spelling`.
+    """
+    pa = arrow()
+    array = plain(column)
+    as_text = array.cast(pa.string())
+    if pa.types.is_floating(array.type):
+        as_text = _of_floats(array, as_text)
+    # Equal texts share one object.
+    encoded = as_text.fill_null("").dictionary_encode()
+    found = encoded.dictionary
+    may_change = spell or not is_text(array.type)
+    if may_change and pa.compute.any(pa.compute.match_substring_regex(found, ANY_SPELLING)).as_py():
+        for pattern, text in SPELLINGS:
+            found = pa.compute.replace_substring_regex(found, pattern, text)
+    return np.asarray(found.to_pylist(), np.object_)[np.asarray(encoded.indices)]
+
+
+def _of_floats(array: Any, as_text: Any) -> Any:
+    """The texts of floats, as Python writes them, but whole ones as integers."""
+    pa = arrow()
+    values = np.asarray(array.fill_null(np.nan))
+    size = np.abs(values)
+    is_whole = values == np.floor(values)
+    is_exact = is_whole & (size < EXACT)
+    whole = pa.array(np.where(is_exact, values, 0.0).astype(np.int64)).cast(pa.string())
+    as_text = pa.compute.if_else(pa.array(is_exact), whole, as_text)
+    as_text = pa.compute.if_else(pa.array(np.isnan(values)), pa.scalar(None, pa.string()), as_text)
+    is_small = (size < 1e-4) & ~is_whole
+    is_other = is_small | (is_whole & ~is_exact)
+    if not is_other.any():
+        return as_text
+    marks = np.where(is_small[is_other], "", INVALID).tolist()
+    others = [f"{mark}{x!s}" for mark, x in zip(marks, values[is_other], strict=True)]
+    return pa.compute.replace_with_mask(as_text, pa.array(is_other), pa.array(others))
+
+
+def mask_of(texts: np.ndarray, is_one: Callable[[str], bool]) -> np.ndarray:
+    """Returns a mask of the texts with a property, which is computed once for equal texts."""
+    found = [x for x in set(texts.ravel().tolist()) if is_one(x)]
+    return np.isin(texts, found) if found else np.zeros(texts.shape, bool)
+
+
+def floats(column: Any, *, words: bool = True) -> np.ndarray:
+    """Returns a column as float32; NaN for null, infinity for an invalid number.
+
+    All types are rounded to float64 first, as in text and in requests.
+
+    Args:
+        column: The column.
+        words: Whether the texts true and false are 1 and 0.
+    """
+    array = plain(column)
+    if is_text(array.type):
+        parse = _float_or_word if words else _float
+        with np.errstate(over="ignore"):
+            return _parsed(array, [arrow().float64()], parse).astype(np.float32)
+    types = arrow().types
+    if types.is_boolean(array.type):
+        array = array.cast(arrow().float32())
+    if types.is_float32(array.type):
+        return _filled(array)
+    with np.errstate(over="ignore"):
+        return _float64(array).astype(np.float32)
+
+
+def day_and_second(seconds: np.ndarray) -> np.ndarray:
+    """Returns the day since 1970-01-01 and its whole second; infinity beyond the years 1 to 9999.
+
+    Args:
+        seconds: Since the beginning of that day, UTC, float64 `[rows]`; NaN if missing.
+
+    Returns:
+        `[rows, 2]`, float32.
+
+    Example:
+        >>> day_and_second(np.array([86_400.0, -1.0])).tolist()
+        [[1.0, 0.0], [-1.0, 86399.0]]
+    """
+    days = np.floor(np.where(np.isinf(seconds), 0.0, seconds) / DAY)
+    # a request holds whole seconds
+    found = np.stack([days, np.floor(seconds - days * DAY)], axis=1).astype(np.float32)
+    found[np.isinf(seconds) | (days < _DAYS[0]) | (days > _DAYS[1])] = np.inf
+    return found
+
+
+def zero_or_one(numbers: np.ndarray) -> np.ndarray:
+    """Returns numbers, with infinity for those that are not 0, 1 or missing."""
+    return np.where((numbers == 0.0) | (numbers == 1.0) | np.isnan(numbers), numbers, np.inf)
+
+
+def _bools(column: Any) -> np.ndarray:
+    array = plain(column)
+    if not is_text(array.type):
+        return zero_or_one(floats(array))
+    pa = arrow()
+    words = _spelled(array)
+    codes = pa.compute.index_in(pa.compute.utf8_lower(words), value_set=pa.array(_BOOLS))
+    values = np.array([0.0, 0.0, 1.0, 1.0, np.inf], np.float32)[
+        np.asarray(codes.fill_null(len(_BOOLS)))
+    ]
+    return np.where(np.asarray(words.is_null()), np.float32(np.nan), values)
+
+
+def _seconds(array: Any) -> np.ndarray:
+    """Whole seconds since 1970-01-01 UTC, float64; a time without a zone is UTC."""
+    pa = arrow()
+    kind = array.type
+    if is_text(kind):
+        kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+        return _parsed(array, kinds, _instant)
+    if pa.types.is_date(kind):
+        array = array.cast(pa.timestamp("ms"))
+    return _float64(array)
+
+
+def _float64(array: Any) -> np.ndarray:
+    """Numbers, or the whole seconds of times, as float64; NaN for null."""
+    pa = arrow()
+    if pa.types.is_timestamp(array.type):
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[array.type.unit]
+        ticks = np.asarray(array.cast(pa.int64()).fill_null(0))
+        return np.where(np.asarray(array.is_null()), np.nan, ticks // per_second)
+    return _filled(array.cast(pa.float64(), safe=False))
+
+
+def _filled(array: Any) -> np.ndarray:
+    """Floats, with NaN for null."""
+    return np.asarray(array.fill_null(np.nan) if array.null_count else array)
+
+
+def _parsed(array: Any, kinds: list[Any], parse: Callable[[str], float]) -> np.ndarray:
+    """Parses texts as the first type that fits all of them, else one by one."""
+    words = _spelled(array)
+    for kind in kinds:
+        try:
+            return _float64(words.cast(kind))
+        except arrow().ArrowInvalid:
+            continue
+    found = [np.nan if word is None else parse(word) for word in words.to_pylist()]
+    return np.array(found, np.float64)
+
+
+def _spelled(array: Any) -> Any:
+    """Stripped texts; null for spellings of a missing value."""
+    pa = arrow()
+    words = pa.compute.utf8_trim_whitespace(pa.compute.utf8_ltrim(array, INVALID))
+    is_nothing = pa.compute.is_in(words, value_set=pa.array(_NO_NUMBER))
+    return pa.compute.if_else(is_nothing, pa.scalar(None, pa.string()), words)
+
+
+def _float(word: str) -> float:
+    try:
+        return math.inf if "_" in word else float(word)
+    except ValueError:
+        return math.inf
+
+
+def _float_or_word(word: str) -> float:
+    return _WORDS[word.lower()] if word.lower() in _WORDS else _float(word)
+
+
+def _instant(word: str) -> float:
+    """Whole seconds since 1970-01-01 UTC of a time in ISO 8601, or of a number of seconds."""
+    if len(word) != len("20240229") and math.isfinite(seconds := _float(word)):
+        return math.floor(seconds)
+    try:
+        found = datetime.datetime.fromisoformat(word)
+    except ValueError:
+        return math.inf
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    return math.floor(found.replace(microsecond=0).timestamp())
+
+
+def _vectors(column: Any, size: int) -> np.ndarray:
+    """Lists of numbers, or texts of numbers separated by spaces."""
+    pa = arrow()
+    array = plain(column)
+    if is_text(array.type):
+        array = pa.compute.utf8_split_whitespace(_spelled(array))
+    if not is_list(array.type):
+        return np.broadcast_to(floats(array)[:, None], [len(array), size])
+    lengths = np.asarray(pa.compute.list_value_length(array).fill_null(-1))
+    found = np.full([len(array), size], np.inf, np.float32)
+    found[lengths < 0] = np.nan
+    is_whole = lengths == size
+    found[is_whole] = floats(array.filter(pa.array(is_whole)).flatten()).reshape(-1, size)
+    return found
+
+
+def _sets(array: Any, max_values: int) -> np.ndarray:
+    """The first texts of lists, or of a text separated by `|`; padded with empty texts."""
+    pa = arrow()
+    if is_text(array.type):
+        array = pa.compute.split_pattern(array, "|")
+    if is_list(array.type):
+        rows = np.asarray(pa.compute.list_parent_indices(array))
+        values = strings(array.flatten(), spell=True)
+    else:
+        rows, values = np.arange(len(array)), strings(array, spell=True)
+    rows, values = rows[values != ""], values[values != ""]
+    starts = np.searchsorted(rows, np.arange(len(array)))
+    places = np.arange(len(rows)) - starts[rows]
+    is_kept = places < max_values
+    found = np.full([len(array), max_values], "", np.object_)
+    found[rows[is_kept], places[is_kept]] = values[is_kept]
+    return found

@@ -1,18 +1,22 @@
-"""Parsing of the records of TFRecord files, in batches."""
+"""Records of TFRecord files: the features found in the first records, and batches of rows."""
 
+import collections
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import message
 
-from tfrank_sel.data.formats import forms, rows, values
-from tfrank_sel.data.formats.columns import Columns, Layout
+from tfrank_sel.data import elwc, parsing, stores
+from tfrank_sel.data.formats import arrays, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
+from tfrank_sel.data.schema import Columns, Layout
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import (
     MISSING_INTEGER,
@@ -26,12 +30,183 @@ from tfrank_sel.features import (
 )
 from tfrank_sel.spelling import spelled
 
+_FRAME = 16  # octets around a record
+_SAMPLE = 100  # records from which the features are inferred
+# TensorFlow quotes invalid input, and fails to raise its error if that is not UTF-8.
+Unreadable = (tf.errors.OpError, UnicodeDecodeError)
+
+DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.string}
+_Features = Mapping[str, Any]  # `tf.train.Feature` by name
+Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 _BATCH = 64  # records parsed at once
 _MISSING = {
     "float_list": (tf.float32, float("nan")),
     "int64_list": (tf.int64, MISSING_INTEGER),
     "bytes_list": (tf.string, b""),
 }
+
+
+class Form(NamedTuple):
+    """Parser of the records of a format.
+
+    Attributes:
+        name: Name of the format.
+        parse: The function of `tfrank_sel.data.parsing` for the records.
+        features: Returns the features of each item of a record, and those of its query.
+    """
+
+    name: str
+    parse: Callable[..., dict[str, Any]]
+    features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
+
+
+def kinds(paths: Sequence[str], form: Form) -> tuple[Kinds, Kinds]:
+    """The features of items and queries in the first records of files."""
+    items: Kinds = {}
+    context: Kinds = {}
+    for of_items, of_query in _sample(paths, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, kind, known in _values(features):
+                found.setdefault(name, (kind, len(known)))
+    return items, context
+
+
+def tables(paths: Sequence[str], form: Form) -> tuple[Any, Any]:
+    """Returns the items and the queries of the first records of files as Arrow tables.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If a file cannot be read.
+    """
+    items: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    context: dict[str, list[list[Any]]] = collections.defaultdict(list)
+    for of_items, of_query in _sample(paths, form):
+        for found, features in ((items, of_items), (context, [of_query])):
+            for name, _, known in _values(features):
+                found[name].append([text(x) if isinstance(x, bytes) else x for x in known])
+    return _table(items), _table(context)
+
+
+def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
+    """Makes a table of the values of each feature, scalar if no item has several."""
+    longest = max(map(len, columns.values()), default=0)
+    found = {}
+    for name, column in columns.items():
+        is_plain = all(len(known) == 1 for known in column)
+        nothing = [None] * (longest - len(column))
+        found[name] = arrays.array([*([x for [x] in column] if is_plain else column), *nothing])
+    return arrays.arrow().table(found)
+
+
+def _sample(paths: Sequence[str], form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
+    """Yields the result of `form.features` for the first readable records."""
+    for record in (x for path in paths for x in itertools.islice(records(path), _SAMPLE)):
+        try:
+            yield form.features(record)
+        except (message.DecodeError, *Unreadable):  # `batches` will report it
+            continue
+
+
+def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[Any]]]:
+    """Yields name, kind and values of each feature with a value."""
+    for name, feature in (pair for one in features for pair in one.items()):
+        kind = feature.WhichOneof("kind")
+        if kind is not None and (known := getattr(feature, kind).value):
+            yield name, kind, known
+
+
+def mismatch(record: bytes, form: Form, wanted: ListFeatures) -> str:
+    """Returns the first feature of a record that has another kind or size; else an empty text."""
+    try:
+        items, context = form.features(record)
+    except (message.DecodeError, *Unreadable):
+        return ""
+    for kinds, features in ((wanted.items, items), (wanted.context, [context])):
+        for name, kind, known in _values(features):
+            size = tf.TensorShape(getattr(kinds.get(name), "shape", [])).num_elements()
+            is_fixed = isinstance(kinds.get(name), tf.io.FixedLenFeature)
+            if name in kinds and (
+                DTYPES[kind] != kinds[name].dtype or (is_fixed and size != len(known))
+            ):
+                count = (
+                    f"{size} of type {kinds[name].dtype.name}" if is_fixed else kinds[name].dtype
+                )
+                rule = f"{name!r} must be {count} in all items, as in the first"
+                return f"{rule}. Received: {list(known)[:4]} of type {DTYPES[kind].name}"
+    return ""
+
+
+def records(path: str) -> Iterator[bytes]:
+    """Yields the records of a file.
+
+    Raises:
+        InputError: If the file cannot be read to its end.
+    """
+    is_compressed = path.endswith(".gz")
+    octets = 0
+    try:
+        near = stores.near(path)
+        for record in tf.data.TFRecordDataset(near, "GZIP" if is_compressed else ""):
+            octets += _FRAME + len(record.numpy())
+            yield record.numpy()
+    except (tf.errors.OpError, OSError) as error:
+        reason = str(error) if isinstance(error, OSError) else first_line(error)
+        raise InputError(path, f"expected a readable TFRecord file. Received: {reason}") from error
+    # TensorFlow ignores a truncated record whose length is not complete.
+    if not is_compressed and octets != os.path.getsize(near):
+        wanted = "expected a readable TFRecord file"
+        raise InputError(path, f"{wanted}. Received: {octets} octets of records, and more")
+
+
+def first_line(error: tf.errors.OpError | UnicodeDecodeError) -> str:
+    """Returns the first line of an error of `Unreadable`."""
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode("utf-8", "backslashreplace").splitlines()[0]
+    return str(error.message).splitlines()[0]
+
+
+def text(value: bytes | int | float) -> str:
+    """A value as text; empty if it is missing."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if value == MISSING_INTEGER or value != value:
+        return ""
+    return arrays.text(np.float32(value) if isinstance(value, float) else value) or ""
+
+
+def _of_elwc(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    examples, context, _ = (x.numpy() for x in elwc.split(tf.constant([record])))
+    return [_example(one) for one in examples[0]], _example(context[0])
+
+
+def _of_example_in_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    outer = _example(record)
+    context = outer["serialized_context"].bytes_list.value or [b""]
+    examples = outer["serialized_examples"].bytes_list.value
+    return [_example(one) for one in examples], _example(context[0])
+
+
+def _of_sequence_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    sequence = tf.train.SequenceExample.FromString(record)
+    lists = sequence.feature_lists.feature_list
+    items = [{name: item} for name in lists for item in lists[name].feature]
+    return items, sequence.context.feature
+
+
+def _of_example(record: bytes) -> tuple[Sequence[_Features], _Features]:
+    example = _example(record)
+    return [example], example
+
+
+def _example(octets: bytes) -> _Features:
+    features: _Features = tf.train.Example.FromString(octets).features.feature
+    return features
+
+
+ELWC = Form("elwc", parsing.parse_elwc, _of_elwc)
+EXAMPLE_IN_EXAMPLE = Form("eie", parsing.parse_example_in_example, _of_example_in_example)
+SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
+EXAMPLE = Form("example", parsing.parse_example, _of_example)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,20 +235,20 @@ class Batch:
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
-def layout(paths: Sequence[str], form: forms.Form, columns: Columns) -> Layout:
+def layout(paths: Sequence[str], form: Form, columns: Columns) -> Layout:
     """Returns the layout of the lists of files, from their first records.
 
     Raises:
         InputError: If a file cannot be read, or a named column is missing or has the wrong kind.
     """
-    return layout_of(forms.kinds(paths, form), columns, ", ".join(paths))
+    return layout_of(kinds(paths, form), columns, ", ".join(paths))
 
 
-def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: str) -> Layout:
+def layout_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Layout:
     """Returns the layout of lists from the kinds of the features of their items and queries.
 
     Args:
-        kinds: As `forms.kinds` returns them.
+        kinds: As `kinds` returns them.
         columns: Names of the parts.
         place: Where they are, for errors.
 
@@ -110,9 +285,7 @@ def layout_of(kinds: tuple[forms.Kinds, forms.Kinds], columns: Columns, place: s
     )
 
 
-def batches(
-    path: str, form: forms.Form, columns: Columns, layout: Layout
-) -> Iterator[Batch | Rejected]:
+def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator[Batch | Rejected]:
     """Reads a file in batches of records.
 
     Args:
@@ -127,25 +300,25 @@ def batches(
     Raises:
         InputError: If the file cannot be read.
     """
-    features = list_features(forms.kinds([path], form), columns, layout)
+    features = list_features(kinds([path], form), columns, layout)
     parse = _parser(path, form, columns, layout, features)
-    numbered = enumerate(forms.records(path), start=1)
+    numbered = enumerate(records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
             yield parse(chunk)
-        except forms.Unreadable:  # at least one record is malformed: find out which, and why
+        except Unreadable:  # at least one record is malformed: find out which, and why
             for one in chunk:
                 try:
                     yield parse([one])
-                except forms.Unreadable as error:
+                except Unreadable as error:
                     reason = f"a record must be {form.name}, and text UTF-8. "
-                    reason += f"Received: {forms.first_line(error)}"
-                    reason = forms.mismatch(one[1], form, features) or reason
+                    reason += f"Received: {first_line(error)}"
+                    reason = mismatch(one[1], form, features) or reason
                     yield Rejected(path, "record", one[0], reason)
 
 
 def _parser(
-    path: str, form: forms.Form, columns: Columns, layout: Layout, features: ListFeatures
+    path: str, form: Form, columns: Columns, layout: Layout, features: ListFeatures
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns the parser of numbered records of a file."""
     sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
@@ -163,9 +336,9 @@ def _parser(
         parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
         numbers, sizes = [number for number, _ in chunk], parsed[features.size]
         named = zip(parsed[columns.query], chunk, strict=True)
-        queries = [forms.text(name) or _digest(record) for name, (_, record) in named]
+        queries = [text(name) or _digest(record) for name, (_, record) in named]
         context = {
-            name: _floats(found).tolist() if is_number else list(map(forms.text, found.tolist()))
+            name: _floats(found).tolist() if is_number else list(map(text, found.tolist()))
             for name, is_number in layout.context.items()
             # what is a feature of items, too, is that of the first: the only one of an example
             for found in [parsed[name] if name in features.context else parsed[name][:, 0]]
@@ -221,13 +394,11 @@ def _rows(
     )
 
 
-def list_features(
-    found: tuple[forms.Kinds, forms.Kinds], columns: Columns, layout: Layout
-) -> ListFeatures:
+def list_features(found: tuple[Kinds, Kinds], columns: Columns, layout: Layout) -> ListFeatures:
     """Returns the features to parse, each optional and of the kind in the file.
 
     Args:
-        found: The kinds, as `forms.kinds` returns them.
+        found: The kinds, as `kinds` returns them.
         columns: Names of the parts.
         layout: Layout of the lists.
     """
@@ -261,7 +432,7 @@ def _numbers_of(size: int) -> Feature:
 
 
 def _fixed(
-    kinds: forms.Kinds, name: str, kind: str, size: int = 1, default: Any = None
+    kinds: Kinds, name: str, kind: str, size: int = 1, default: Any = None
 ) -> tf.io.FixedLenFeature:
     """A feature of the kind in the file, with a default, so that it is optional."""
     dtype, missing = _MISSING[kinds.get(name, (kind, 1))[0]]
@@ -278,9 +449,9 @@ def _default(dtype: tf.DType) -> Any:
 def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:
     """Parsed values as the numbers of a feature, `[items, k]`."""
     if isinstance(feature, Timestamp):
-        return values.day_and_second(_floats(found, np.float64))
+        return arrays.day_and_second(_floats(found, np.float64))
     numbers = _floats(found).reshape(len(found), len(feature.numbers("")))
-    return values.zero_or_one(numbers) if isinstance(feature, Bool) else numbers
+    return arrays.zero_or_one(numbers) if isinstance(feature, Bool) else numbers
 
 
 def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
@@ -291,7 +462,7 @@ def _floats(found: np.ndarray, dtype: Any = np.float32) -> np.ndarray:
 
 def _texts(found: np.ndarray, spell: Callable[[str], str] = str) -> np.ndarray:
     """Parsed values as texts, `[items, k]`."""
-    texts = np.array([spell(forms.text(one)) for one in found.ravel().tolist()], np.object_)
+    texts = np.array([spell(text(one)) for one in found.ravel().tolist()], np.object_)
     return texts.reshape(len(found), found.shape[1] if found.ndim > 1 else 1)
 
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data import adjacency
-from tfrank_sel.data.formats.arrays import INVALID, decoded
-from tfrank_sel.data.formats.columns import Columns, Layout
-from tfrank_sel.data.formats.values import mask_of
-from tfrank_sel.data.lists import Found, ItemList, Rejected
+from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
+from tfrank_sel.data.lists import Found, ItemList, Rejected, runs
+from tfrank_sel.data.schema import Columns, Layout
 from tfrank_sel.features import Feature, Vector
 
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -224,10 +222,10 @@ def adjacent(
     Args:
         chunks: The rows of a part of a file.
         layout: Types of the features.
-        rest: The rows after it, as in `adjacency.runs`.
+        rest: The rows after it, as in `runs`.
         is_first: Whether this is the first part.
     """
-    for one in adjacency.runs(_pieces(chunks), _pieces(rest), is_first=is_first):
+    for one in runs(_pieces(chunks), _pieces(rest), is_first=is_first):
         yield one if isinstance(one, Rejected) else joined(one[1], layout)
 
 

@@ -1,4 +1,4 @@
-"""Base of table readers: Arrow columns to rows of items."""
+"""Base of table readers: types of columns, and Arrow columns to rows of items."""
 
 import abc
 import contextlib
@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.data.formats import arrays, proposals, rows, values
+from tfrank_sel.data.formats import arrays, rows
 from tfrank_sel.data.formats.arrays import arrow
-from tfrank_sel.data.formats.columns import Columns, Layout, is_index
-from tfrank_sel.data.formats.protocol import Part, RowReader, spaced
+from tfrank_sel.data.formats.reader import Part, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.features import REFUSE, Category, Feature, Number
+from tfrank_sel.data.schema import Columns, Layout, is_index
+from tfrank_sel.features import REFUSE, Bool, Category, Feature, Number, Set, Timestamp, Vector
 
 ROWS = 8192  # read at once
 _PARTS = 4  # of a file, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
+_MOST_DISTINCT = 0.9  # of the texts of a category
 
 
 class TableReader(RowReader):
@@ -73,7 +74,7 @@ class TableReader(RowReader):
             tables = (x[2] for x in self._read(part, names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
                 found.append(pa.table({name: first[name] for name in names}))
-        return proposals.whole(dict(enumerate(found)))[0] if found else schema.empty_table()
+        return whole(dict(enumerate(found)))[0] if found else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         samples, repeated = dict[str, Any](), dict[str, str]()
@@ -87,8 +88,8 @@ class TableReader(RowReader):
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
         known = {path: x for path, x in samples.items() if x.num_rows} or samples
-        sample, lacking = proposals.whole(known)
-        features, left_out = proposals.propose(sample.schema, sample, self.columns)
+        sample, lacking = whole(known)
+        features, left_out = propose(sample.schema, sample, self.columns)
         return features, {**left_out, **lacking, **repeated}
 
     def layout(self, paths: Sequence[str]) -> Layout:
@@ -229,21 +230,21 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
             return convert(table[name], *options)
 
     measures = {"label": np.zeros(table.num_rows, np.float32)}
-    measures |= {role: read(name, values.floats) for role, name in columns.measures.items()}
+    measures |= {role: read(name, arrays.floats) for role, name in columns.measures.items()}
     features = np.empty([table.num_rows, len(layout.names)], np.float32)
     texts = np.empty([table.num_rows, len(layout.texts)], np.object_) if layout.texts else None
     first_number = first_text = 0
     for name, feature in layout.features.items():
         if count := len(feature.numbers(name)):
-            block = read(name, values.numbers, feature)
+            block = read(name, arrays.numbers, feature)
             features[:, first_number : first_number + count] = block
             first_number += count
         if texts is not None and (count := len(feature.texts(name))):
-            texts[:, first_text : first_text + count] = read(name, values.texts, feature)
+            texts[:, first_text : first_text + count] = read(name, arrays.texts, feature)
             first_text += count
-    ids = {columns.query: read(columns.query, values.strings)}
+    ids = {columns.query: read(columns.query, arrays.strings)}
     if columns.doc_id in table.schema.names:
-        ids[columns.doc_id] = read(columns.doc_id, values.strings)
+        ids[columns.doc_id] = read(columns.doc_id, arrays.strings)
     return Rows(
         place,
         ids[columns.query],
@@ -251,7 +252,7 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
         features,
         ids.get(columns.doc_id, np.full(len(features), "", object)),
         {
-            name: read(name, values.floats if is_number else values.strings)
+            name: read(name, arrays.floats if is_number else arrays.strings)
             for name, is_number in layout.context.items()
         },
         texts,
@@ -266,3 +267,119 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
             ids,
         ),
     )
+
+
+def propose(
+    schema: Any, sample: Any, columns: Columns
+) -> tuple[dict[str, Feature], dict[str, str]]:
+    """Proposes a type for each column without a role.
+
+    Integers, floats and decimals become `Number`, Booleans `Bool`, dates and times `Timestamp`,
+    texts that repeat `Category`, lists of numbers of one size `Vector`, and lists of texts `Set`.
+
+    Args:
+        schema: The Arrow schema of the table.
+        sample: An Arrow table of its first rows: see `TableReader.sample`.
+        columns: The roles. The features in it are ignored.
+
+    Returns:
+        The types by name, in the order of the table, and the omitted columns with the reasons.
+
+    Example:
+        >>> import pyarrow
+        >>> table = pyarrow.table({"price": [1.0, 2.5], "is_new": [True, False], "page": [1, 1]})
+        >>> features, left_out = propose(table.schema, table, Columns())
+        >>> {name: feature.type for name, feature in features.items()}, left_out
+        ({'price': 'number', 'is_new': 'bool'}, {'page': 'it has one value in 2 sampled rows'})
+    """
+    features: dict[str, Feature] = {}
+    left_out: dict[str, str] = {}
+    for field in schema:
+        if field.name in columns.others:
+            continue
+        found = _type(field, sample[field.name])
+        if isinstance(found, str):
+            left_out[field.name] = found
+        else:
+            features[field.name] = found
+    return features, left_out
+
+
+def whole(samples: Mapping[Any, Any]) -> tuple[Any, dict[str, str]]:
+    """Joins samples of files to one table.
+
+    Args:
+        samples: An Arrow table of each file, by its name.
+
+    Returns:
+        The table of the columns that all files have, in the order of the first file; and the other
+        columns, with the reasons.
+    """
+    pa = arrays.arrow()
+    found, left_out = dict[str, Any](), dict[str, str]()
+    for name in dict.fromkeys(name for table in samples.values() for name in table.schema.names):
+        lacking = [path for path, table in samples.items() if name not in table.schema.names]
+        if lacking:
+            left_out[name] = f"{lacking[0]} has no such column"
+        else:
+            found[name] = _joined([table[name] for table in samples.values()])
+    return pa.table(found), left_out
+
+
+def _joined(columns: list[Any]) -> Any:
+    """Joins columns of several types to one, of texts if there is no other."""
+    pa = arrays.arrow()
+    known = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
+    if all(x.type == (kind := known[0].type) for x in known):
+        chunks = [y for x in columns for y in getattr(x, "chunks", [x])]
+        same = [x if x.type == kind else pa.nulls(len(x), kind) for x in chunks]
+        return pa.chunked_array(same, kind)
+    tables = [pa.table({"x": arrays.plain(x)}) for x in columns]
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")["x"]
+    except pa.ArrowException:
+        return pa.array(np.concatenate([arrays.strings(x) for x in columns]))
+
+
+def _type(field: Any, found: Any) -> Feature | str:
+    """The type of a column, or the reason why there is none."""
+    types = arrays.arrow().types
+    if is_index(field.name):
+        return "it is the index of a pandas frame"
+    if found.null_count == len(found):
+        return "it has no value"
+    is_encoded = types.is_dictionary(field.type)
+    kind = field.type.value_type if is_encoded else field.type
+    if arrays.is_binary(kind):
+        return f"it is of type {kind}"
+    found = arrays.plain(found)
+    kind = found.type
+    if arrays.is_list(kind):
+        return _of_lists(kind.value_type, found)
+    if types.is_nested(kind) or arrays.is_span(kind):
+        return f"it is of type {kind}"
+    distinct, known = len(found.unique().drop_null()), len(found) - found.null_count
+    if distinct == 1 and known == len(found):
+        return f"it has one value in {len(found)} sampled rows"
+    if types.is_boolean(kind):
+        return Bool()
+    if types.is_temporal(kind):
+        return Timestamp(parts=True)
+    if arrays.is_number(kind) and not is_encoded:
+        return Number()
+    if is_encoded and types.is_integer(kind):
+        return Category(dtype="int64")
+    if distinct > _MOST_DISTINCT * known:
+        return f"its texts almost all differ: {distinct} in {known} rows"
+    return Category()
+
+
+def _of_lists(kind: Any, found: Any) -> Feature | str:
+    if arrays.is_text(kind):
+        return Set()
+    if not arrays.is_number(kind):
+        return f"it is of lists of type {kind}"
+    sizes = arrays.arrow().compute.list_value_length(found).unique().drop_null().to_pylist()
+    if len(sizes) > 1:
+        return f"its lists have {min(sizes)} to {max(sizes)} numbers"
+    return Vector(size=sizes[0]) if sizes[0] else "it has no value"

@@ -1,73 +1,336 @@
-"""Base of readers of text lines, whose parts are ranges of bytes."""
+"""Readers for text files with one item per line: CSV and TSV, JSON lines, LETOR."""
 
-import bisect
 import contextlib
-import dataclasses
-import io
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
-from tfrank_sel.data import lines
-from tfrank_sel.data.formats.arrays import arrow
-from tfrank_sel.data.formats.protocol import Part, Reader
-from tfrank_sel.data.lists import Rejected
+import numpy as np
 
-_BUFFER = 1 << 20  # bytes
-_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+from tfrank_sel.data import letor, lines
+from tfrank_sel.data.formats import arrays
+from tfrank_sel.data.formats.arrays import array, arrow, floats
+from tfrank_sel.data.formats.reader import LineReader, Part, opened
+from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, TableReader
+from tfrank_sel.data.lists import Found, ItemList, Rejected
+from tfrank_sel.data.schema import Layout
+from tfrank_sel.features import REFUSE, Set, Vector
+
+_BYTES = 1 << 20  # read at once
+_BLANK = b"\xef\xbb\xbf\r\n"  # a byte order mark, and line ends
+_SHOWN = 1000  # characters of a malformed line that are kept
 
 
-class LineReader(Reader):
-    """Reader of text; the units of a part are bytes, and a compressed file is a single part.
+class DelimitedReader(LineReader, TableReader):
+    """Reader of delimited text with a header line, plain or compressed.
 
-    A part contains the lines that begin in it, counted from its first byte: the first has the
-    number `part.start + 1`. Lines of the next part are counted from that part's start.
+    A file with a line end within a value is a single part. To find out, a file that is large enough
+    for several parts is scanned.
 
     Attributes:
-        heading: Number of lines at the beginning of a file that are not counted.
+        delimiter: Separator of values.
     """
 
-    heading: ClassVar[int] = 0
+    delimiter: ClassVar[str]
+    heading = 1
 
     def parts(self, path: str) -> Sequence[Part]:
-        starts = lines.cuts(path)
-        return [Part(path, *x) for x in zip(starts, [*starts[1:], None], strict=True)]
-
-    def numbered(
-        self, rejected: Iterable[Rejected], parts: Mapping[str, Sequence[Part]]
-    ) -> Iterator[Rejected]:
-        starts = {path: [part.start for part in of_file] for path, of_file in parts.items()}
-        before: dict[str, list[int]] = {}
-        for one in rejected:
-            if one.number is None:
-                yield one
-                continue
-            of_file = starts[one.file]
-            if place := bisect.bisect_left(of_file, one.number) - 1:
-                if one.file not in before:
-                    before[one.file] = lines.before(one.file, of_file, self.counts)
-                first = before[one.file][place] - self.heading
-                one = dataclasses.replace(one, number=one.number - of_file[place] + first)
-            yield one
+        found = super().parts(path)
+        return found if len(found) == 1 or self._is_by_line(path) else [Part(path)]
 
     def counts(self, line: bytes) -> bool:
-        """Whether a line is counted; all are by default."""
-        return True
+        return bool(line.strip(b"\r\n"))
+
+    def schema(self, path: str) -> Any:
+        """Returns the schema; a column is numeric if most of its first values are numbers."""
+        pa = arrow()
+        names = self.names(path)
+        with self._texts(Part(path), names, _skipped) as batches:
+            first = next(iter(batches), None)
+        kinds = [] if first is None else [_kind(first.column(i)) for i in range(len(names))]
+        return pa.schema(list(zip(names, kinds or [pa.string()] * len(names), strict=True)))
+
+    def names(self, path: str) -> Sequence[str]:
+        with self._inferred(path) as batches:
+            names: Sequence[str] = batches.schema.names
+        return names
+
+    def sample(self, path: str) -> Any:
+        with self._inferred(path) as batches:
+            first = next(iter(batches), None)
+        return arrow().table(first) if first is not None else self.schema(path).empty_table()
+
+    def tables(
+        self, part: Part, names: Sequence[str]
+    ) -> Iterator[tuple[np.ndarray, Any] | Rejected]:
+        bad: list[Rejected] = []
+
+        def refuse(row: Any) -> str:
+            wanted = f"a row must have {row.expected_columns} values"
+            reason = f"{wanted}. Received: {row.actual_columns}"
+            number = part.start + row.number - 1  # without the header line
+            bad.append(Rejected(part.path, "row", number, reason, row.text))
+            return "skip"
+
+        passed: list[int] = []
+        first = part.start + 1
+        with self._texts(part, names, refuse) as batches:
+            for batch in batches:
+                passed += [rejected.number for rejected in bad if rejected.number is not None]
+                yield from bad
+                bad.clear()
+                numbers = np.arange(first, first + batch.num_rows)
+                for number in passed:
+                    numbers[numbers >= number] += 1
+                yield numbers, batch
+                first += batch.num_rows
+        yield from bad
+
+    @contextlib.contextmanager
+    def _inferred(self, path: str) -> Iterator[Any]:
+        """Opens a file with the types that pyarrow infers from its beginning."""
+        from pyarrow import csv
+
+        with opened(Part(path)) as stream:
+            yield csv.open_csv(stream, parse_options=self._options(_skipped))
+
+    @contextlib.contextmanager
+    def _texts(
+        self, part: Part, names: Sequence[str], refuse: Callable[[Any], str]
+    ) -> Iterator[Any]:
+        """Opens a part as bytes, so that an invalid number or text affects only its row."""
+        from pyarrow import csv
+
+        as_text = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, arrow().binary()),
+            check_utf8=False,
+            include_columns=list(names),
+            null_values=[""],
+            strings_can_be_null=True,
+        )
+        one_thread = csv.ReadOptions(use_threads=False, block_size=_BYTES)
+        with opened(part, headed=True) as stream:
+            yield csv.open_csv(stream, one_thread, self._options(refuse), as_text)
+
+    def _options(self, refuse: Callable[[Any], str]) -> Any:
+        from pyarrow import csv
+
+        return csv.ParseOptions(
+            delimiter=self.delimiter, invalid_row_handler=refuse, newlines_in_values=True
+        )
+
+    def _is_by_line(self, path: str) -> bool:
+        """Whether each line of a file is a row, from the header to the end."""
+        with lines.opened(path) as file:
+            names = file.readline(_BYTES)
+            chunks = iter(lambda: file.read(_BYTES) + file.readline(), b"")
+            is_named = names.endswith(b"\n") and bool(names.strip(_BLANK))
+            delimiter = self.delimiter.encode()
+            return is_named and all(
+                _are_rows(x, delimiter) for x in itertools.chain([names], chunks)
+            )
 
 
-@contextlib.contextmanager
-def opened(part: Part, *, headed: bool = False) -> Iterator[Any]:
-    """Opens the lines of a part for pyarrow, which decompresses them.
+class CsvReader(DelimitedReader):
+    """Reads CSV files, with commas between values."""
 
-    Args:
-        part: The part.
-        headed: Whether the first line of the file comes first.
+    name = "csv"
+    suffixes = tuple(f".csv{more}" for more in TEXT_SUFFIXES)
+    delimiter = ","
+
+
+class TsvReader(DelimitedReader):
+    """Reads TSV files, with tabs between values."""
+
+    name = "tsv"
+    suffixes = tuple(f".tsv{more}" for more in TEXT_SUFFIXES)
+    delimiter = "\t"
+
+
+def _skipped(row: Any) -> str:
+    return "skip"
+
+
+def _are_rows(octets: bytes, delimiter: bytes) -> bool:
+    """Whether no value of some lines continues in the next line, and no carriage return ends a row.
+
+    This holds if each line has pairs of quotes, and the first of each pair follows the beginning of
+    a value or another quote (a quote within a value is doubled).
     """
-    codec = _CODECS.get(os.path.splitext(part.path)[1])
-    with (
-        lines.opened(part.path, part.start, part.stop, headed=headed) as file,
-        arrow().input_stream(file, compression=codec) as stream,
-        io.BufferedReader(stream, _BUFFER) as text,
-    ):
-        lines.check_utf8(part.path, text.peek(2)[:2])
-        yield text
+    if octets.count(b"\r") != octets.count(b"\r\n"):
+        return False
+    if b'"' not in octets:
+        return True
+    bytes_ = np.frombuffer(b"\n" + octets, np.uint8)
+    quotes = np.flatnonzero(bytes_ == ord('"'))
+    if len(quotes) % 2:
+        return False
+    line = np.searchsorted(np.flatnonzero(bytes_ == ord("\n")), quotes)
+    are_pairs = line[::2] == line[1::2]
+    are_first = np.isin(bytes_[quotes[::2] - 1], list(delimiter + b'"\n'))
+    return bool(np.all(are_pairs & are_first))
+
+
+def _kind(column: Any) -> Any:
+    pa = arrow()
+    if column.null_count == len(column):
+        return pa.null()
+    is_of_numbers = np.isfinite(floats(column, words=False)).mean() > 0.5
+    return pa.float32() if is_of_numbers else pa.string()
+
+
+class JsonlReader(LineReader, TableReader):
+    """Reader of files with a JSON object in each line, plain or compressed.
+
+    An absent or null field is a missing value.
+    """
+
+    name = "jsonl"
+    suffixes = tuple(f".{kind}{more}" for kind in ("jsonl", "ndjson") for more in TEXT_SUFFIXES)
+
+    def schema(self, path: str) -> Any:
+        return self.sample(path).schema
+
+    def sample(self, path: str) -> Any:
+        numbers, rows = next(_chunks(Part(path)), (np.arange(0), []))
+        try:
+            return _parsed(rows, ())
+        except arrow().ArrowInvalid:
+            _, _, found = _objects(path, numbers, rows)
+            names = dict.fromkeys(name for one in found for name in one)
+            columns = {name: [one.get(name) for one in found] for name in names}
+            return arrow().table({x: _mostly(column) for x, column in columns.items()})
+
+    def tables(
+        self, part: Part, names: Sequence[str]
+    ) -> Iterator[tuple[np.ndarray, Any] | Rejected]:
+        pa = arrow()
+        # texts that pyarrow would convert to times, but which may be identifiers
+        texts = set[str]()
+        for numbers, rows in _chunks(part):
+            try:
+                table = _parsed(rows, texts)
+                times = {x.name for x in table.schema if pa.types.is_timestamp(x.type)}
+                if times & set(names):
+                    texts |= times
+                    table = _parsed(rows, texts)
+                _check_exact(table, self.columns.texts)
+            except pa.ArrowInvalid:  # a line is malformed, or a field has several types
+                bad, numbers, found = _objects(part.path, numbers, rows)
+                yield from bad
+                table = self._table(found, names)
+            nothing = pa.nulls(len(table))
+            columns = {x: table[x] if x in table.schema.names else nothing for x in names}
+            yield numbers, pa.table(columns)
+
+    def _table(self, found: list[dict[str, Any]], names: Sequence[str]) -> Any:
+        types = self.columns.types or {}
+        lists = [x for x in names if isinstance(types.get(x), Set | Vector)]
+        return arrow().table(
+            {x: array([one.get(x) for one in found], may_be_lists=x in lists) for x in names}
+        )
+
+
+def _chunks(part: Part) -> Iterator[tuple[np.ndarray, list[bytes]]]:
+    """The non-blank rows and their numbers, some at a time."""
+    with opened(part) as file:
+        each = enumerate(file, start=part.start + 1)
+        filled = ((number, line) for number, line in each if not line.isspace())
+        while chunk := list(itertools.islice(filled, ROWS)):
+            yield np.array([number for number, _ in chunk]), [line for _, line in chunk]
+
+
+def _parsed(rows: list[bytes], texts: Sequence[str] | set[str]) -> Any:
+    """The objects of rows as a table; `ArrowInvalid` if their types differ."""
+    from pyarrow import json as arrow_json
+
+    pa = arrow()
+    whole = b"".join(rows)
+    try:
+        whole.decode()
+    except UnicodeError as error:
+        raise pa.ArrowInvalid("a line is no UTF-8") from error
+    # One block, because a column must have one type in all blocks.
+    read = arrow_json.ReadOptions(use_threads=False, block_size=len(whole) + 1)
+    schema = pa.schema([(name, pa.string()) for name in sorted(texts)])
+    parse = arrow_json.ParseOptions(explicit_schema=schema)
+    table = arrow_json.read_json(pa.BufferReader(whole), read, parse)
+    if len(table) != len(rows):
+        raise pa.ArrowInvalid("several objects in a line")
+    return table
+
+
+def _check_exact(table: Any, names: Sequence[str]) -> None:
+    """Raises `ArrowInvalid` if integers of columns may have become other floats."""
+    pa = arrow()
+    for name in set(names) & set(table.schema.names):
+        column = table[name]
+        while arrays.is_list(column.type):
+            column = pa.compute.list_flatten(column)
+        is_float = pa.types.is_floating(column.type)
+        if is_float and np.any(np.abs(np.asarray(column.fill_null(0.0))) >= arrays.EXACT):
+            raise pa.ArrowInvalid(f"{name} has large integers")
+
+
+def _objects(
+    path: str, numbers: np.ndarray, rows: list[bytes]
+) -> tuple[list[Rejected], np.ndarray, list[dict[str, Any]]]:
+    """The rows without an object; the numbers and the objects of the others."""
+    bad, kept, found = list[Rejected](), list[int](), list[dict[str, Any]]()
+    for number, line in zip(numbers.tolist(), rows, strict=True):
+        text = line.decode("utf-8", "replace").rstrip()[:_SHOWN]
+        try:
+            value = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_fields)
+            if not isinstance(value, dict):
+                raise ValueError(f"expected an object. Received: {type(value).__name__}")
+            if b"\\u" in line:  # half a surrogate pair has no encoding
+                json.dumps(value, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
+            reason = f"a row must be a JSON object. Received: {error}"
+            bad.append(Rejected(path, "row", number, reason, text))
+            continue
+        kept.append(number)
+        found.append(value)
+    return bad, np.array(kept, np.int64), found
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = sorted({x for x in names if names.count(x) > 1})
+        raise ValueError(f"each field must occur once. Received twice: {twice}")
+    return fields
+
+
+def _mostly(column: list[Any]) -> Any:
+    """Values as an Arrow array, numeric if most of them are numbers."""
+    is_number = [isinstance(x, int | float) and not isinstance(x, bool) for x in column]
+    if 2 * sum(is_number) <= sum(x is not None for x in column):
+        return array(column)
+    return array([x if fits else None for x, fits in zip(column, is_number, strict=True)])
+
+
+class LetorReader(LineReader):
+    """Reader of LETOR and SVMLight files, plain or `.gz`.
+
+    A list across the border of two parts is read as a whole, in one of them.
+    """
+
+    name = "letor"
+    is_distinct = True
+    suffixes = tuple(
+        f".{kind}{more}"
+        for kind in ("txt", "letor", "svm", "svmlight", "libsvm", "dat")
+        for more in ("", ".gz")
+    )
+
+    def layout(self, paths: Sequence[str]) -> Layout:
+        """Returns the layout, with the number of features from `columns` or from all files."""
+        found = self.columns.num_features or max(letor.num_features(path) for path in paths)
+        return Layout({"features": Vector(size=found, missing=REFUSE, within_list=True)})
+
+    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+        for one in letor.scan(part.path, len(layout.names), part.start, part.stop):
+            yield Found(one) if isinstance(one, ItemList) else one

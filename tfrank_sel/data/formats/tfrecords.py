@@ -5,15 +5,15 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tfrank_sel.data.formats import proposals, rows
-from tfrank_sel.data.formats.columns import Layout
-from tfrank_sel.data.formats.protocol import Part, Reader, RowReader, spaced
+from tfrank_sel.data.formats import rows, tables
+from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.schema import Layout
 from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
-    from tfrank_sel.data.formats import forms
+    from tfrank_sel.data.formats import records
 
 
 class RecordReader(Reader):
@@ -24,7 +24,7 @@ class RecordReader(Reader):
 
     @property
     @abc.abstractmethod
-    def form(self) -> "forms.Form":
+    def form(self) -> "records.Form":
         """The form of the records."""
 
     def layout(self, paths: Sequence[str]) -> Layout:
@@ -34,12 +34,12 @@ class RecordReader(Reader):
         return records.layout(spaced(sorted(paths)), self.form, self.columns)
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
-        from tfrank_sel.data.formats import forms
+        from tfrank_sel.data.formats import records
 
-        items, context = forms.tables(spaced(sorted(paths)), self.form)
-        of_query, left_out = proposals.propose(context.schema, context, self.columns)
+        items, context = records.tables(spaced(sorted(paths)), self.form)
+        of_query, left_out = tables.propose(context.schema, context, self.columns)
         of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
-        of_items, others = proposals.propose(items.schema, items, self.columns)
+        of_items, others = tables.propose(items.schema, items, self.columns)
         return {**of_query, **of_items}, {**left_out, **others}
 
     def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
@@ -66,10 +66,10 @@ class ElwcReader(RecordReader):
     suffixes = (".tfrecord", ".tfrecord.gz")
 
     @property
-    def form(self) -> "forms.Form":
-        from tfrank_sel.data.formats import forms
+    def form(self) -> "records.Form":
+        from tfrank_sel.data.formats import records
 
-        return forms.ELWC
+        return records.ELWC
 
 
 class ExampleInExampleReader(RecordReader):
@@ -78,10 +78,10 @@ class ExampleInExampleReader(RecordReader):
     name = "eie"
 
     @property
-    def form(self) -> "forms.Form":
-        from tfrank_sel.data.formats import forms
+    def form(self) -> "records.Form":
+        from tfrank_sel.data.formats import records
 
-        return forms.EXAMPLE_IN_EXAMPLE
+        return records.EXAMPLE_IN_EXAMPLE
 
 
 class SequenceExampleReader(RecordReader):
@@ -90,10 +90,10 @@ class SequenceExampleReader(RecordReader):
     name = "sequence-example"
 
     @property
-    def form(self) -> "forms.Form":
-        from tfrank_sel.data.formats import forms
+    def form(self) -> "records.Form":
+        from tfrank_sel.data.formats import records
 
-        return forms.SEQUENCE_EXAMPLE
+        return records.SEQUENCE_EXAMPLE
 
 
 class ExampleReader(RowReader, RecordReader):
@@ -102,10 +102,10 @@ class ExampleReader(RowReader, RecordReader):
     name = "example"
 
     @property
-    def form(self) -> "forms.Form":
-        from tfrank_sel.data.formats import forms
+    def form(self) -> "records.Form":
+        from tfrank_sel.data.formats import records
 
-        return forms.EXAMPLE
+        return records.EXAMPLE
 
     def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
         from tfrank_sel.data.formats import records

@@ -11,7 +11,7 @@ from typing import Any
 from tfrank_sel.claim import held
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.data.texts import write_text as write_text
+from tfrank_sel.data.stores import write_text as write_text
 
 CONFIGURATION = "config.toml"
 REQUEST = "one_query.rest.json"  # of the step `export`

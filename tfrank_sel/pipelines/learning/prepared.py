@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import models
-from tfrank_sel.data import truncation
+from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
 from tfrank_sel.pipelines.settings import Settings
@@ -83,9 +83,9 @@ def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
     inputs, labels, *_ = batch
     size = tf.minimum(settings.max_items, tf.shape(labels)[1])
     if settings.truncation == "random":
-        kept = truncation.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
+        kept = batching.shuffled(inputs["mask"], tf.stack([number, settings.seed]))[:, :size]
     else:
-        kept = {"head": truncation.head, "top": truncation.top}[settings.truncation](labels, size)
+        kept = {"head": batching.head, "top": batching.top}[settings.truncation](labels, size)
     return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 

@@ -17,7 +17,7 @@ from tfx.utils import io_utils
 
 from tfrank_sel import data
 from tfrank_sel.data import formats, parsing, typed
-from tfrank_sel.data.formats import Columns, Part, forms, records as parsed_records, rows
+from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.lists import Found
 from tfrank_sel.features import MISSING_INTEGER, Feature
@@ -49,7 +49,7 @@ class Layout(formats.Layout):
     """
 
     parts: Columns = dataclasses.field(default_factory=Columns)
-    kinds: tuple[forms.Kinds, forms.Kinds] = ({}, {})
+    kinds: tuple[parsed_records.Kinds, parsed_records.Kinds] = ({}, {})
 
     @classmethod
     def of(cls, schema: schema_pb2.Schema, columns: Columns) -> "Layout":
@@ -155,7 +155,7 @@ class Layout(formats.Layout):
         return [tf.where(mask, labels, float("nan")), *weights]
 
 
-def _kinds(features: Iterable[schema_pb2.Feature]) -> forms.Kinds:
+def _kinds(features: Iterable[schema_pb2.Feature]) -> parsed_records.Kinds:
     return {x.name: (_KINDS[x.type], 1) for x in features if x.type in _KINDS}
 
 

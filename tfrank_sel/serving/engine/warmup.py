@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from google.protobuf import message
 from tensorflow_serving.apis import prediction_log_pb2
 
-from tfrank_sel.data.formats import forms
+from tfrank_sel.data.formats import records
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model
@@ -56,7 +56,7 @@ def read(path: pathlib.Path) -> Iterator[prediction_log_pb2.PredictionLog]:
     if not path.exists():
         return
     try:
-        for count, record in enumerate(forms.records(str(path)), 1):
+        for count, record in enumerate(records.records(str(path)), 1):
             if count > _MAX_RECORDS:
                 raise invalid(
                     f"Number of warmup records exceeds the maximum ({_MAX_RECORDS}) at {path}",
