@@ -4,12 +4,13 @@
     python -m benchmarks.evidence write
 
 A page marks a table with `<!-- evidence: NAME 1 -->`, the first table that the command NAME of
-`docs/evidence/commands.toml` prints. A command may be several, divided by `&&`; `tfr:` is for those
-of the second stack, whose rows are left out if it is not installed. `run` runs commands, writes
-their tables to `docs/evidence/NAME.json`, and then the pages; `write` only writes the pages. What a
-command printed is kept in RESULTS and not made again; commands keep their own intermediate results
-there, too. A command that fails is named with its error, keeps its earlier numbers, and the others
-go on.
+`docs/evidence/commands.toml` prints. `<!-- evidence: NAME 1 only REGEX -->` has the rows that
+match; the site has a page of all tables of each command. A command may be several, divided by
+`&&`; `tfr:` is for those of the second stack, whose rows are left out if it is not installed. `run`
+runs commands, writes their tables to `docs/evidence/NAME.json`, and then the pages; `write` only
+writes the pages. What a command printed is kept in RESULTS and not made again; commands keep their
+own intermediate results there, too. A command that fails is named with its error, keeps its earlier
+numbers, and the others go on.
 
 `DATA` has the public data sets that a command names:
 
@@ -40,7 +41,7 @@ from typing import Any
 ROOT = pathlib.Path(__file__).parent.parent
 SECOND_STACK = ROOT / ".venv-tfr" / "bin" / "python"
 FOLDER = ROOT / "docs" / "evidence"
-MARK = re.compile(r"(<!-- evidence: (\S+) (\d+) -->\n\n)((?:\|.*\n)+)")
+MARK = re.compile(r"(<!-- evidence: (\S+) (\d+)(?: only (.+))? -->\n\n)((?:\|.*\n)+)")
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 
 
@@ -70,10 +71,12 @@ def written(text: str) -> str:
     """The text of a page with its marked tables as JSON has them."""
 
     def table(found: re.Match[str]) -> str:
-        mark, name, number, _ = found.groups()
+        mark, name, number, only, _ = found.groups()
         if not (FOLDER / f"{name}.json").exists():
             return found[0]  # its command did not run yet
-        return mark + "\n".join(stored(name)[int(number) - 1]) + "\n"
+        head, rule, *rows = stored(name)[int(number) - 1]
+        rows = [row for row in rows if re.search(only or "", row)]
+        return mark + "\n".join([head, rule, *rows]) + "\n"
 
     return MARK.sub(table, text)
 

@@ -5,8 +5,9 @@
 README becomes the overview, and its first code a part of the landing page, `docs/index.md`. The
 gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture of
 `benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
-of `examples`, run as a notebook: its page has the code and its output. The reference has a page
-for each public module, with what its docstrings say of each public name.
+of `examples`, run as a notebook: its page has the code and its output. A page for each command of
+`docs/evidence` has all its tables. The reference has a page for each public module, with what its
+docstrings say of each public name.
 """
 
 import importlib
@@ -23,6 +24,7 @@ import nbclient
 import nbconvert
 from matplotlib.figure import Figure
 
+from benchmarks import evidence
 from benchmarks.pictures import PICTURES
 from tfrank_sel.plots import FIGURES
 
@@ -71,8 +73,11 @@ def main() -> None:
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
         text = (ROOT / name).read_text().replace("](docs/", "](")
         (PAGES / name.replace("README", "overview")).write_text(text)
+    for name, command in evidence.commands().items():
+        (PAGES / "evidence" / f"{name}.md").write_text(evidence_page(name, command))
     for guide in PAGES.glob("*.md"):
         text = guide.read_text().replace("](../README.md", "](overview.md")
+        text = re.sub(r"(\]\(evidence/[\w-]+)\.json\)", r"\1.md)", text)
         tutorials = rf"\]\((?:\.\./)?examples/({'|'.join(TUTORIALS)})\.py\)"
         guide.write_text(re.sub(tutorials, r"](tutorials/\1.md)", text))
     (code,) = re.findall(r"```python\n.*?```\n", readme, re.DOTALL)[:1]
@@ -157,6 +162,13 @@ def write_figure(
         f"# {title}\n\n![{title}]({picture})\n\n{text}\n\n## Code\n\n"
         f"This command draws it, by {where}:\n\n{code}\n\n[All figures](../gallery.md)\n"
     )
+
+
+def evidence_page(name: str, command: str) -> str:
+    """Returns the page of all tables that a command of `docs/evidence` printed."""
+    run = f"python -m benchmarks.evidence run --data DATA --results RESULTS --only {name}"
+    tables = ["\n".join(table) for table in evidence.stored(name)]
+    return "\n\n".join([f"# `{name}`", f"```sh\n{run}\n```", f"It runs `{command}`.", *tables, ""])
 
 
 def page(module: ModuleType) -> str:

@@ -171,6 +171,13 @@ def test_the_tests_that_a_guide_names_are_there() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+def test_the_tests_of_what_holds_are_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "holds.md").read_text())
+    assert named
+    for path, name in named:
+        assert f"def {name}(" in (ROOT / path).read_text(), name
+
+
 def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     site = (ROOT / "zensical.toml").read_text()
     listed = re.findall(r'"([\w./]+)\.md"', site)

@@ -1,6 +1,6 @@
 """Picture of the table of quality: each row's difference to LightGBM, with its interval.
 
-`benchmarks.recorded` draws the rows of the guide, `benchmarks.quality judge --plot` those that it
+`benchmarks.recorded` draws recorded rows, `benchmarks.quality judge --plot` those that it
 measured.
 """
 
@@ -16,7 +16,14 @@ from matplotlib.figure import Figure
 Gap: TypeAlias = tuple[float, float, float]
 
 LOWEST = -0.03  # a row below it is an arrow with its number
-LIBRARIES = ("LightGBM", "XGBoost", "keras-rs", "tensorflow-ranking")
+LIBRARIES = (
+    "LightGBM",
+    "XGBoost",
+    "CatBoost",
+    "scikit-learn",
+    "keras-rs",
+    "tensorflow-ranking",
+)
 OF_LISTS = ("ListScorer", "Ensemble", "tfrank-sel-pipelines")
 COLORS = {
     "other libraries": "#d9822b",
@@ -24,7 +31,7 @@ COLORS = {
     "our losses, a network that sees each item alone": "#6b7785",
     "our models that see the whole list, and ensembles": "#2470b8",
 }
-_ROW = re.compile(r"\| ([^|]+?) \|(?: [\d.]+ \|){5} (\S+) \((\S+) to (\S+)\) \|")
+_ROW = re.compile(r"\| ([^|]+?) \|(?: [\d.]+ \|)+ (\S+) \((\S+) to (\S+)\) \|")
 
 
 def recorded(text: str) -> dict[str, Gap]:

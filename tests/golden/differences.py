@@ -4,7 +4,7 @@ A difference has the losses, metrics or formats of tensorflow-ranking that it is
 they differ, the `difference`, and the ids of the `cases`. A case of losses and metrics has what
 tfrank_sel returns instead, which was compared with an independent reference. `of` names what
 differs; without it, all does. `python -m tests.golden.differences` prints the tables of
-`docs/migration.md`.
+`docs/parity.md`.
 """
 
 import json

@@ -13,7 +13,7 @@ from tests.golden import (
     vectors,
 )
 
-GUIDE = pathlib.Path(__file__).parent.parent.parent / "docs" / "migration.md"
+GUIDE = pathlib.Path(__file__).parent.parent.parent / "docs" / "parity.md"
 CASES = {
     "losses": test_tfr_losses.CASES,
     "metrics": test_tfr_metrics.CASES,

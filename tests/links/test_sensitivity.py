@@ -17,6 +17,14 @@ def test_relative_sensitivities_integrate_to_1() -> None:
             assert np.mean(rows) * 10.0 == pytest.approx(1.0, rel=1e-2)
 
 
+def test_the_signed_logarithm_is_for_low_norms() -> None:
+    link = links.SignedLog1p()
+    np.testing.assert_allclose(link.slope(np.array([-3.0, 0.0, 3.0])), [0.25, 1.0, 0.25])
+    # the slope of the inverse is one over the slope: 20 at a norm of 3, as exp(3) is
+    at = link(np.array([0.0, np.expm1(3.0)]))
+    np.testing.assert_allclose(1.0 / link.slope(link.inverse(at)), [1.0, np.exp(3.0)])
+
+
 def test_steps_count_in_the_linear_sensitivity() -> None:
     both = links.Sum([links.Sign(shift=1.0), links.Identity()])
     # the integral of w**2 dh over [-2, 2] is 16/3 of the slope and 2 of the step at 1

@@ -107,3 +107,69 @@ def test_uniform_negatives_are_an_anchor_at_zero(n):
         for o in (LOGITS, zeros)
     )
     assert (ours - start) * n / (n + 1.0) == pytest.approx(mean - np.log(n + 1.0), rel=1e-12)
+
+
+def test_rg2_is_no_upper_bound_of_softmax():
+    labels, logits = [1.0] + [0.0] * 9, np.array([9.0] + [-1.0] * 9)  # where RG^2 is least
+    ones = np.ones(10)
+    least = value(losses.RG2Loss, logits, labels, ones)
+    assert least == pytest.approx(np.log(10.0) - 10.0 / 2.0 + 0.5)
+    assert least < 0.0 < reference.softmax(labels, logits, ones)
+    near = 0.01 * np.linspace(-1.0, 1.0, 10)
+    assert value(losses.RG2Loss, near, labels, ones) > reference.softmax(labels, near, ones)
+
+
+def test_rg2_is_a_weighted_square_whose_target_grows_with_the_list():
+    labels, items = np.array([1.0, 1.0, 0.0, 0.0, 0.0]), 5
+    weight, target = 2.0 / (2.0 * items), labels * items / 2.0 - 1.0
+    gaps = [
+        value(losses.RG2Loss, o, labels, np.ones(items)) - weight * np.sum((o - target) ** 2)
+        for o in (LOGITS, np.zeros(items), -3.0 * LOGITS)
+    ]
+    np.testing.assert_allclose(gaps, gaps[0], rtol=1e-12)
+
+
+def best_scores(make, gains, chances, base, **arguments):
+    """The scores of least expected loss: item `i` has `gains[i]` by `chances[i]`, else 0."""
+    outcomes = np.array(list(itertools.product([0.0, 1.0], repeat=len(gains))))
+    likely = np.prod(np.where(outcomes == 1.0, chances, 1.0 - np.array(chances)), axis=1)
+    loss = make(reduction="none", dtype="float64", **arguments)
+    items = len(gains)
+
+    def gradient_at(scores):
+        scores = tf.constant(scores, tf.float64)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            lists = [len(outcomes), 1]
+            each = loss(outcomes * gains, tf.tile(scores[None], lists), np.tile(base, lists))
+            expected = tf.reduce_sum(likely * each)
+        return tape.gradient(expected, scores).numpy()
+
+    # the gradient is linear
+    start = gradient_at(np.zeros(items))
+    slope = np.stack([gradient_at(row) - start for row in np.eye(items)])
+    found = np.linalg.lstsq(slope, -start, rcond=None)[0]
+    np.testing.assert_allclose(gradient_at(found), 0.0, atol=1e-12)
+    return found
+
+
+@pytest.mark.parametrize("make", [losses.RG2Loss, losses.RGCrossLoss])
+@pytest.mark.parametrize(
+    ("gains", "alpha"), [([3.0, 1.0, 2.0, 1.0], 0.0), ([1.0, 1.0, 1.0, 1.0], 1.0)]
+)
+def test_the_best_scores_sort_by_expected_gain(make, gains, alpha):
+    chances = [0.1, 0.29, 0.2, 0.05]
+    found = best_scores(make, gains, chances, np.ones(4), alpha=alpha)
+    expected = np.multiply(gains, chances)
+    np.testing.assert_array_equal(np.argsort(found), np.argsort(expected))
+
+
+def test_an_anchor_of_graded_gains_and_base_weights_change_the_order():
+    gains, chances = [3.0, 1.0, 1.0, 1.0], [0.1, 0.29, 0.1, 0.1]  # the first gains most: 0.3
+    anchored = best_scores(losses.RG2Loss, gains, chances, np.ones(4), alpha=1.0)
+    assert anchored[0] < anchored[1]
+    base = np.array([2.0, 1.0, 1.0, 1.0])
+    weighted = best_scores(losses.RG2Loss, gains, chances, base)
+    assert weighted[0] < weighted[1]
+    expected = np.multiply(gains, chances)
+    np.testing.assert_allclose(weighted + 1.0, 5.0 * expected / (base * np.sum(expected)))

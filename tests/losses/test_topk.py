@@ -77,6 +77,19 @@ def test_the_loss_lies_between_its_bounds(k: int) -> None:
     assert np.all(smooth <= hard + tau * math.log(1 + 50 - k) + 1e-5)
 
 
+@pytest.mark.parametrize(("k", "tau"), [(1, 1.0), (5, 0.1), (5, 0.5)])
+def test_the_error_is_at_most_the_loss_times_a_factor(k: int, tau: float) -> None:
+    scores, label = RNG.normal(size=[500, 20]), RNG.integers(0, 20, 500)
+    own = scores[np.arange(500), label]
+    scores[:100] = np.where(np.arange(20) < k, own[:100, None] + 1e-6, own[:100, None] - 9.0)
+    scores[np.arange(100), 19], label[:100] = own[:100], 19  # just outside the first k
+    own = scores[np.arange(500), label]
+    error = np.sum(scores > own[:, None], axis=1) >= k
+    loss = losses.SmoothTopKLoss(k, tau, reduction="none")(label, scores).numpy()
+    assert np.all(loss >= (1.0 - tau * math.log(k)) * error - 1e-5)
+    assert np.any(loss < 1.0 * error) == (k > 1)
+
+
 @pytest.mark.parametrize("make", [losses.SmoothTopKLoss, losses.TopKHingeLoss])
 def test_lists_of_up_to_k_items_are_zero_with_a_warning(make) -> None:
     scores = RNG.normal(size=[2, 4])
