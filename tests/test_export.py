@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests import stock_server
-from tfrank_sel import claim, export, models
+from tfrank_sel import export, locks, models
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
 
@@ -262,7 +262,7 @@ def test_a_version_is_published_once(tmp_path, path):
 
 
 def test_what_a_system_without_locks_lacks_is_named(tmp_path, path, monkeypatch):
-    monkeypatch.setattr(claim, "fcntl", None)
+    monkeypatch.setattr(locks, "fcntl", None)
     with pytest.raises(ImportError, match="requires the file locks of Linux or macOS"):
         export.publish(path, tmp_path / "base", 1)
     assert not (tmp_path / "base").exists()

@@ -8,7 +8,7 @@ import keras
 import pytest
 
 from tfrank_sel import data, export
-from tfrank_sel.claim import claimed
+from tfrank_sel.locks import claimed
 
 SPEC = data.FeatureSpec(num_features=3)
 
@@ -41,12 +41,12 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path, model, saved_model
 
 
 def test_of_two_at_once_the_second_is_refused(tmp_path, model, saved_model):
-    for aside, write in (
-        (".export-1", lambda: export.export(model, SPEC, tmp_path / "1")),
-        (".publish-1", lambda: export.publish(saved_model, tmp_path, 1)),
+    for write in (
+        lambda: export.export(model, SPEC, tmp_path / "1"),
+        lambda: export.publish(saved_model, tmp_path, 1),
     ):
         with (
-            claimed(tmp_path / aside),
+            claimed(tmp_path / ".1.partial"),
             pytest.raises(FileExistsError, match="is being written by another process"),
         ):
             write()

@@ -24,7 +24,7 @@ from tfrank_sel import data
 from tfrank_sel.data import elwc, packed, parsing
 from tfrank_sel.data.lists import Rejected
 from tfrank_sel.serving.deployment import config, model_config
-from tfrank_sel.serving.deployment.config_messages import (
+from tfrank_sel.serving.deployment.messages import (
     BatchingParameters,
     MonitoringConfig,
     SSLConfig,

@@ -18,7 +18,7 @@ from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 from typer.testing import CliRunner
 
-from tfrank_sel import claim, data
+from tfrank_sel import data, locks
 from tfrank_sel.data import letor
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.files import manifests
@@ -167,7 +167,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
 
 
 def test_one_process_at_a_time_works_on_a_run(copied):
-    with claim.held(copied / "1"):
+    with locks.held(copied / "1"):
         told = invoke("run", copied / "1", "--epochs", "1")
     assert told.exit_code == 2
     assert "one process at a time can work on a run. Received: " in told.stderr

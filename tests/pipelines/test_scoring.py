@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
-from tfrank_sel import claim, data, export, metrics, models
+from tfrank_sel import data, export, locks, metrics, models
 from tfrank_sel.data import letor
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines.__main__ import app
@@ -243,7 +243,7 @@ def test_what_has_changed_is_scored_anew(folder, tmp_path, killed, changed):
 
 
 def test_another_process_that_scores_into_the_same_folder_is_refused(folder, tmp_path):
-    with claim.held(tmp_path / ".out.partial"):
+    with locks.held(tmp_path / ".out.partial"):
         files, output = folder / "lists.txt", tmp_path / "out"
         line = refused(
             tmp_path, "score", "--model", folder / "packed", "--data", files, "--output", output

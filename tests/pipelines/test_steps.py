@@ -14,7 +14,7 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import preparation, publication
+from tfrank_sel.pipelines import preparation, trial
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
@@ -150,9 +150,9 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
         scorer.build((None, None, 6))
     export.export(model, SPEC, tmp_path / "model")
     arguments = {"spec": SPEC, "shards": shards, "lists": 8}
-    assert publication.infra_validate(tmp_path / "model", model, **arguments) <= 1e-5
+    assert trial.infra_validate(tmp_path / "model", model, **arguments) <= 1e-5
     with pytest.raises(ValueError, match="must score as the model does"):
-        publication.infra_validate(tmp_path / "model", other, **arguments)
+        trial.infra_validate(tmp_path / "model", other, **arguments)
 
 
 def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
 
 
 def test_a_server_is_sent_the_lists_that_are_stored(shards):
-    found = publication.first_lists(shards, SPEC, 3)
+    found = trial.first_lists(shards, SPEC, 3)
     parsed = elwc.parse(tf.constant(found), SPEC)
     for i, one in zip(range(3), stored.lists(shards, SPEC), strict=False):
         size = len(one.labels)

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.serving.deployments import deploy, entrypoint, read, run, tool
-from tfrank_sel.export import release
+from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import folder, model_config
 from tfrank_sel.serving.deployment.check import check
@@ -36,7 +36,7 @@ def test_the_folder_holds_every_version_and_serves_the_latest_as_stable(deployme
 def published(half, tmp_path_factory):
     """A folder of models that servers poll."""
     root = tmp_path_factory.mktemp("published")
-    release.publish(half / "1", str(root), "ranker")
+    Releases(str(root), "ranker").publish(half / "1")
     return root
 
 
@@ -67,7 +67,7 @@ def test_a_folder_that_is_not_published_cannot_be_polled(published, half, tmp_pa
         in deploy(tmp_path / "x", published / "ranker", "another").stderr
     )
     (tmp_path / "a b").mkdir()
-    release.publish(half / "1", str(tmp_path / "a b"), "ranker")
+    Releases(str(tmp_path / "a b"), "ranker").publish(half / "1")
     assert "must be a plain path" in deploy(tmp_path / "x", tmp_path / "a b" / "ranker").stderr
 
 

@@ -19,11 +19,10 @@ from tests.serving.certificates import certificate
 from tfrank_sel import export
 from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.serving import tls
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.deployment import config
-from tfrank_sel.serving.deployment.config_messages import SSLConfig
+from tfrank_sel.serving.deployment.messages import SSLConfig
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine.model import LoadedModel
@@ -242,7 +241,7 @@ def test_errors_of_a_server_and_of_a_proxy_are_told(answers, message):
 def test_grpc_may_be_encrypted(base, tmp_path):
     cert, key = certificate()
     (tmp_path / "ssl.config").write_text(f"server_cert: {cert!r} server_key: {key!r}")
-    encryption = tls.credentials(config.read(tmp_path / "ssl.config", SSLConfig))
+    encryption = config.credentials(config.read(tmp_path / "ssl.config", SSLConfig))
     with Endpoint([ModelConfig("ranker", base)], tls=encryption) as endpoint:
         address = f"localhost:{endpoint.grpc_port}"
         with Ranker(address, authority=cert.encode()) as ranker:

@@ -15,7 +15,7 @@ from tests import refusals
 from tests.serving import named
 from tests.serving.named import ITEM, QUERY, TYPES
 from tfrank_sel.data import InputError, frames, requests, typed
-from tfrank_sel.serving import manifest
+from tfrank_sel.export.saved_model import MANIFEST
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
 from tfrank_sel.serving.status import Code, ServingError
@@ -216,7 +216,7 @@ def test_a_packed_model_refuses_named_features(address):
 
 
 def test_a_manifest_must_be_the_model_s(address, named_model, tmp_path):
-    told = json.loads((named_model / "saved_model" / manifest.PATH).read_text())
+    told = json.loads((named_model / "saved_model" / MANIFEST).read_text())
     del told["features"]["types"]["price"]
     (tmp_path / "manifest.json").write_text(json.dumps(told))
     with (

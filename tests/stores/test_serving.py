@@ -18,7 +18,7 @@ from tests.stores.conftest import forget
 from tfrank_sel import export
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export import release
+from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
@@ -209,23 +209,23 @@ def test_a_deployment_holds_the_models_of_a_store(bucket, half, tmp_path):
 
 def test_a_release_to_a_store_is_what_a_server_is_told(bucket, half):
     root = f"{bucket}/served"
-    base, told = f"{root}/ranker", f"{root}/models.config"
-    assert release.served(root, "ranker") is None
+    base, told, releases = f"{root}/ranker", f"{root}/models.config", Releases(root, "ranker")
+    assert releases.served() is None
     with pytest.raises(InputError, match="a canary requires another version"):
-        release.publish(half / "2", root, "ranker", canary=True)
-    assert release.publish(half / "2", root, "ranker") == f"{base}/1"
+        releases.publish(half / "2", canary=True)
+    assert releases.publish(half / "2") == f"{base}/1"
     assert model_config.read(told) == [ModelConfig("ranker", base)]
-    assert release.publish(half / "3", root, "ranker", canary=True) == f"{base}/2"
+    assert releases.publish(half / "3", canary=True) == f"{base}/2"
     labels = {"stable": 1, "canary": 2}
     assert model_config.read(told) == [ModelConfig("ranker", base, Specific([1, 2]), labels)]
-    assert release.served(root, "ranker") == f"{base}/1"
-    assert release.promote(root, "ranker") == 2
-    assert release.served(root, "ranker") == f"{base}/2"
+    assert releases.served() == f"{base}/1"
+    assert releases.promote() == 2
+    assert releases.served() == f"{base}/2"
     with pytest.raises(InputError, match="must be new in"):
-        release.publish(half / "3", root, "ranker", 2, canary=True)
+        releases.publish(half / "3", 2, canary=True)
     with leases.held(root, renewed=0.2), pytest.raises(InputError, match="another process"):
-        release.promote(root, "ranker")
-    assert release.roll_back(root, "ranker") == 1
-    release.publish(half / "3", root, "ranker", canary=True)
-    assert release.remove_old(root, "ranker", keep=1) == [2]
+        releases.promote()
+    assert releases.roll_back() == 1
+    releases.publish(half / "3", canary=True)
+    assert releases.remove_old(keep=1) == [2]
     assert model_config.read(told)[0].labels == {"stable": 1, "canary": 3}

@@ -15,8 +15,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel import clicks
-from tfrank_sel.claim import claimed
 from tfrank_sel.commandline import Version, refused
+from tfrank_sel.locks import created
 
 File = Annotated[
     pathlib.Path, typer.Argument(help="The log: Parquet, Arrow, CSV, TSV or JSON lines.")
@@ -80,16 +80,14 @@ def correct(
         found = clicks.Log(**_columns(log, table, roles))
         estimated = clicks.estimate(found, method)
         labels = clicks.labels(found, estimated, correction, least=least)
+        kept = table.drop_columns([position, click, *([] if session is None else [session])])
+        kept = kept.take(np.unique(found.items, return_index=True)[1])
+        kept = kept.append_column(label, pa.array(labels["label"]))
+        with created(output) as written:
+            parquet.write_table(kept, written)
+            estimated.save(output.with_suffix(".propensities.json"))
     except (OSError, ValueError) as error:
         raise refused(error) from error
-    kept = table.drop_columns([position, click, *([] if session is None else [session])])
-    kept = kept.take(np.unique(found.items, return_index=True)[1])
-    kept = kept.append_column(label, pa.array(labels["label"]))
-    beside = output.with_suffix(".propensities.json")
-    with claimed(output.with_name(f".clicks-{output.name}")) as written:
-        parquet.write_table(kept, written)
-        estimated.save(beside)
-        written.rename(output)
     print("position  propensity  95 % interval")
     for row in zip(
         estimated.positions, estimated.values, estimated.low, estimated.high, strict=True

@@ -1,15 +1,15 @@
-"""Export of models as SavedModels for TensorFlow Serving, and their publication."""
+"""Export of models as SavedModels for TensorFlow Serving, and their release to servers."""
 
 from tfrank_sel import surface
 from tfrank_sel.export.engines import search_engine as search_engine
-from tfrank_sel.export.gate import check_servable as check_servable
 from tfrank_sel.export.onnx_format import onnx as onnx
-from tfrank_sel.export.publication import (
+from tfrank_sel.export.releases import (
     publish as publish,
     remove_old as remove_old,
     roll_back as roll_back,
     versions as versions,
 )
+from tfrank_sel.export.saved_model import check_servable as check_servable
 from tfrank_sel.export.signatures import (
     PADDING_SCORE as PADDING_SCORE,
     dense_inputs as dense_inputs,

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from tfrank_sel.claim import claimed
+from tfrank_sel.locks import created
 from tfrank_sel.models import BoostedTrees
 from tfrank_sel.models.boosted_trees.readers import Forest, Split, Tree
 
@@ -55,9 +55,6 @@ def search_engine(
         export.search_engine(trees, "ranker.json", "solr", booster.feature_name())
         ```
     """
-    path = Path(path)
-    if path.exists():
-        raise FileExistsError(f"`path` must not exist. Received: {path}")
     if engine not in _BODIES:
         raise ValueError(f"`engine` must be {', '.join(_BODIES)}. Received: engine={engine!r}")
     if not isinstance(model, BoostedTrees):
@@ -69,10 +66,8 @@ def search_engine(
         raise ValueError(
             f"`features` must be {model.num_features} different names. Received: {list(features)}"
         )
-    body = _BODIES[engine](model.forest(), features, name)
-    with claimed(path.with_name(f".engine-{path.name}")) as written:
-        written.write_text(json.dumps(body))
-        written.rename(path)
+    with created(Path(path)) as written:
+        written.write_text(json.dumps(_BODIES[engine](model.forest(), features, name)))
 
 
 def _solr(forest: Forest, features: Sequence[str], name: str) -> Mapping[str, Any]:

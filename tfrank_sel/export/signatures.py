@@ -12,15 +12,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.claim import claimed
 from tfrank_sel.data import elwc, packed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
-from tfrank_sel.export import extras, publication
-from tfrank_sel.export.gate import check_servable
+from tfrank_sel.export import saved_model
 from tfrank_sel.export.inputs import Inputs, Lists, Named, Packed, Values
 from tfrank_sel.export.typed import Typed
 from tfrank_sel.features import Feature
 from tfrank_sel.listwise import as_lists
+from tfrank_sel.locks import created
 from tfrank_sel.ops import ranking
 
 # The lowest finite score, because -inf is not a number in standard JSON.
@@ -100,11 +99,8 @@ def export(
     """
     if top_k < 1:
         raise ValueError(f"`top_k` must be positive. Received: {top_k}")
-    path = Path(path)
-    if path.exists():
-        raise FileExistsError(f"`path` must not exist. Received: {path}")
     inputs = _inputs(spec, doc_id)
-    with claimed(path.with_name(f".export-{path.name}")) as written:
+    with created(Path(path)) as written:
         archive = keras.export.ExportArchive()
         archive.track(model)
         # Keras finds the tables of some models only; before Keras 3.4 the archive saves itself
@@ -117,12 +113,11 @@ def export(
             archive.add_endpoint(name, endpoint, input_signature=signature)
         with contextlib.redirect_stdout(io.StringIO()):  # `verbose` exists since Keras 3.7
             archive.write_out(str(written))
-        check_servable(written)
-        extras.write_manifest(written, inputs.description(), metadata or {})
-        extras.write_batching(written)
+        saved_model.check_servable(written)
+        saved_model.write_manifest(written, inputs.description(), metadata or {})
+        saved_model.write_batching(written)
         if examples:
-            extras.write_warm_up(written, _requests(inputs, examples, top_k))
-        publication.place(written, path)
+            saved_model.write_warm_up(written, _requests(inputs, examples, top_k))
 
 
 def _inputs(spec: FeatureSpec | ListFeatures | Mapping[str, Feature], doc_id: str) -> Inputs:

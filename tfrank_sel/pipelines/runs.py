@@ -29,7 +29,7 @@ from tfrank_sel.pipelines.files.manifests import STEPS
 from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.learning.training import Fit, Trained
-from tfrank_sel.pipelines.release import Pushed
+from tfrank_sel.pipelines.push import Pushed
 
 
 class Run:
@@ -193,7 +193,7 @@ class Run:
 
     @property
     def pushed(self) -> Pushed | None:
-        """The outcome of the release of our model; None before the release."""
+        """The outcome of the push of our model; None before it."""
         return Pushed.load(self.output / "push")
 
     @property

@@ -10,8 +10,9 @@ from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.distribution import Workers
-from tfrank_sel.export import extras, release as releases
-from tfrank_sel.pipelines import interrupts, planning, preparation, publication, release
+from tfrank_sel.export.releases import Releases
+from tfrank_sel.export.saved_model import CARD
+from tfrank_sel.pipelines import interrupts, planning, preparation, trial
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.evaluation import blessing, evaluation, simple
@@ -21,7 +22,7 @@ from tfrank_sel.pipelines.ingestion import ingest as ingestion, stored
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS
 from tfrank_sel.pipelines.learning import training, workers
 from tfrank_sel.pipelines.learning.training import PreparedLists, Trained
-from tfrank_sel.pipelines.release import Pushed
+from tfrank_sel.pipelines.push import Pushed, side_by_side
 from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
 
@@ -204,14 +205,14 @@ def export(run: Run, folder: Path) -> None:
             types or spec,
             saved_model,
             doc_id=spec.doc_id,
-            examples=publication.first_lists(held_out, spec, WARM_UP_LISTS, types),
+            examples=trial.first_lists(held_out, spec, WARM_UP_LISTS, types),
             metadata={
                 "metrics": {name: x.ours for name, x in run.evaluation.overall.items()},
                 "feature_names": run.layout.names,
                 "card": told,
             },
         )
-        folders.write_text(saved_model / extras.CARD, card.text(told))
+        folders.write_text(saved_model / CARD, card.text(told))
         as_onnx = folder / "model.onnx" if run.configuration.export.onnx else None
         if as_onnx is not None:
             try:
@@ -220,7 +221,7 @@ def export(run: Run, folder: Path) -> None:
                 raise run.configuration.error("export.onnx", str(error)) from error
     with run.progress.step("infra validation") as step, interrupts.deferred():
         test = run.splits["test"].shards
-        gap = publication.infra_validate(
+        gap = trial.infra_validate(
             saved_model,
             ours.scores,
             spec,
@@ -234,7 +235,7 @@ def export(run: Run, folder: Path) -> None:
     one_query = "one_query.txt" if types is None else "one_query.jsonl"
     text = letor.text(first) if types is None else typed.text(first, types)
     folders.write_text(folder / one_query, text)
-    folders.write_text(folder / folders.REQUEST, publication.rest_request(first, spec, types))
+    folders.write_text(folder / folders.REQUEST, trial.rest_request(first, spec, types))
 
 
 def _recalibrated(run: Run, method: Literal["isotonic", "platt"]) -> models.Recalibrated:
@@ -264,7 +265,7 @@ def push(run: Run, folder: Path) -> None:
         theirs = None if champion is None else RecordScorer(champion, types)
         lists = stored.lists(run.test_lists.shards, run.spec)
         one_by_one = (stored.batch_of(one, run.spec) for one in lists)
-        beside = release.beside(ours, theirs, one_by_one)
+        beside = side_by_side(ours, theirs, one_by_one)
         judged = None
         if theirs is not None:
             judged = evaluation.evaluate(
@@ -288,10 +289,8 @@ def push(run: Run, folder: Path) -> None:
         place = None
         if blessed.blessed:
             serving = configuration.serving
-            place = releases.publish(
+            place = Releases(run.serving, serving.model_name).publish(
                 saved_model,
-                run.serving,
-                serving.model_name,
                 serving.version,
                 canary=serving.canary,
                 published=None if published is None else int(Path(published).name),
@@ -330,7 +329,7 @@ def _champion(run: Run) -> str | None:
     chosen = run.configuration.blessing.champion
     if chosen is not None:
         return chosen or None
-    return releases.served(run.serving, run.configuration.serving.model_name)
+    return Releases(run.serving, run.configuration.serving.model_name).served()
 
 
 TAKE: dict[str, Callable[[Run, Path], None]] = {

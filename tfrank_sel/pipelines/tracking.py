@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export.extras import CARD
+from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.files import folders, manifests
 

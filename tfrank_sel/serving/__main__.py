@@ -1,5 +1,6 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
+import contextlib
 import gc
 import json
 import logging
@@ -9,29 +10,32 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import rich.console
-import rich.progress
 import rich.table
 import typer
 
 from tfrank_sel.commandline import Version
 from tfrank_sel.data import stores
-from tfrank_sel.serving import releases
-from tfrank_sel.serving.console import fail, quiet
+from tfrank_sel.launch import quiet
 from tfrank_sel.serving.output import unhindered
 
 if TYPE_CHECKING:
+    from tfrank_sel.export.releases import Releases
     from tfrank_sel.serving.endpoint import Endpoint
 
 # of the server that receives the requests
 Address = Annotated[str, typer.Option(help="HOST:PORT for gRPC, or http://HOST:PORT for REST.")]
 ModelName = Annotated[str, typer.Option(help="Name of the model on the server.")]
+# of a release
+Folder = Annotated[
+    str, typer.Option(help="Folder or URL of all served models, which holds models.config.")
+]
+ReleasedName = Annotated[str, typer.Option(help="Name of the model in the folder and in requests.")]
 
 app = typer.Typer(no_args_is_help=True)
-app.add_typer(releases.app)
 
 
 @app.callback()
@@ -106,9 +110,8 @@ def serve(
     with quiet():
         from tensorflow.core.protobuf.config_pb2 import ConfigProto
 
-        from tfrank_sel.serving import tls
         from tfrank_sel.serving.deployment import config, model_config
-        from tfrank_sel.serving.deployment.config_messages import SSLConfig
+        from tfrank_sel.serving.deployment.messages import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
         from tfrank_sel.serving.limits import Limits
         from tfrank_sel.serving.status import ServingError
@@ -133,7 +136,7 @@ def serve(
             host=host,
             grpc_port=grpc_port,
             rest_port=rest_port,
-            tls=tls.credentials(encryption) if encryption else None,
+            tls=config.credentials(encryption) if encryption else None,
             limits=Limits(
                 max_request_bytes,
                 elements=max_elements,
@@ -204,6 +207,52 @@ def deployment(
 
 
 @app.command()
+def publish(
+    saved_model: Annotated[str, typer.Argument(help="Folder or URL of the SavedModel.")],
+    folder: Folder,
+    model_name: ReleasedName = "ranker",
+    version: Annotated[
+        int | None, typer.Option(help="Version; one more than the latest if unset.")
+    ] = None,
+    canary: Annotated[
+        bool, typer.Option(help="Publish with the label `canary`, beside the stable version.")
+    ] = False,
+) -> None:
+    """Publish a SavedModel as a version that servers of the folder load."""
+    with _releases(folder, model_name) as releases:
+        place = releases.publish(saved_model, version, canary=canary)
+    print(f"{place} is {'the canary' if canary else 'served'}")
+
+
+@app.command()
+def promote(folder: Folder, model_name: ReleasedName = "ranker") -> None:
+    """Make the canary the stable version; the one before is still served, as `previous`."""
+    with _releases(folder, model_name) as releases:
+        version = releases.promote()
+    print(f"version {version} is stable")
+
+
+@app.command()
+def roll_back(folder: Folder, model_name: ReleasedName = "ranker") -> None:
+    """Withdraw the canary or, if there is none, return to the previous version."""
+    with _releases(folder, model_name) as releases:
+        version = releases.roll_back()
+    print(f"version {version} is served")
+
+
+@app.command()
+def remove_old(
+    folder: Folder,
+    keep: Annotated[int, typer.Option(min=1, help="Number of latest versions to keep.")],
+    model_name: ReleasedName = "ranker",
+) -> None:
+    """Remove all versions but the latest ones and those with a label."""
+    with _releases(folder, model_name) as releases:
+        removed = releases.remove_old(keep)
+    print(f"removed: {', '.join(map(str, removed)) or 'none'}")
+
+
+@app.command()
 def rank(
     file: Annotated[
         pathlib.Path | None,
@@ -269,48 +318,10 @@ def rank(
     rich.console.Console(highlight=False).print(table)
 
 
-@app.command()
-def load_test(
-    file: Annotated[
-        pathlib.Path, typer.Option(help="Queries in LETOR or SVMLight format; may be .gz.")
-    ],
-    address: Address = "127.0.0.1:8500",
-    model_name: ModelName = "ranker",
-    clients: Annotated[int, typer.Option(min=1, help="Number of concurrent clients.")] = 8,
-    seconds: Annotated[float, typer.Option(min=0.1, help="Duration in seconds.")] = 10.0,
-) -> None:
-    """Rank the queries of a file repeatedly, and print throughput, latencies and errors."""
-    if not file.is_file():
-        fail(f"{file} must be a file of queries. Received: no such file")
-    with quiet():
-        from tfrank_sel.data import letor
-        from tfrank_sel.data.lists import InputError
-        from tfrank_sel.serving import load
-        from tfrank_sel.serving.client import Ranker
-        from tfrank_sel.serving.status import ServingError
-    try:
-        with Ranker(address, model_name) as ranker:
-            lists = list(letor.read(file, ranker.num_features()))
-    except (InputError, ServingError) as error:
-        fail(str(error))
-    console = rich.console.Console(stderr=True)
-    with rich.progress.Progress(transient=True, console=console) as progress:
-        task = progress.add_task("Asking", total=seconds)
-        found = load.run(
-            address,
-            model_name,
-            lists,
-            clients=clients,
-            seconds=seconds,
-            on_progress=lambda elapsed: progress.update(task, completed=elapsed),
-        )
-    print(f"{len(found.latencies)} answers in {found.seconds:.1f} s: {found.rate:.1f} a second")
-    shown = (f"{percent} %: {1e3 * found.percentile(percent):.2f} ms" for percent in (50, 90, 99))
-    print(f"latency {', '.join(shown)}")
-    errors = ", ".join(f"{count} {code}" for code, count in found.errors.items())
-    print(f"errors: {errors or 'none'}")
-    if found.errors:
-        raise typer.Exit(1)
+def fail(message: str) -> NoReturn:
+    """Ends the command with one line on stderr and status 2."""
+    print(" ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(2)
 
 
 def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
@@ -349,6 +360,17 @@ def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:
 def main() -> None:
     """Runs the command line; bad input ends with one line on stderr and status 2."""
     app()
+
+
+@contextlib.contextmanager
+def _releases(folder: str, model_name: str) -> Iterator["Releases"]:
+    """Imports what a release needs, and tells of what cannot be released."""
+    with quiet():
+        from tfrank_sel.export.releases import Releases
+    try:
+        yield Releases(folder, model_name)
+    except (OSError, ValueError) as error:
+        fail(str(error))
 
 
 def _letor(file: pathlib.Path, num_features: int) -> Any:

@@ -12,7 +12,8 @@ from tensorflow.core.framework import types_pb2
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
-from tfrank_sel.serving import manifest as manifests, transports
+from tfrank_sel.export.saved_model import read_manifest
+from tfrank_sel.serving import input_features, transports
 from tfrank_sel.serving.status import Code, ServingError
 
 _OUTPUTS = {
@@ -70,13 +71,13 @@ class Ranker(Checked):
         authority: bytes | None = None,
         manifest: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._manifest = {} if manifest is None else manifests.read(manifest)
+        self._manifest = {} if manifest is None else read_manifest(manifest)["features"]
         self._transport = transports.connect(address, model_name, timeout, authority)
 
     @functools.cached_property
-    def takes(self) -> manifests.Takes:
+    def takes(self) -> input_features.InputFeatures:
         """The features that the model takes, as the server and the manifest declare them."""
-        takes = manifests.takes(self._transport.signature("predict"), self._manifest)
+        takes = input_features.of_model(self._transport.signature("predict"), self._manifest)
         if takes.num_features is None and not takes.features:
             raise self._refused(
                 "must have a signature `predict`, or be asked with its manifest. "

@@ -35,8 +35,8 @@ class Endpoint:
         host: Address to listen on.
         grpc_port: Port for gRPC; 0 for any free port.
         rest_port: Port for REST; 0 for any free port.
-        tls: Credentials of gRPC, from `tls.credentials`; None for plain text. REST is not
-            encrypted, as in TensorFlow Serving.
+        tls: Credentials of gRPC, from `deployment.config.credentials`; None for plain text. REST is
+            not encrypted, as in TensorFlow Serving.
         limits: Limits on requests.
         session: Threads and memory of the models; None for the defaults of TensorFlow.
         **core: Further arguments of `ServerCore`.

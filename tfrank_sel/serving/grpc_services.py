@@ -26,8 +26,7 @@ from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
-from tfrank_sel.serving.engine.predict import predict, signature_of
-from tfrank_sel.serving.engine.regress import regress, serialized
+from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid, mapped

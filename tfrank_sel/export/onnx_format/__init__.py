@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 
 from tfrank_sel import stack
-from tfrank_sel.claim import claimed
+from tfrank_sel.locks import created
 
 
 def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
@@ -48,18 +48,13 @@ def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
         [scores] = session.run(["scores"], {"features": features, "mask": mask})
         ```
     """
-    path = Path(path)
-    if path.exists():
-        raise FileExistsError(f"`path` must not exist. Received: {path}")
     if not stack.IS_KERAS_3:
         raise ImportError("`export.onnx` requires Keras 3")
     try:
-        from tfrank_sel.export.onnx_format import writing
+        from tfrank_sel.export.onnx_format import rankers
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
         raise ImportError("`export.onnx` requires onnx: install `tfrank_sel[onnx]`") from error
-    octets = writing.serialized(model)
-    with claimed(path.with_name(f".onnx-{path.name}")) as written:
-        written.write_bytes(octets)
-        written.rename(path)
+    with created(Path(path)) as written:
+        written.write_bytes(rankers.serialized(model))

@@ -1,4 +1,4 @@
-"""Sections of the configuration on publication: `blessing` and `serving`."""
+"""Sections of the configuration on releases: `blessing` and `serving`."""
 
 import math
 from typing import Literal

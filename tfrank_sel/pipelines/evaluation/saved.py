@@ -12,7 +12,7 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores, typed
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export import extras
+from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import Feature, Vector, of_config
 
 _MASK = "mask"
@@ -81,7 +81,7 @@ class Takes(Checked):
         """
         place = os.fspath(folder)
         try:
-            manifest = extras.read_manifest(place)
+            manifest = read_manifest(place)
         except InputError:
             raise
         except (OSError, ValueError) as error:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.claim import held
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.data.stores import write_text as write_text
+from tfrank_sel.locks import held
 
 CONFIGURATION = "config.toml"
 REQUEST = "one_query.rest.json"  # of the step `export`

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrank_sel.claim import held
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.locks import held
 
 STATE = "state.json"  # in the folder of an interrupted call: its inputs
 SUCCESS = "_SUCCESS"  # marks a complete output in a store

@@ -18,10 +18,10 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines import release
 from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
+from tfrank_sel.pipelines.push import side_by_side
 from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern, records
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def Evaluator(  # noqa: N802
     )
     one_by_one = (layout.named(found)[0] for found in records(test).batch(1))
     with_items = (one for one in one_by_one if one["mask"].shape[1])
-    beside = release.beside(ours, champion, with_items)
+    beside = side_by_side(ours, champion, with_items)
     milliseconds = beside["milliseconds"]["ours"]["p99"]
     blessed = bless(evaluated, Rules(**json.loads(rules)), milliseconds=milliseconds)
     for name, figures in (

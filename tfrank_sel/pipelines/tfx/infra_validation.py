@@ -26,9 +26,9 @@ from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, comp
 from tfrank_sel import export
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.tfx.lists import Layout, pattern, requests
+from tfrank_sel.pipelines.trial import TOLERANCE, difference
 
 NAME = "ranker"
-TOLERANCE = 1e-5
 
 _SERVING = re.compile(r"^Serving .*: gRPC (\S+), REST (\S+)$", re.MULTILINE)
 _log = logging.getLogger(__name__)
@@ -195,6 +195,6 @@ def _compare(way: str, scores: np.ndarray, expected: np.ndarray) -> None:
     wanted = f"{way} must give the model's scores, {expected.shape}, to {TOLERANCE:g}"
     if scores.shape != expected.shape:
         raise RefusalError(f"{wanted}. Received: {scores.shape}")
-    gap = float(np.max(np.abs(scores - expected) / np.maximum(np.abs(expected), 1.0)))
+    gap = difference(scores, expected)
     if not gap <= TOLERANCE:
         raise RefusalError(f"{wanted}. Received: a difference of {gap:.3g}")

@@ -21,7 +21,7 @@ from tfrank_sel.data.formats import Columns, Part, records as parsed_records, ro
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.lists import Found
 from tfrank_sel.features import MISSING_INTEGER, Feature
-from tfrank_sel.pipelines import publication
+from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.ingestion import stored
 
 # The feature of a schema that holds the feature lists of a `SequenceExample`.
@@ -278,10 +278,7 @@ def requests(patterns: Sequence[str], layout: Layout, count: int) -> list[bytes]
     reader = SequenceExampleReader(layout.parts)
     read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
     found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
-    return [
-        publication.request(one, layout.spec, layout.types)
-        for one in itertools.islice(found, count)
-    ]
+    return [trial.request(one, layout.spec, layout.types) for one in itertools.islice(found, count)]
 
 
 def _files(patterns: Sequence[str]) -> list[str]:

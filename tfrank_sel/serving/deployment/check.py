@@ -13,8 +13,8 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 from tfrank_sel import export
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export.extras import BATCHING
-from tfrank_sel.serving.deployment import config, config_messages, model_config, text_messages
+from tfrank_sel.export.saved_model import BATCHING
+from tfrank_sel.serving.deployment import config, messages, model_config
 from tfrank_sel.serving.engine import versions, warmup
 from tfrank_sel.serving.status import ServingError
 
@@ -54,16 +54,16 @@ def check(folder: pathlib.Path, root: pathlib.Path = pathlib.Path("/")) -> Itera
     """
     path = folder / "models.config"
     try:
-        models = model_config.of_proto(text_messages.read(path, ModelServerConfig))
+        models = model_config.of_proto(messages.read(path, ModelServerConfig))
     except ServingError as error:
         yield Fault(path, "", str(error))
         models = []
     for model in models:
         yield from _model(path, model, root)
     for name, kind in (
-        ("batching.config", config_messages.BatchingParameters),
-        ("monitoring.config", config_messages.MonitoringConfig),
-        ("ssl.config", config_messages.SSLConfig),
+        ("batching.config", messages.BatchingParameters),
+        ("monitoring.config", messages.MonitoringConfig),
+        ("ssl.config", messages.SSLConfig),
         ("session.config", config_pb2.ConfigProto),
     ):
         if (folder / name).exists():
@@ -95,7 +95,7 @@ def _model(
     for version in aspired:
         yield from _version(near[version])
         if (batching := near[version] / BATCHING).exists():
-            yield from _config(batching, config_messages.BatchingParameters)
+            yield from _config(batching, messages.BatchingParameters)
 
 
 def _version(folder: pathlib.Path) -> Iterator[Fault]:
@@ -113,7 +113,7 @@ def _version(folder: pathlib.Path) -> Iterator[Fault]:
 
 def _config(path: pathlib.Path, kind: Callable[[], Any]) -> Iterator[Fault]:
     try:
-        message = text_messages.read(path, kind)
+        message = messages.read(path, kind)
     except ServingError as error:
         yield Fault(path, "", str(error))
         return

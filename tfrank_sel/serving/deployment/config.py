@@ -7,17 +7,20 @@ one. `faults` lists the values that a server rejects, and `read` and `write` rai
 import itertools
 import os
 import pathlib
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import grpc
 from google.protobuf import text_format
 from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from tfrank_sel.serving import monitoring as metrics, tls as certificates
-from tfrank_sel.serving.deployment import model_config, text_messages
-from tfrank_sel.serving.deployment.config_messages import (
+from tfrank_sel.data import stores
+from tfrank_sel.serving import monitoring as metrics
+from tfrank_sel.serving.deployment import messages, model_config
+from tfrank_sel.serving.deployment.messages import (
     BatchingParameters,
     MonitoringConfig,
     SSLConfig,
@@ -96,6 +99,18 @@ def tls(*, server_key: str, server_cert: str, client_authority: str = "") -> Any
     )
 
 
+def credentials(message: Any) -> grpc.ServerCredentials:
+    """Returns the credentials of a gRPC server.
+
+    Args:
+        message: The `SSLConfig`: PEM of `server_key` and `server_cert`, and, if clients
+            need a certificate (`client_verify`), that of their authority, `custom_ca`.
+    """
+    pair = message.server_key.encode(), message.server_cert.encode()
+    authority = message.custom_ca.encode() or None
+    return grpc.ssl_server_credentials([pair], authority, message.client_verify)
+
+
 def session(
     *,
     intra_op_threads: int = 0,
@@ -155,7 +170,7 @@ def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
             message, or one that breaks a rule.
     """
     try:
-        message = text_messages.read(path, kind)
+        message = messages.read(path, kind)
     except ServingError as error:
         raise ServingError(error.code, f"{path}: {error}") from error
     for field, rule in faults(message):
@@ -184,11 +199,7 @@ def write(path: str | os.PathLike[str], message: Any) -> None:
     """
     for field, rule in faults(message):
         raise ValueError(f"{path}: {field} {rule}")
-    path = pathlib.Path(path)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as aside:
-        written = pathlib.Path(aside, path.name)
-        written.write_text(text_format.MessageToString(message))
-        written.rename(path)
+    stores.write_text(pathlib.Path(path), text_format.MessageToString(message))
 
 
 def _batching(message: Any) -> Iterator[tuple[str, str]]:
@@ -240,10 +251,30 @@ def _session(message: config_pb2.ConfigProto) -> Iterator[tuple[str, str]]:
         yield field, f"must be in [0, 1]. Received: {fraction}"
 
 
+def _tls(message: Any) -> Iterator[tuple[str, str]]:
+    if message.client_verify and not message.custom_ca:
+        yield "custom_ca", "must hold the authority of the clients, as client_verify asks for it"
+    with tempfile.TemporaryDirectory() as folder:
+        files = []
+        for field in ("server_cert", "server_key"):
+            files.append(pathlib.Path(folder, field))
+            files[-1].write_text(getattr(message, field))
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*map(str, files))
+        except ssl.SSLError as error:
+            rule = f"must be a certificate and its key, in PEM. Received: {error.reason or error}"
+            yield "server_cert, server_key", rule
+    if message.custom_ca:
+        try:
+            ssl.create_default_context(cadata=message.custom_ca)
+        except ssl.SSLError as error:
+            yield "custom_ca", f"must be certificates in PEM. Received: {error.reason}"
+
+
 _RULES: dict[str, Callable[[Any], Iterator[tuple[str, str]]]] = {
     "BatchingParameters": _batching,
     "ConfigProto": _session,
     "ModelServerConfig": model_config.faults,
     "MonitoringConfig": _monitoring,
-    "SSLConfig": certificates.broken_rules,
+    "SSLConfig": _tls,
 }

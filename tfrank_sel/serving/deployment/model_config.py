@@ -9,7 +9,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import stores
-from tfrank_sel.serving.deployment import text_messages
+from tfrank_sel.serving.deployment import messages
 from tfrank_sel.serving.status import ServingError, invalid
 
 # Anyone who can reach `ModelService` can name a folder: no scheme that asks servers by address.
@@ -217,7 +217,7 @@ def read(path: str | os.PathLike[str]) -> list[ModelConfig]:
         ServingError: NOT_FOUND if it cannot be read, INVALID_ARGUMENT if it is not one.
     """
     try:
-        return of_proto(text_messages.read(path, model_server_config_pb2.ModelServerConfig))
+        return of_proto(messages.read(path, model_server_config_pb2.ModelServerConfig))
     except ServingError as error:
         raise ServingError(error.code, f"{path}: {error}") from error
 

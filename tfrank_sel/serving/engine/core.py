@@ -11,8 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
-from tfrank_sel.serving.engine.rounds import Rounds
-from tfrank_sel.serving.engine.versions import Load, ModelVersions, VersionStatus, unknown_servable
+from tfrank_sel.serving.engine.versions import (
+    Load,
+    ModelVersions,
+    Rounds,
+    VersionStatus,
+    unknown_servable,
+)
 from tfrank_sel.serving.monitoring import Metrics, Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from tfrank_sel import export
 from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import LoadedModel, Model
-from tfrank_sel.serving.engine.rounds import Rounds
 from tfrank_sel.serving.engine.warmup import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -59,6 +59,42 @@ def find(base_path: pathlib.Path | str) -> Mapping[int, pathlib.Path | str]:
     if isinstance(base_path, pathlib.Path):
         os.scandir(base_path).close()  # unlike an empty folder, an unreadable folder is an error
     return export.versions(base_path)
+
+
+class Rounds:
+    """Rounds of work that is done again and again, such as the checks of a folder.
+
+    What one round raises does not end the next.
+
+    Attributes:
+        fault: What the last round failed with; empty if it did not.
+    """
+
+    def __init__(self) -> None:
+        self.fault = ""
+
+    @contextlib.contextmanager
+    def attempt(self, failure: str) -> Iterator[None]:
+        """Does one round. Any exception ends this round only, and is logged once until it changes.
+
+        Args:
+            failure: What failed, if the exception does not say it.
+        """
+        try:
+            yield
+        except ServingError as error:
+            fault = str(error)
+        except InputError as error:
+            fault = f"{failure}: {error.reason}"
+        except OSError as error:
+            fault = f"{failure}: {error}"
+        except Exception as error:  # of a store's client, for example, any kind
+            fault = f"{failure}: {type(error).__name__}: {error}"
+        else:
+            fault = ""
+        if fault and fault != self.fault:
+            _log.warning("%s", fault)
+        self.fault = fault
 
 
 class ModelVersions:

@@ -13,8 +13,7 @@ from tfrank_sel.data.formats import records
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.model import Model
-from tfrank_sel.serving.engine.predict import predict, signature_of
-from tfrank_sel.serving.engine.regress import regress, serialized
+from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.status import Code, ServingError, invalid
 

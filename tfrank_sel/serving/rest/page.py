@@ -11,10 +11,12 @@ import orjson
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from tfrank_sel.serving import manifest
+from tfrank_sel.export.saved_model import MANIFEST, read_manifest
+from tfrank_sel.serving import input_features
 from tfrank_sel.serving.engine import warmup
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model, per_model
+from tfrank_sel.serving.input_features import InputFeatures
 from tfrank_sel.serving.status import ServingError
 
 EXAMPLES = 3
@@ -36,19 +38,19 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
         with core.acquire(name, None, None) as model:
             return _of_model(model)
     except (ServingError, OSError, ValueError):
-        return {**manifest.Takes(None, {}).config(), "examples": []}
+        return {**InputFeatures(None, {}).config(), "examples": []}
 
 
 @per_model
 def _of_model(model: Model) -> dict[str, Any]:
     signature = model.definitions.get(_SIGNATURE, meta_graph_pb2.SignatureDef())
-    told = manifest.read(model.path) if (model.path / manifest.PATH).exists() else {}
-    takes = manifest.takes(signature, told)
+    told = read_manifest(model.path)["features"] if (model.path / MANIFEST).exists() else {}
+    takes = input_features.of_model(signature, told)
     found = itertools.islice(_examples(model, takes), EXAMPLES)
     return {**takes.config(), "examples": list(found)}
 
 
-def _examples(model: Model, takes: manifest.Takes) -> Iterator[dict[str, Any]]:
+def _examples(model: Model, takes: InputFeatures) -> Iterator[dict[str, Any]]:
     """The first lists of the warm-up requests: values of each input, by name.
 
     An integer is a string, because numbers in JavaScript have 53 bits; null is NaN.

@@ -1,10 +1,7 @@
 """Input features of a model, from its signature `predict` and its manifest."""
 
 import dataclasses
-import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from tensorflow.core.framework import types_pb2
@@ -13,12 +10,11 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tfrank_sel.data.spec import input_names, of_input_name
 from tfrank_sel.features import Category, Feature, Number, Set, Vector, of_config
 
-PATH = Path("assets.extra", "manifest.json")
 _PACKED = "features"
 
 
 @dataclasses.dataclass(frozen=True)
-class Takes:
+class InputFeatures:
     """Input features of a model: packed or named.
 
     Args:
@@ -43,26 +39,7 @@ class Takes:
         return {**vars(self), "features": types}
 
 
-def read(path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Reads the features from a manifest.
-
-    Args:
-        path: The manifest, or the folder of the SavedModel that it belongs to.
-
-    Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is not a manifest.
-    """
-    path = Path(path)
-    file = path / PATH if path.is_dir() else path
-    found = json.loads(file.read_text())
-    features = found.get("features") if isinstance(found, dict) else None
-    if not isinstance(features, dict):
-        raise ValueError(f"{file} must be a manifest with `features`. Received: no such key")
-    return features
-
-
-def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> Takes:
+def of_model(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> InputFeatures:
     """Returns the input features of a model.
 
     A signature distinguishes numbers, texts and integers, and features of items and of the query.
@@ -84,12 +61,12 @@ def takes(predict: meta_graph_pb2.SignatureDef, manifest: Mapping[str, Any]) -> 
         if inputs and inputs.keys() != features.keys():
             wanted = f"The manifest must be of the model, which takes {', '.join(inputs)}"
             raise ValueError(f"{wanted}. Received: {', '.join(sorted(features))}")
-        return Takes(None, features, mask, doc_id)
+        return InputFeatures(None, features, mask, doc_id)
     shapes = {name: [x.size for x in info.tensor_shape.dim] for name, info in inputs.items()}
     if inputs.keys() == {_PACKED} and len(shapes[_PACKED]) == 3:
-        return Takes(shapes[_PACKED][2], {}, mask, doc_id)
+        return InputFeatures(shapes[_PACKED][2], {}, mask, doc_id)
     features = {name: _feature(info.dtype, shapes[name]) for name, info in inputs.items()}
-    return Takes(None, features, mask, doc_id)
+    return InputFeatures(None, features, mask, doc_id)
 
 
 def _feature(dtype: int, shape: list[int]) -> Feature:

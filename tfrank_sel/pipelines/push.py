@@ -1,4 +1,4 @@
-"""Release: comparison of a model with the served one, and its outcome."""
+"""Push of a model: comparison with the served one, and the outcome."""
 
 import dataclasses
 import itertools
@@ -19,7 +19,7 @@ _TRIED = 200  # number of lists for timing
 
 @dataclasses.dataclass(frozen=True)
 class Pushed:
-    """The outcome of a release.
+    """The outcome of a push.
 
     Args:
         blessed: Whether the model may be served.
@@ -62,7 +62,7 @@ class Pushed:
         yield self.saved_model or "not published"
 
 
-def beside(
+def side_by_side(
     ours: Scorer, champion: Scorer | None, lists: Iterable[dict[str, tf.Tensor]]
 ) -> dict[str, Any]:
     """Measures the latency of two models, and the agreement of their first items.

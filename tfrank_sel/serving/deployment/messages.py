@@ -1,15 +1,27 @@
-"""Text-format configurations of TensorFlow Serving whose protos are in no package."""
+"""Messages of TensorFlow Serving's configuration files, and the reader of their text format."""
 
+import os
+from collections.abc import Callable
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.serving.status import Code, ServingError, invalid
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _INT64, _BOOL, _STRING = _FIELD.TYPE_INT64, _FIELD.TYPE_BOOL, _FIELD.TYPE_STRING
 _PACKAGE = "tfrank_sel.serving"
 
-# name of a field -> its type; a wrapper from google.protobuf, a scalar, a list of scalars, or
-# another message of this file
+# Messages whose protos are in no package: name of a field -> its type; a wrapper from
+# google.protobuf, a scalar, a list of scalars, or another message of this file
 _MESSAGES: dict[str, dict[str, Any]] = {
     "BatchingParameters": {
         "max_batch_size": "Int64Value",
@@ -66,3 +78,31 @@ def _message(name: str) -> type:
 BatchingParameters = _message("BatchingParameters")
 MonitoringConfig = _message("MonitoringConfig")
 SSLConfig = _message("SSLConfig")
+
+
+def read(path: str | os.PathLike[str], kind: Callable[[], Any]) -> Any:
+    """Reads a message without checking its values.
+
+    Args:
+        path: The file, or its URL.
+        kind: Class of the message in it.
+
+    Returns:
+        The message.
+
+    Raises:
+        ServingError: NOT_FOUND if the file cannot be read, INVALID_ARGUMENT if it holds no such
+            message. The error does not name the file.
+    """
+    message = kind()
+    try:
+        text_format.Parse(stores.read_text(path), message)
+    except InputError as error:
+        raise ServingError(Code.NOT_FOUND, error.reason) from error
+    except OSError as error:
+        raise ServingError(Code.NOT_FOUND, f"cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        name = message.DESCRIPTOR.name
+        article = "an" if name[0] == "S" else "a"
+        raise invalid(f"must be {article} {name} in text format. Received: {error}") from error
+    return message

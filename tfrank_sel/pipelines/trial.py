@@ -1,4 +1,4 @@
-"""Test of an exported model with requests of real lists."""
+"""Trial of an exported model: requests of real lists, and the scores that they must give."""
 
 import base64
 import itertools
@@ -147,8 +147,10 @@ def infra_validate(
     ranked = signatures["rank_top_k"](examples=examples, k=tf.constant(k))
     order = np.argsort(np.where(mask, -expected, np.inf), axis=1, kind="stable")
     by_rank = np.take_along_axis(mask, order, axis=1)
-    worst = _gap(ranked["scores"].numpy()[by_rank], np.take_along_axis(expected, order, 1)[by_rank])
-    worst = max(worst, *(_gap(scores[mask], expected[mask]) for scores in served.values()))
+    worst = difference(
+        ranked["scores"].numpy()[by_rank], np.take_along_axis(expected, order, 1)[by_rank]
+    )
+    worst = max(worst, *(difference(scores[mask], expected[mask]) for scores in served.values()))
     if not worst <= TOLERANCE or not np.array_equal(ranked["mask"].numpy(), by_rank):
         raise ValueError(
             f"{saved_model} must score as the model does, to {TOLERANCE:g}. "
@@ -157,5 +159,6 @@ def infra_validate(
     return worst
 
 
-def _gap(scores: np.ndarray, expected: np.ndarray) -> float:
+def difference(scores: np.ndarray, expected: np.ndarray) -> float:
+    """Returns the largest difference of scores, relative for scores beyond 1."""
     return float(np.max(np.abs(scores - expected) / np.maximum(np.abs(expected), 1.0), initial=0.0))

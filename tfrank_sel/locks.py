@@ -1,4 +1,4 @@
-"""Exclusive scratch folders: locked for one process, without files of killed processes."""
+"""Files and folders that one process at a time writes, and that are whole when they are there."""
 
 import contextlib
 import os
@@ -14,6 +14,50 @@ except ModuleNotFoundError:  # a system without such locks: the import must not 
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = "lock"
+
+
+@contextlib.contextmanager
+def created(path: Path) -> Iterator[Path]:
+    """Writes a new file or folder, which is there only if all of it is.
+
+    Args:
+        path: The file or folder.
+
+    Yields:
+        A path in the same file system to write; renamed at the end, once all of it is on disk.
+
+    Raises:
+        FileExistsError: If `path` exists, or a running process is writing it.
+        ImportError: If the system has no such locks as Linux and macOS have.
+        OSError: If it cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with created(Path(folder, "out")) as written:
+        ...         _ = written.write_text("whole")
+        ...     os.listdir(folder)
+        ['out']
+    """
+    with claimed(path.with_name(f".{path.name}.partial")) as written:
+        if path.exists():
+            raise FileExistsError(f"`path` must not exist. Received: {path}")
+        yield written
+        flush(written)
+        for folder, _, files in os.walk(written):
+            for name in (*files, "."):
+                flush(os.path.join(folder, name))
+        written.rename(path)
+        flush(path.parent)
+
+
+def flush(path: str | os.PathLike[str]) -> None:
+    """Waits until a file or folder is on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -33,15 +77,6 @@ def claimed(folder: Path) -> Iterator[Path]:
         FileExistsError: If a running process has claimed the folder.
         ImportError: If the system has no such locks as Linux and macOS have.
         OSError: If the folder cannot be created.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as base:
-        ...     with claimed(Path(base, ".out.partial")) as written:
-        ...         _ = written.write_text("whole")
-        ...         _ = written.rename(Path(base, "out"))
-        ...     os.listdir(base)
-        ['out']
     """
     with held(folder, _LOCK):
         try:

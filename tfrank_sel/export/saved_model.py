@@ -1,15 +1,17 @@
-"""Extra files of a SavedModel: its manifest, warm-up requests and batching parameters."""
+"""A SavedModel for servers: check of its graph, manifest, warm-up requests, batching parameters."""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tfrank_sel.data import elwc, stores
 from tfrank_sel.version import __version__
@@ -18,7 +20,7 @@ FOLDER = "assets.extra"
 MANIFEST = f"{FOLDER}/manifest.json"
 CARD = f"{FOLDER}/MODEL_CARD.md"
 BATCHING = "batching_params.pbtxt"
-# No row waits for another, and lists of different lengths are not padded, because padding would #
+# No row waits for another, and lists of different lengths are not padded, because padding would
 # count as documents. The number of threads is the server's.
 _BATCHING = """\
 max_batch_size { value: 32 }
@@ -28,6 +30,56 @@ pad_variable_length_inputs: false
 """
 WARM_UP = f"{FOLDER}/tf_serving_warmup_requests"
 _CHUNK = 1 << 24  # bytes
+# The server of the deployments' image, and the operations of TensorFlow 2.20 and 2.21 that it does
+# not have: the difference of `dir(tf.raw_ops)`.
+_SERVER = "2.19.1"
+_NEWER = re.compile("DecodeJxl|DecodeWebP|TPUDummyInput|XlaSparseDenseMatmulCustomCombiner.*")
+
+
+def check_servable(saved_model: str | os.PathLike[str]) -> None:
+    """Raises an error for a SavedModel that a stock server can load but not run.
+
+    Such a server has only the operations of TensorFlow 2.19.1 and TensorFlow Text, no Python, and
+    runs with XLA compilation disabled.
+
+    Args:
+        saved_model: Folder of the SavedModel.
+
+    Raises:
+        ValueError: If the graph calls Python, has an operation that is not TensorFlow's, or
+            requires compilation by XLA; the message lists all of them.
+    """
+    message = saved_model_pb2.SavedModel()
+    message.ParseFromString((Path(saved_model) / "saved_model.pb").read_bytes())
+    found = {problem for graph in message.meta_graphs for problem in _problems(graph.graph_def)}
+    if found:
+        raise ValueError(
+            f"{saved_model} must run in a stock TensorFlow Serving server. "
+            f"Received: {'; '.join(sorted(found))}"
+        )
+
+
+def _problems(graph: Any) -> Iterator[str]:
+    """Yields the problems of a graph on a stock server."""
+    functions = {function.signature.name: function for function in graph.library.function}
+    for name, function in functions.items():
+        if function.attr["_XlaMustCompile"].b:
+            yield f"{name} requires XLA (jit_compile=True)"
+    for nodes in (graph.node, *(function.node_def for function in functions.values())):
+        for node in nodes:
+            if node.op in ("PyFunc", "PyFuncStateless", "EagerPyFunc"):
+                yield f"{node.op} calls Python"
+            elif not (
+                # Not the registry of this process, which also holds operations loaded by libraries.
+                hasattr(tf.raw_ops, node.op)
+                or node.op.startswith("TFText>")
+                or node.op in functions
+            ):
+                yield f"{node.op} is not an operation of TensorFlow"
+            elif _NEWER.fullmatch(node.op):
+                yield f"{node.op} is newer than TensorFlow {_SERVER}, which the server runs"
+            if node.attr["_XlaMustCompile"].b:
+                yield f"{node.name} requires XLA (jit_compile=True)"
 
 
 def write_manifest(
@@ -64,14 +116,15 @@ def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Reads a manifest written by `write_manifest`.
 
     Args:
-        saved_model: Folder or URL of the SavedModel.
+        saved_model: Folder or URL of the SavedModel, or of the manifest itself.
 
     Raises:
         OSError: If it cannot be read.
         ValueError: If it is not a manifest.
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
-    path = stores.join(saved_model, MANIFEST)
+    is_file = os.fspath(saved_model).endswith(".json")
+    path = os.fspath(saved_model) if is_file else stores.join(saved_model, MANIFEST)
     found = json.loads(stores.read_text(path))
     if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
         raise ValueError(f"{path} must be a manifest with `features`. Received: no such key")

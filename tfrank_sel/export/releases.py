@@ -1,0 +1,404 @@
+"""Releases: the versions of a model, and the `models.config` that tells servers which to serve.
+
+The functions publish and remove versions in the folder of one model. `Releases` does so in a folder
+of several models, with `models.config`: servers that poll this file follow each release without a
+restart.
+
+Object stores cannot rename. There, a folder is a version if it has `saved_model.pb`: this file is
+uploaded last and removed first.
+"""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from tfrank_sel.data import leases, stores
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.locks import created, flush
+
+GRAPH = "saved_model.pb"
+CONFIGURATION = "models.config"
+STABLE, CANARY, PREVIOUS = "stable", "canary", "previous"
+_VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ignore others
+
+
+def publish(
+    saved_model: str | os.PathLike[str],
+    base: str | os.PathLike[str],
+    version: int | None = None,
+) -> Path | str:
+    """Publishes a SavedModel atomically as a new version for a server that polls `base`.
+
+    On disk, the copy is written under a temporary name in the same folder, which servers ignore,
+    flushed to disk, and renamed. In an object store, `saved_model.pb` is uploaded last; a server
+    that reads earlier must retry, as TensorFlow Serving does every minute, five times by default.
+
+    Args:
+        saved_model: Folder or URL of the SavedModel, which is not changed.
+        base: Base path of the model on the server, a folder or a URL; created if missing.
+        version: Version to publish, at least 0 and below 2**63. By default one more than the
+            latest, or 1.
+
+    Returns:
+        The folder of the version, or its URL.
+
+    Raises:
+        FileExistsError: If `base` has the version, in any spelling (`7`, `007`), or another process
+            is publishing it.
+        FileNotFoundError: If `saved_model` is not a SavedModel.
+        ValueError: If `version` is negative, or not below 2**63.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
+    """
+    if version is None:
+        version = 1 + max(versions(base), default=0)
+    if not 0 <= version < _VERSIONS:
+        raise ValueError(
+            "`version` must not be negative, and below 2**63: servers ignore others. "
+            f"Received: {version}"
+        )
+    if not stores.is_file(stores.join(saved_model, GRAPH)):
+        raise FileNotFoundError(
+            f"`saved_model` must contain saved_model.pb. Received: {saved_model}"
+        )
+    here = Path(stores.near_folder(saved_model))
+    if stores.is_remote(base):
+        url = stores.join(base, str(version))
+        with _alone(base):
+            _check_new(base, version)
+            stores.send(here, url, last=GRAPH)
+        return url
+    _check_new(base, version)
+    published = Path(base, str(version))
+    with created(published) as copy:
+        _copy(here, copy)
+    return published
+
+
+def _check_new(base: str | os.PathLike[str], version: int) -> None:
+    if version in (found := versions(base)):
+        wanted = f"`version` must be new in {base}"
+        raise FileExistsError(f"{wanted}. Received: {Path(found[version]).name}")
+
+
+def _copy(folder: Path, copy: Path) -> None:
+    """Copies a folder, and stops at the first file that fails, unlike `copytree`."""
+    copy.mkdir()
+    for child in folder.iterdir():
+        if child.is_dir():
+            _copy(child, copy / child.name)
+        else:
+            shutil.copy2(child, copy / child.name)
+
+
+def roll_back(base: str | os.PathLike[str]) -> int:
+    """Withdraws the latest version: a server that polls `base` returns to the previous one.
+
+    The version is kept under another name, which servers ignore.
+
+    Args:
+        base: Base path of the model on the server, a folder or a URL.
+
+    Returns:
+        The version that is now the latest.
+
+    Raises:
+        FileExistsError: If another process is changing the versions of a store.
+        ValueError: If `base` has fewer than two versions.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
+    """
+    with _alone(base):
+        found = versions(base)
+        if len(found) < 2:
+            raise ValueError(
+                f"{base} must have two versions to roll back. Received: versions {sorted(found)}"
+            )
+        latest, before = sorted(found, reverse=True)[:2]
+        folder = str(found[latest])
+        aside = stores.join(base, f"rolled-back-{Path(folder).name}")
+        if stores.is_remote(base):
+            for file in stores.find(folder):
+                stores.copy(file, file.replace(folder, aside, 1))
+            stores.drop(folder, first=GRAPH)
+        else:
+            os.rename(folder, aside)
+            flush(base)
+    return before
+
+
+def remove_old(base: str | os.PathLike[str], keep: int, spare: Collection[int] = ()) -> list[int]:
+    """Removes all versions except the latest ones.
+
+    On disk, each version is renamed first, so that no server loads a partly removed version; in a
+    store, `saved_model.pb` is removed first.
+
+    Args:
+        base: Base path of the model on the server, a folder or a URL.
+        keep: Number of latest versions to keep; positive.
+        spare: Versions that are kept as well.
+
+    Returns:
+        The removed versions, oldest first.
+
+    Raises:
+        FileExistsError: If another process is changing the versions of a store.
+        ValueError: If `keep` is not positive.
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
+    """
+    if keep < 1:
+        raise ValueError(f"`keep` must be positive. Received: {keep}")
+    with _alone(base):
+        found = versions(base)
+        old = [version for version in sorted(found)[:-keep] if version not in spare]
+        for version in old:
+            folder = str(found[version])
+            if stores.is_remote(base):
+                stores.drop(folder, first=GRAPH)
+            else:
+                removed = Path(base, f".removed-{Path(folder).name}")
+                Path(folder).rename(removed)
+                if removed.is_symlink():
+                    removed.unlink()
+                else:
+                    shutil.rmtree(removed)
+    return old
+
+
+def versions(base: str | os.PathLike[str]) -> Mapping[int, Path | str]:
+    """Returns the folders of versions, including spellings such as `007`, by version number.
+
+    Servers ignore names of 2**63 and above.
+
+    Args:
+        base: Base path of the model on the server, a folder or a URL; it need not exist.
+
+    Returns:
+        The folder of each version, or its URL.
+
+    Raises:
+        tfrank_sel.data.InputError: If a store cannot be reached or denies access.
+    """
+    if stores.is_remote(base):
+        files = set(stores.find(base))
+        folders = {name: stores.join(base, name) for name in (Path(x).parent.name for x in files)}
+        return {
+            int(name): folder
+            for name, folder in folders.items()
+            if _is_version(name) and stores.join(folder, GRAPH) in files
+        }
+    base = Path(base)
+    return {
+        int(child.name): child
+        for child in (base.iterdir() if base.is_dir() else ())
+        if _is_version(child.name) and child.is_dir()
+    }
+
+
+def _is_version(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and int(name) < _VERSIONS
+
+
+def _alone(folder: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
+    """Locks a store for this process; on disk, a rename is enough."""
+    is_remote = stores.is_remote(folder)
+    return leases.held(os.fspath(folder)) if is_remote else contextlib.nullcontext()
+
+
+@dataclasses.dataclass(frozen=True)
+class Releases:
+    """Releases of a model in a folder of served models, which holds `models.config`.
+
+    Without labels, servers use the latest version. A canary and `promote` create labels. Then
+    exactly the versions with a label are served, and each new version starts as a canary: servers
+    refuse to move a label to a version that they have not loaded.
+
+    All methods raise `tfrank_sel.data.InputError` if a store cannot be reached or denies access,
+    another process is changing it, or `models.config` is malformed.
+
+    Args:
+        root: Folder or URL of all served models. In a store, one process at a time can change it.
+        model_name: Name of the model.
+    """
+
+    root: str
+    model_name: str
+
+    @property
+    def base(self) -> str:
+        """Folder or URL of the versions of the model."""
+        return stores.join(self.root, self.model_name)
+
+    def served(self) -> str | None:
+        """Returns the version that a server uses by default.
+
+        Returns:
+            The folder or URL of the version labelled `stable`, if there is one, else of the latest;
+            None if there is no version.
+        """
+        labels, found = self._labels(), versions(self.base)
+        version = labels.get(STABLE, max(found, default=-1))
+        return str(found[version]) if version in found else None
+
+    def publish(
+        self,
+        saved_model: str | os.PathLike[str],
+        version: int | None = None,
+        *,
+        canary: bool = False,
+        published: int | None = None,
+    ) -> str:
+        """Publishes a version of the model, and updates `models.config` for the server.
+
+        Args:
+            saved_model: Folder of the SavedModel.
+            version: Version to publish; if None, one more than the latest.
+            canary: Whether to publish with the label `canary`, beside the `stable` version.
+            published: Its version, if it was published before: then only labels change.
+
+        Returns:
+            The folder of the version, or its URL.
+
+        Raises:
+            tfrank_sel.data.InputError: If the version exists, or the labels do not allow it.
+        """
+        with self._alone():
+            labels, before = self._labels(), self.served()
+            current = None if before is None else int(Path(before).name)
+            if canary and current in (None, published):
+                reason = "a canary requires another version that is served"
+                raise InputError(self.base, f"{reason}. Received: {before}")
+            if labels and (published is None or published not in (current, labels.get(CANARY))):
+                if not canary:
+                    reason = (
+                        "a new version must be a canary first, since the served ones have labels"
+                    )
+                    raise InputError(self.base, f"{reason}. Received: labels {labels}")
+                if CANARY in labels:
+                    reason = "the canary must be promoted or rolled back first"
+                    raise InputError(self.base, f"{reason}. Received: labels {labels}")
+            if published is None:
+                place = str(publish(saved_model, self.base, version))
+            else:
+                place = str(versions(self.base)[published])
+            new = int(Path(place).name)
+            if canary and current is not None:
+                labels = {STABLE: current, CANARY: new}
+            elif labels.get(CANARY) == new:
+                labels = {STABLE: new, PREVIOUS: labels[STABLE]}
+            self._tell(labels)
+        return place
+
+    def promote(self) -> int:
+        """Makes the canary the stable version. The stable version becomes `previous`, still served.
+
+        Without labels, the version that is served becomes `stable`. Promote a canary only after all
+        servers have loaded it.
+
+        Returns:
+            The version that is now stable.
+
+        Raises:
+            tfrank_sel.data.InputError: If there is no version to promote.
+        """
+        with self._alone():
+            labels, before = self._labels(), self.served()
+            if CANARY in labels:
+                labels = {STABLE: labels[CANARY], PREVIOUS: labels[STABLE]}
+            elif not labels and before is not None:
+                labels = {STABLE: int(Path(before).name)}
+            else:
+                reason = "expected a canary to promote"
+                raise InputError(self.base, f"{reason}. Received: labels {labels}")
+            self._tell(labels)
+        return labels[STABLE]
+
+    def roll_back(self) -> int:
+        """Withdraws the canary or, if there is none, returns to the previous version.
+
+        With labels, only `models.config` changes: the version is kept, and no longer served.
+        Without labels, the latest version is renamed as in `tfrank_sel.export.roll_back`.
+
+        Returns:
+            The version that is now served by default.
+
+        Raises:
+            tfrank_sel.data.InputError: If there is no other version to serve.
+        """
+        with self._alone():
+            labels = self._labels()
+            if not labels:
+                return roll_back(self.base)
+            version = labels.get(STABLE if CANARY in labels else PREVIOUS)
+            if version is None:
+                reason = "expected a canary or a previous version to roll back"
+                raise InputError(self.base, f"{reason}. Received: labels {labels}")
+            self._tell({STABLE: version})
+        return version
+
+    def remove_old(self, keep: int) -> list[int]:
+        """Removes all versions except the latest ones and those with a label.
+
+        Args:
+            keep: Number of latest versions to keep; positive.
+
+        Returns:
+            The removed versions, oldest first.
+
+        Raises:
+            tfrank_sel.data.InputError: If `keep` is not positive.
+        """
+        with self._alone():
+            return remove_old(self.base, keep, spare=self._labels().values())
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Locks a store for this process, and tells of a release that cannot be made."""
+        try:
+            with _alone(self.root):
+                yield
+        except InputError:
+            raise
+        except (FileExistsError, ValueError) as error:
+            raise InputError(self.base, f"{error}") from error
+
+    def _labels(self) -> dict[str, int]:
+        entry = self._entry(self._read())
+        return {} if entry is None else dict(entry.version_labels)
+
+    def _tell(self, labels: dict[str, int]) -> None:
+        """Writes the labels to `models.config`; without labels, the latest version is served."""
+        configuration = self._read()
+        entry = self._entry(configuration)
+        if entry is None:
+            entry = configuration.model_config_list.config.add(name=self.model_name)
+        base = self.base if stores.is_remote(self.base) else os.path.abspath(self.base)
+        entry.base_path, entry.model_platform = base, "tensorflow"
+        entry.ClearField("version_labels")
+        entry.ClearField("model_version_policy")
+        if labels:
+            entry.version_labels.update(labels)
+            entry.model_version_policy.specific.versions.extend(sorted(labels.values()))
+        text = text_format.MessageToString(configuration)
+        stores.write_text(stores.join(self.root, CONFIGURATION), text)
+
+    def _read(self) -> Any:
+        # versions alone need no extra
+        from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+        path, found = stores.join(self.root, CONFIGURATION), ModelServerConfig()
+        if stores.is_file(path):
+            try:
+                text_format.Parse(stores.read_text(path), found)
+            except (text_format.ParseError, ValueError) as error:
+                wanted = "expected a ModelServerConfig"
+                raise InputError(path, f"{wanted}. Received: {error}") from error
+        return found
+
+    def _entry(self, configuration: Any) -> Any:
+        entries = configuration.model_config_list.config
+        return next((entry for entry in entries if entry.name == self.model_name), None)
