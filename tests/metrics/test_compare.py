@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from tests import refusals
 from tfrank_sel import metrics
-from tfrank_sel.metrics import bootstrap, significance, sources, trec
+from tfrank_sel.metrics import significance, trec
 from tfrank_sel.metrics.__main__ import app
-from tfrank_sel.metrics.compared import Comparison
+from tfrank_sel.metrics.comparison import Comparison
 
 QRELS = {"1": {"a": 2, "b": 0, "c": 1}, "2": {"a": 1, "b": 0}, "3": {"a": 0, "b": 1}}
 OLD = {"1": {"b": 3.0, "a": 2.0, "z": 1.0}, "2": {"b": 2.0, "a": 1.0}, "9": {"a": 1.0}}
@@ -117,7 +117,7 @@ def test_the_randomisation_test_equals_all_signs_of_scipy(queries: int) -> None:
 def test_the_interval_equals_the_bootstrap_of_scipy() -> None:
     stats = pytest.importorskip("scipy.stats")
     values, keys = normal(300, 1, 0.1), np.arange(300, dtype=np.uint64)
-    found = np.ravel(bootstrap.resampled(keys, values, seed=0, resamples=10_000).interval())
+    found = np.ravel(significance.resampled(keys, values, seed=0, resamples=10_000).interval())
     theirs = stats.bootstrap((values[:, 0],), np.mean, method="percentile", n_resamples=10_000)
     np.testing.assert_allclose(found, theirs.confidence_interval, atol=0.008)
 
@@ -179,7 +179,7 @@ def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
         "records": (Scored(*row) for row in rows),
         "file": path,
     }
-    assert sources.run(forms[kind]) == OLD
+    assert trec.run_of(forms[kind]) == OLD
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_run_is_read_from_any_form(kind: str, tmp_path: pathlib.Path) -> None:
 )
 def test_a_wrong_source_is_named(source: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sources.run(source)
+        trec.run_of(source)
 
 
 def test_wrong_arguments_are_named() -> None:

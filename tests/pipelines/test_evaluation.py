@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.data import sets
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.metrics import bootstrap
+from tfrank_sel.metrics import significance
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
@@ -144,7 +144,7 @@ def test_a_slice_is_compared_on_its_queries_alone(evaluated, lists):
 def test_the_bootstrap_is_seeded_and_covers_the_mean():
     differences = np.random.default_rng(0).normal(0.1, 1.0, [400, 1])
     keys = np.arange(400, dtype=np.uint64)
-    intervals = [bootstrap.resampled(keys, differences, seed=i).interval() for i in (1, 1, 2)]
+    intervals = [significance.resampled(keys, differences, seed=i).interval() for i in (1, 1, 2)]
     low, high = intervals[0]
     assert intervals[0] == intervals[1] != intervals[2]
     assert low < differences.mean() < high
@@ -156,7 +156,7 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
     random = np.random.default_rng(0)
     keys = random.integers(2**63, size=300, dtype=np.uint64)
     values = random.normal(size=(300, 2))
-    whole = bootstrap.resampled(keys, values, seed=3, resamples=200)
+    whole = significance.resampled(keys, values, seed=3, resamples=200)
     order = random.permutation(300)
     combine = evaluation.Bootstrap(2, 3)
     parts = [
@@ -171,7 +171,7 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
 
 def test_the_weights_of_the_bootstrap_are_poisson():
     keys = np.arange(2000, dtype=np.uint64)
-    weights = bootstrap._weights(keys, 0, 100)
+    weights = significance._weights(keys, 0, 100)
     np.testing.assert_allclose(weights.mean(), 1.0, atol=0.01)
     np.testing.assert_allclose(weights.var(), 1.0, atol=0.02)
     np.testing.assert_allclose((weights == 0).mean(), np.exp(-1), atol=0.005)

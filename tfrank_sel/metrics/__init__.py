@@ -13,42 +13,49 @@ from tfrank_sel.metrics.calibration import (
     PCOC as PCOC,
     BrierScore as BrierScore,
     ItemMetric as ItemMetric,
+    LogitNorm as LogitNorm,
     Reliability as Reliability,
 )
-from tfrank_sel.metrics.cascade import ERR as ERR, RBP as RBP
 from tfrank_sel.metrics.comparison import compare as compare
 from tfrank_sel.metrics.correlation import (
     ARP as ARP,
+    AUC as AUC,
+    OPA as OPA,
+    BPref as BPref,
     KendallTau as KendallTau,
     SpearmanRho as SpearmanRho,
 )
 from tfrank_sel.metrics.diversity import (
+    AlphaDCG as AlphaDCG,
+    AlphaNDCG as AlphaNDCG,
     DiversityMetric as DiversityMetric,
     PrecisionIA as PrecisionIA,
     SubtopicRecall as SubtopicRecall,
 )
 from tfrank_sel.metrics.evaluator import Evaluator as Evaluator
-from tfrank_sel.metrics.fusion import (
-    comb_sum as comb_sum,
-    reciprocal_rank_fusion as reciprocal_rank_fusion,
-)
-from tfrank_sel.metrics.gain import DCG as DCG, NDCG as NDCG, PWA as PWA
-from tfrank_sel.metrics.logit_norm import LogitNorm as LogitNorm
-from tfrank_sel.metrics.novelty import AlphaDCG as AlphaDCG, AlphaNDCG as AlphaNDCG
-from tfrank_sel.metrics.precision import (
+from tfrank_sel.metrics.presets import tfr as tfr, trec_eval as trec_eval
+from tfrank_sel.metrics.ranked import (
+    DCG as DCG,
+    ERR as ERR,
     MAP as MAP,
+    MRR as MRR,
+    NDCG as NDCG,
+    PWA as PWA,
+    RBP as RBP,
+    Hits as Hits,
     Precision as Precision,
     Recall as Recall,
     RPrecision as RPrecision,
 )
-from tfrank_sel.metrics.preference import AUC as AUC, OPA as OPA, BPref as BPref
-from tfrank_sel.metrics.presets import tfr as tfr, trec_eval as trec_eval
-from tfrank_sel.metrics.reciprocal_rank import MRR as MRR, Hits as Hits
 from tfrank_sel.metrics.selective import (
     RegionAbsoluteError as RegionAbsoluteError,
     RegionDivergence as RegionDivergence,
     by_region as by_region,
     quantile_edges as quantile_edges,
+)
+from tfrank_sel.metrics.trec import (
+    comb_sum as comb_sum,
+    reciprocal_rank_fusion as reciprocal_rank_fusion,
 )
 
 

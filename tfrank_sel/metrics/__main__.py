@@ -16,8 +16,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel.commandline import Version, refused
-from tfrank_sel.metrics import comparison, fusion, trec
-from tfrank_sel.metrics.compared import ALL, Comparison
+from tfrank_sel.metrics import comparison, trec
+from tfrank_sel.metrics.comparison import ALL, Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
 COMPARED = ("ndcg_cut.10", "map")
@@ -41,7 +41,7 @@ class Form(enum.StrEnum):
 
 
 class Method(enum.StrEnum):
-    """Method of fusion."""
+    """Method of trec."""
 
     RRF = "rrf"
     COMBSUM = "combsum"
@@ -168,9 +168,9 @@ def fuse(
         if weights and method is Method.RRF:
             raise ValueError(f"`--weight` is for combsum. Received: {weights}, for rrf")
         if method is Method.RRF:
-            fused = fusion.reciprocal_rank_fusion(runs, k)
+            fused = trec.reciprocal_rank_fusion(runs, k)
         else:
-            fused = fusion.comb_sum(runs, weights or None)
+            fused = trec.comb_sum(runs, weights or None)
     except ValueError as error:
         raise refused(error) from error
     for query, scores in fused.items():

@@ -1,13 +1,15 @@
-"""Diversity metrics: coverage of the subtopics of a query by the top items."""
+"""Measures of items that cover subtopics: coverage, and gains that shrink for what is covered."""
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from tfrank_sel.arguments import Cutoff
+from tfrank_sel.arguments import Cutoff, Share
 from tfrank_sel.listwise import ListBatch, check_row_lengths
 from tfrank_sel.metrics.base import BinaryMetric
 from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
 
@@ -153,3 +155,135 @@ class SubtopicRecall(DiversityMetric):
 def _subtopics(covered: tf.Tensor) -> tf.Tensor:
     """Counts the subtopics that at least one item of each list covers."""
     return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)
+
+
+class _AlphaMetric(DiversityMetric):
+    """A measure whose gains shrink for subtopics that are already covered."""
+
+    k: Cutoff = None
+    alpha: Share = 0.5
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+
+    averages_ties = False
+
+    def alpha_dcg(self, labels: tf.Tensor, weights: tf.Tensor, ranks: Ranks) -> tf.Tensor:
+        """Adds up the discounted gains."""
+        covered = ranks.gathered(labels)
+        before = tf.cumsum(covered, axis=1, exclusive=True)
+        left = tf.pow(tf.constant(1.0 - self.alpha, before.dtype), before)
+        gains = ranks.at(weights) * tf.reduce_sum(covered * left, axis=-1)
+        return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
+
+
+@register
+class AlphaDCG(_AlphaMetric):
+    """Alpha-DCG at `k`: each further item on the same subtopic has a smaller gain.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    gain_i           = sum_t y_it * (1 - alpha)**(sum_j [rank_j(s) < rank_i(s)] * y_jt)
+    alpha-DCG@k(y, s) = sum_i [rank_i(s) <= k] * w_i * gain_i * discount(rank_i(s))
+    ```
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        alpha: Share of a subtopic's gain that is lost with each item that covers it, in [0, 1].
+        discount: Maps 1-based ranks to discounts.
+        **kwargs: `relevance_level`, the minimum label that `averaging` treats as relevant; `ties`,
+            `averaging` and `dtype`, as in `BinaryMetric`.
+
+    Raises:
+        ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
+
+    Example:
+        >>> alpha_dcg = metrics.AlphaDCG()
+        >>> y_true = tf.constant([[[1.0, 0.0], [1.0, 0.0], [-1.0, -1.0]]])  # the last is padding
+        >>> y_pred = tf.constant([[3.0, 1.0, 9.0]])
+        >>> round(float(alpha_dcg(y_true, y_pred)), 4)  # 1 + 1/2 / log2(3)
+        1.3155
+
+    Reference:
+        [Clarke et al., Novelty and Diversity in Information Retrieval Evaluation, 2008](
+        https://doi.org/10.1145/1390334.1390446).
+    """
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Adds up the discounted gains."""
+        return self.alpha_dcg(labels, weights, ranks)
+
+
+@register
+class AlphaNDCG(_AlphaMetric):
+    """Alpha-DCG at `k`, divided by that of a greedy ranking.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    alpha-nDCG@k(y, s) = alpha-DCG@k(y, s) / alpha-DCG@k(y, g)
+    ```
+
+    where `g` ranks greedily: the next item is the one with the largest gain given those before.
+    (Finding the best ranking of all is NP-hard.) It is 0 for a list without a relevant item.
+
+    Args:
+        k: Number of top ranks that count; all of them if `None`.
+        alpha: Share of a subtopic's gain that is lost with each item that covers it, in [0, 1].
+        discount: Maps 1-based ranks to discounts.
+        **kwargs: As in `AlphaDCG`.
+
+    Raises:
+        ValueError: If `k` is not positive, `alpha` not in [0, 1], or ties are to be averaged.
+
+    Example:
+        >>> alpha_ndcg = metrics.AlphaNDCG(k=1)
+        >>> y_true = tf.constant([[[1.0, 0.0], [1.0, 1.0], [-1.0, -1.0]]])  # the last is padding
+        >>> y_pred = tf.constant([[3.0, 1.0, 9.0]])
+        >>> float(alpha_ndcg(y_true, y_pred))
+        0.5
+
+    Reference:
+        [Clarke et al., Novelty and Diversity in Information Retrieval Evaluation, 2008](
+        https://doi.org/10.1145/1390334.1390446).
+    """
+
+    def at_ranks(
+        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
+    ) -> tf.Tensor:
+        """Divides the alpha-DCG of the scores by that of the greedy ranking."""
+        weights = tf.where(mask, weights, 0.0)
+        best = _greedy_gains(labels, weights, self.k, self.alpha)
+        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        found = self.alpha_dcg(labels, weights, ranks)
+        return tf.math.divide_no_nan(found, ideal)
+
+
+def _greedy_gains(labels: tf.Tensor, weights: tf.Tensor, k: int | None, alpha: float) -> tf.Tensor:
+    """Returns the gain at each rank of the greedy ranking."""
+    size = tf.shape(labels)[1]
+    steps = size if k is None else tf.minimum(k, size)
+    places = tf.cumsum(tf.ones_like(weights, tf.int32), axis=-1, exclusive=True)
+    keep = tf.constant(1.0 - alpha, labels.dtype)
+
+    def add(
+        step: tf.Tensor, gains: tf.Tensor, left: tf.Tensor, free: tf.Tensor
+    ) -> tuple[tf.Tensor, ...]:
+        gain = weights * tf.reduce_sum(labels * left[:, tf.newaxis, :], axis=-1)
+        of_free = tf.where(free, gain, tf.constant(-1.0, gain.dtype))
+        most = tf.reduce_max(of_free, axis=-1, keepdims=True)
+        first = tf.where(of_free == most, places, tf.int32.max)
+        chosen = places == tf.reduce_min(first, axis=-1, keepdims=True)
+        gains = tf.where(places == step, most, gains)
+        covered = tf.where(chosen[:, :, tf.newaxis], labels, tf.zeros_like(labels))
+        left = left * tf.pow(keep, tf.reduce_sum(covered, axis=1))
+        return step + 1, gains, left, free & ~chosen
+
+    start = (
+        tf.constant(0),
+        tf.zeros_like(weights),
+        tf.ones_like(tf.reduce_sum(labels, axis=1)),
+        tf.ones_like(weights, tf.bool),
+    )
+    return tf.while_loop(lambda step, *_: step < steps, add, start)[1]

@@ -5,11 +5,8 @@ from typing import Any
 
 from tfrank_sel.metrics.averaging import BY_RELEVANCE
 from tfrank_sel.metrics.base import ListwiseMetric
-from tfrank_sel.metrics.correlation import ARP
-from tfrank_sel.metrics.gain import DCG, NDCG
-from tfrank_sel.metrics.precision import MAP, Precision, Recall, RPrecision
-from tfrank_sel.metrics.preference import OPA, BPref
-from tfrank_sel.metrics.reciprocal_rank import MRR, Hits
+from tfrank_sel.metrics.correlation import ARP, OPA, BPref
+from tfrank_sel.metrics.ranked import DCG, MAP, MRR, NDCG, Hits, Precision, Recall, RPrecision
 from tfrank_sel.metrics.ties import REVERSED
 from tfrank_sel.ops import ranking
 

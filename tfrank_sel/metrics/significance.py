@@ -1,14 +1,125 @@
-"""Tests of the hypothesis that paired differences have mean 0."""
+"""Intervals of means over queries by the Poisson bootstrap, and tests of paired differences.
+
+In a resample of `n` queries with replacement, the count of each query is approximately Poisson
+distributed with mean 1. So a resample is a weighted sum, and the sums of parts of the data can be
+added: only sums are stored. The weights of a query depend only on its key, so they are the same for
+all metrics and slices, in any order of the queries.
+
+Reference:
+    [Chamandy et al., Estimating uncertainty for massive data streams, 2012](
+    https://research.google/pubs/estimating-uncertainty-for-massive-data-streams/).
+"""
+
+import dataclasses
+import math
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfrank_sel.metrics.bootstrap import random_bits
-
 Array = NDArray[np.float64]
 
+RESAMPLES = 2000
+CONFIDENCE = 0.95
+
+_DRAWN = 2**17  # weights drawn at once: these fit into a cache
 _CHUNK = 1024  # queries with signs at once
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # of SplitMix64
+_MIXERS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_UPTO = np.cumsum([math.exp(-1.0) / math.factorial(k) for k in range(18)])[:-1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Resampled:
+    """Sums over queries, plain and in each resample.
+
+    Args:
+        queries: Number of queries.
+        sums: Sum of each value, `[values]`.
+        weights: Number of queries of each resample, `[resamples]`.
+        weighted: Sum of each value in each resample, `[resamples, values]`.
+    """
+
+    queries: int
+    sums: np.ndarray
+    weights: np.ndarray
+    weighted: np.ndarray
+
+    def __add__(self, other: "Resampled") -> "Resampled":
+        mine, theirs = vars(self), vars(other)
+        return Resampled(**{name: mine[name] + theirs[name] for name in mine})
+
+    def mean(self) -> np.ndarray:
+        """Means of the values, `[values]`."""
+        return self.sums / self.queries
+
+    def interval(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the 95 % percentile interval of the mean of each value, `[values]` each."""
+        drawn = self.weights > 0.0
+        means = self.weighted[drawn] / self.weights[drawn, None]
+        tail = 50.0 * (1.0 - CONFIDENCE)
+        low, high = np.percentile(means, [tail, 100.0 - tail], axis=0)
+        return low, high
+
+
+def resampled(
+    keys: np.ndarray, values: np.ndarray, *, seed: int, resamples: int = RESAMPLES
+) -> Resampled:
+    """Sums values over queries, plain and resampled.
+
+    Args:
+        keys: A number for each query, uint64 `[queries]`, which determines its weights.
+        values: Values of each query, `[queries, values]`.
+        seed: Seed of the weights.
+        resamples: Number of resamples.
+    """
+    total = nothing(values.shape[1], resamples)
+    chunk = max(_DRAWN // resamples, 1)
+    for start in range(0, len(keys), chunk):
+        part = values[start : start + chunk].astype(np.float64)
+        weights = _weights(keys[start : start + chunk], seed, resamples)
+        total += Resampled(len(part), part.sum(axis=0), weights.sum(axis=0), weights.T @ part)
+    return total
+
+
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """Returns a pseudo-random number for each number: SplitMix64.
+
+    Args:
+        numbers: uint64, of any shape.
+
+    Example:
+        >>> mixed(np.array([0x9E3779B97F4A7C15], np.uint64))  # the first of the seed 0
+        array([16294208416658607535], dtype=uint64)
+    """
+    for shift, factor in _MIXERS:
+        numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+def random_bits(keys: np.ndarray, seed: int, count: int) -> np.ndarray:
+    """Returns pseudo-random uint64 of each key, `[keys, count]`.
+
+    Args:
+        keys: uint64 `[keys]`.
+        seed: Seed of the numbers.
+        count: How many of each key.
+    """
+    starts = mixed(keys + mixed(np.full(1, seed, np.uint64)))
+    steps = np.arange(1, count + 1, dtype=np.uint64) * _STEP
+    return mixed(starts[:, None] + steps)
+
+
+def _weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:
+    """Poisson draws of mean 1, `[queries, resamples]`."""
+    uniform = (random_bits(keys, seed, resamples) >> np.uint64(11)) * 2.0**-53
+    return np.searchsorted(_UPTO, uniform, side="right").astype(np.float64)
+
+
+def nothing(num_values: int, resamples: int = RESAMPLES) -> Resampled:
+    """Returns the sums over no query."""
+    zeros = np.zeros([resamples, num_values])
+    return Resampled(0, np.zeros(num_values), np.zeros(resamples), zeros)
 
 
 def t_test(differences: Array) -> Array:

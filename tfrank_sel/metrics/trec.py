@@ -1,20 +1,22 @@
-"""Evaluation of TREC files, judgements (qrels) and runs, as in trec_eval."""
+"""Runs and judgements: their forms, evaluation as trec_eval does, and fusion."""
 
 import gzip
 import itertools
 import math
+import numbers
+import os
 import pathlib
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.metrics.base import ListwiseMetric
-from tfrank_sel.metrics.cascade import ERR, RBP
 from tfrank_sel.metrics.evaluator import Evaluator
 from tfrank_sel.metrics.presets import CUTOFFS, trec_eval
+from tfrank_sel.metrics.ranked import ERR, RBP
 from tfrank_sel.metrics.ties import REVERSED
 
 Array = NDArray[np.float64]
@@ -272,3 +274,167 @@ def _padded(
     labels[is_document] = np.maximum(found_labels, 0.0)
     scores[is_document] = np.array(found_scores, np.float32)
     return labels, scores
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A frame with named columns, of pandas or polars."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of the columns."""
+
+    def __getitem__(self, name: str) -> Any:
+        """The values of a column."""
+
+
+def run_of(source: Any) -> Run:
+    """Reads a run.
+
+    Args:
+        source: The path of a TREC file; scores by query and document; a frame with the columns
+            `query_id`, `doc_id` and `score`; or an iterable of objects with these attributes, such
+            as those of ir_datasets.
+
+    Returns:
+        The score of each retrieved document, by query and document.
+
+    Raises:
+        ValueError: If the file is malformed, a score is not finite, a column is missing, or a query
+            has a document twice.
+
+    Example:
+        >>> import collections
+        >>> Scored = collections.namedtuple("Scored", "query_id doc_id score")
+        >>> run_of([Scored("q", "a", 2.5), Scored("q", "b", 1)])
+        {'q': {'a': 2.5, 'b': 1.0}}
+    """
+    if isinstance(source, str | os.PathLike):
+        return read_run(os.fspath(source))
+    return _nested(source, "score")
+
+
+def qrels_of(source: Any) -> Qrels:
+    """Reads judgements, as `run_of` does, with `relevance` instead of `score`."""
+    if isinstance(source, str | os.PathLike):
+        return read_qrels(os.fspath(source))
+    return _nested(source, "relevance")
+
+
+def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for query, document, number in _records(source, value):
+        if not isinstance(number, numbers.Real) or not math.isfinite(number):
+            raise ValueError(
+                f"`{value}` must be a finite number. Received: {number!r}, query {query}, "
+                f"document {document}"
+            )
+        documents = found.setdefault(str(query), {})
+        if str(document) in documents:
+            raise ValueError(f"Query {query} has document {document} more than once.")
+        documents[str(document)] = float(number)
+    return found
+
+
+def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:
+    names = ("query_id", "doc_id", value)
+    if isinstance(source, Mapping):
+        for query, documents in source.items():
+            if not isinstance(documents, Mapping):
+                raise ValueError(
+                    f"Expected a dictionary of documents of query {query}. Received: {documents!r}"
+                )
+            yield from ((query, document, number) for document, number in documents.items())
+    elif isinstance(source, Frame):
+        if missing := [name for name in names if name not in source.columns]:
+            raise ValueError(f"The frame lacks {missing}. Received columns: {list(source.columns)}")
+        yield from zip(*(source[name] for name in names), strict=True)
+    elif isinstance(source, Iterable):
+        for record in source:
+            try:
+                yield record.query_id, record.doc_id, getattr(record, value)
+            except AttributeError as error:
+                raise ValueError(
+                    f"Expected records with {', '.join(names)}. Received: {record!r}"
+                ) from error
+    else:
+        raise ValueError(
+            "Expected a path, a dictionary, a frame or an iterable of records. "
+            f"Received: {type(source).__name__}"
+        )
+
+
+def reciprocal_rank_fusion(runs: Sequence[Any], k: float = 60.0) -> dict[str, dict[str, float]]:
+    """Fuses runs by the sum of `1 / (k + rank)` over the runs that retrieve a document.
+
+    Args:
+        runs: The runs, in the forms of `metrics.compare`. Tied documents rank by ascending
+            identifier.
+        k: The larger `k`, the less the first ranks differ.
+
+    Returns:
+        The fused score of each document, by query and document.
+
+    Example:
+        >>> metrics.reciprocal_rank_fusion([{"q": {"a": 2, "b": 1}}, {"q": {"b": 5}}], k=1.0)
+        {'q': {'a': 0.5, 'b': 0.8333333333333333}}
+
+    Reference:
+        [Cormack et al., Reciprocal rank fusion outperforms Condorcet and individual rank learning
+        methods, 2009](https://doi.org/10.1145/1571941.1572114).
+    """
+    if not k >= 0.0:
+        raise ValueError(f"`k` must be at least 0. Received: k={k}")
+    return _summed(
+        (query, document, 1.0 / (k + rank))
+        for run in runs
+        for query, scores in run_of(run).items()
+        for rank, document in enumerate(sorted(scores, key=lambda x: (-scores[x], x)), start=1)
+    )
+
+
+def comb_sum(
+    runs: Sequence[Any], weights: Sequence[float] | None = None
+) -> dict[str, dict[str, float]]:
+    """Fuses runs by the sum of their scores, after scaling to 0 to 1 in each query and run.
+
+    Args:
+        runs: The runs, in the forms of `metrics.compare`. If all scores of a query in a run are
+            equal, they become 1. A document that a run does not retrieve has 0 there.
+        weights: Weight of each run, of at least 0; 1 if `None`.
+
+    Returns:
+        The fused score of each document, by query and document.
+
+    Raises:
+        ValueError: If there is not one finite weight of at least 0 for each run.
+
+    Example:
+        >>> metrics.comb_sum([{"q": {"a": 3, "b": 1, "c": 2}}, {"q": {"b": 5}}])
+        {'q': {'a': 1.0, 'b': 1.0, 'c': 0.5}}
+
+    Reference:
+        [Fox and Shaw, Combination of multiple searches, 1994](
+        https://trec.nist.gov/pubs/trec2/papers/txt/23.txt).
+    """
+    given = [1.0] * len(runs) if weights is None else list(weights)
+    if len(given) != len(runs) or not all(0.0 <= x < math.inf for x in given):
+        raise ValueError(
+            "`weights` must have one finite number of at least 0 per run. "
+            f"Received: weights={given}, for {len(runs)} runs"
+        )
+    return _summed(
+        (query, document, weight * ((score - low) / span if span else 1.0))
+        for run, weight in zip(runs, given, strict=True)
+        for query, scores in run_of(run).items()
+        for low, span in [(min(scores.values()), max(scores.values()) - min(scores.values()))]
+        for document, score in scores.items()
+    )
+
+
+def _summed(parts: Iterable[tuple[str, str, float]]) -> dict[str, dict[str, float]]:
+    fused: dict[str, dict[str, float]] = {}
+    for query, document, part in parts:
+        documents = fused.setdefault(query, {})
+        documents[document] = documents.get(document, 0.0) + part
+    return fused

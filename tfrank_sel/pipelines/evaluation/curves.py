@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
-from tfrank_sel.metrics import bootstrap
+from tfrank_sel.metrics import significance
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
@@ -49,7 +49,7 @@ def ndcg(
         spec: Names of the parts and number of features.
         shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
         longest: Number of items of the longest list.
-        seed: Seed of the bootstrap.
+        seed: Seed of the significance.
         gain: Name of the gain, in `ranking.GAINS`.
     """
     depth = min(DEEPEST, longest)
@@ -72,7 +72,7 @@ def ndcg(
         parsed = packed.parse(serialized, spec)
         found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
         keys = np.arange(seen, seen + len(found), dtype=np.uint64)
-        part, seen = bootstrap.resampled(keys, found, seed=seed), seen + len(found)
+        part, seen = significance.resampled(keys, found, seed=seed), seen + len(found)
         total = part if total is None else total + part
     if total is None:
         raise ValueError(f"expected a list in {', '.join(shards)}. Received: none")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfrank_sel import metrics
 from tfrank_sel.data import stores
-from tfrank_sel.metrics.bootstrap import Resampled, mixed, nothing, resampled
+from tfrank_sel.metrics.significance import Resampled, mixed, nothing, resampled
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.evaluation.lists import Lists
