@@ -24,8 +24,7 @@ from tests.references import (
     topk as ref_topk,
 )
 from tfrank_sel import links, losses, metrics
-from tfrank_sel.losses import lambdas, targets
-from tfrank_sel.losses.classes import margin
+from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.ops import ranking
 
 Array = NDArray[np.float64]

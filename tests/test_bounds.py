@@ -13,8 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from tfrank_sel import callbacks, losses
 from tfrank_sel.bounds import SoftmaxBounds, softmax_bounds
-from tfrank_sel.losses import targets
-from tfrank_sel.losses.classes import margin
+from tfrank_sel.losses import margin, targets
 
 exactly = functools.partial(softmax_bounds, dtype="float64")
 # rounding alone may take the bound above a metric that meets it

@@ -19,8 +19,7 @@ import tensorflow as tf
 from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS
 from tfrank_sel import callbacks, data, links, losses, metrics, models
 from tfrank_sel.arguments import Checked
-from tfrank_sel.losses import lambdas, targets
-from tfrank_sel.losses.classes import margin
+from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.metrics import averaging, ties
 
 Arguments = dict[str, Any]

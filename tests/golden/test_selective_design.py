@@ -10,7 +10,7 @@ from tests.golden import vectors
 from tests.golden.paper_links import link_of, scaling_of
 from tests.golden.vectors import Case
 from tfrank_sel import links, losses
-from tfrank_sel.losses.selective.design import Wanted
+from tfrank_sel.losses.choice import Wanted
 
 SCORES = tf.constant([[-3.0, 0.0, 3.0]], tf.float64)
 ROWS = vectors.contents("selective_design.json")["rows"]

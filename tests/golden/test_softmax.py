@@ -12,9 +12,8 @@ import tensorflow as tf
 from tests.golden import vectors
 from tests.golden.vectors import Case, assert_close
 from tfrank_sel import bounds, losses, metrics, models
-from tfrank_sel.losses import targets
-from tfrank_sel.losses.classes import margin
-from tfrank_sel.losses.listwise import direct
+from tfrank_sel.losses import margin, targets
+from tfrank_sel.losses.relaxed import direct
 from tfrank_sel.ops import rank_distributions, ranking
 
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import links, losses
-from tfrank_sel.losses.selective.design import Wanted
+from tfrank_sel.losses.choice import Wanted
 
 every_wish = pytest.mark.parametrize("wanted", get_args(Wanted))
 

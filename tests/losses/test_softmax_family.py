@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.losses.classes import margin
-from tfrank_sel.losses.listwise import direct
+from tfrank_sel.losses import margin
+from tfrank_sel.losses.relaxed import direct
 from tfrank_sel.ops import rank_distributions
 
 RNG = np.random.default_rng(5)

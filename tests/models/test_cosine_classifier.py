@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, models
-from tfrank_sel.losses.classes import margin
+from tfrank_sel.losses import margin
 
 
 def features(*shape, seed=0):

@@ -1,95 +1,87 @@
 """Ranking losses."""
 
 from tfrank_sel import surface
-from tfrank_sel.losses import lambdas as lambdas, targets as targets
-from tfrank_sel.losses.bases.listwise import ListwiseLoss as ListwiseLoss
-from tfrank_sel.losses.classes import margin as margin
-from tfrank_sel.losses.classes.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
-from tfrank_sel.losses.classes.multilabel import ZLPRLoss as ZLPRLoss
-from tfrank_sel.losses.classes.nway import (
-    NWayJointLoss as NWayJointLoss,
-    NWayLoss as NWayLoss,
-    NWayMeanLoss as NWayMeanLoss,
-    NWayPairwiseLoss as NWayPairwiseLoss,
-)
-from tfrank_sel.losses.classes.nway_optimum import joint_optimum as joint_optimum
-from tfrank_sel.losses.clicks.mixture import (
-    ClickEMLoss as ClickEMLoss,
-    MixtureEMLoss as MixtureEMLoss,
-)
-from tfrank_sel.losses.distillation.coupled import CoupledRankDistilLoss as CoupledRankDistilLoss
-from tfrank_sel.losses.distillation.rank_errors import (
-    ADRMSELoss as ADRMSELoss,
-    SpearmanLoss as SpearmanLoss,
-)
-from tfrank_sel.losses.listwise.contrastive import (
-    InBatchInfoNCELoss as InBatchInfoNCELoss,
-    InfoNCELoss as InfoNCELoss,
-    mutual_information_bound as mutual_information_bound,
-)
-from tfrank_sel.losses.listwise.direct import DirectAPLoss as DirectAPLoss
-from tfrank_sel.losses.listwise.gumbel import GumbelLoss as GumbelLoss
-from tfrank_sel.losses.listwise.listmle import ListMLELoss as ListMLELoss
-from tfrank_sel.losses.listwise.neural_sort import (
-    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
-    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
-)
-from tfrank_sel.losses.listwise.relaxed import (
-    ApproxAPLoss as ApproxAPLoss,
-    ApproxDCGLoss as ApproxDCGLoss,
-    ApproxMRRLoss as ApproxMRRLoss,
-    ApproxNDCGLoss as ApproxNDCGLoss,
-)
-from tfrank_sel.losses.listwise.relaxed_cutoff import (
-    ApproxPrecisionLoss as ApproxPrecisionLoss,
-    ApproxRecallLoss as ApproxRecallLoss,
-)
-from tfrank_sel.losses.listwise.soft_rank import SoftRankLoss as SoftRankLoss
-from tfrank_sel.losses.listwise.softmax import SoftmaxLoss as SoftmaxLoss
-from tfrank_sel.losses.listwise.softmax_variants import (
-    CalibratedSoftmaxLoss as CalibratedSoftmaxLoss,
-    PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
-    UniqueSoftmaxLoss as UniqueSoftmaxLoss,
-)
-from tfrank_sel.losses.normalization import (
+from tfrank_sel.losses import lambdas as lambdas, margin as margin, targets as targets
+from tfrank_sel.losses.bases import (
+    ListwiseLoss as ListwiseLoss,
     mean_over_slots as mean_over_slots,
     mean_over_terms as mean_over_terms,
     sum_over_terms as sum_over_terms,
 )
+from tfrank_sel.losses.choice import design as design, judge as judge
+from tfrank_sel.losses.classes import (
+    NWayJointLoss as NWayJointLoss,
+    NWayLoss as NWayLoss,
+    NWayMeanLoss as NWayMeanLoss,
+    NWayPairwiseLoss as NWayPairwiseLoss,
+    ZLPRLoss as ZLPRLoss,
+    joint_optimum as joint_optimum,
+)
+from tfrank_sel.losses.clicks import (
+    ClickEMLoss as ClickEMLoss,
+    MixtureEMLoss as MixtureEMLoss,
+)
+from tfrank_sel.losses.contrastive import (
+    InBatchInfoNCELoss as InBatchInfoNCELoss,
+    InfoNCELoss as InfoNCELoss,
+    mutual_information_bound as mutual_information_bound,
+)
+from tfrank_sel.losses.direct import DirectAPLoss as DirectAPLoss
+from tfrank_sel.losses.distillation import (
+    ADRMSELoss as ADRMSELoss,
+    CoupledRankDistilLoss as CoupledRankDistilLoss,
+    SpearmanLoss as SpearmanLoss,
+)
+from tfrank_sel.losses.margin import MarginSoftmaxLoss as MarginSoftmaxLoss
 from tfrank_sel.losses.pairwise import (
+    CircleLoss as CircleLoss,
     LambdaLoss as LambdaLoss,
+    MarginMSELoss as MarginMSELoss,
     PairwiseHingeLoss as PairwiseHingeLoss,
     PairwiseLogisticLoss as PairwiseLogisticLoss,
     PairwiseLoss as PairwiseLoss,
     PairwiseMSELoss as PairwiseMSELoss,
     PairwiseQuantileLoss as PairwiseQuantileLoss,
     PairwiseSoftZeroOneLoss as PairwiseSoftZeroOneLoss,
+    YetiLogisticLoss as YetiLogisticLoss,
 )
-from tfrank_sel.losses.pairwise.circle import CircleLoss as CircleLoss
-from tfrank_sel.losses.pairwise.margins import MarginMSELoss as MarginMSELoss
-from tfrank_sel.losses.pairwise.yeti import YetiLogisticLoss as YetiLogisticLoss
-from tfrank_sel.losses.pointwise.calibrated import JRCLoss as JRCLoss, RCRLoss as RCRLoss
-from tfrank_sel.losses.pointwise.losses import (
+from tfrank_sel.losses.pointwise import (
+    JRCLoss as JRCLoss,
     MeanSquaredLoss as MeanSquaredLoss,
     MultiClassLoss as MultiClassLoss,
     OrdinalLoss as OrdinalLoss,
+    RCRLoss as RCRLoss,
     SigmoidCrossEntropyLoss as SigmoidCrossEntropyLoss,
 )
-from tfrank_sel.losses.rg.losses import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
-from tfrank_sel.losses.selective.composite import (
-    SelectiveSigmoidLoss as SelectiveSigmoidLoss,
-    SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
+from tfrank_sel.losses.relaxed import (
+    ApproxAPLoss as ApproxAPLoss,
+    ApproxDCGLoss as ApproxDCGLoss,
+    ApproxMRRLoss as ApproxMRRLoss,
+    ApproxNDCGLoss as ApproxNDCGLoss,
+    ApproxPrecisionLoss as ApproxPrecisionLoss,
+    ApproxRecallLoss as ApproxRecallLoss,
+    NeuralSortCrossEntropyLoss as NeuralSortCrossEntropyLoss,
+    NeuralSortNDCGLoss as NeuralSortNDCGLoss,
+    SoftRankLoss as SoftRankLoss,
 )
-from tfrank_sel.losses.selective.cross_entropy import (
-    SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
-    SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
-)
-from tfrank_sel.losses.selective.design import design as design, judge as judge
-from tfrank_sel.losses.selective.matching import (
+from tfrank_sel.losses.rg import RG2Loss as RG2Loss, RGCrossLoss as RGCrossLoss
+from tfrank_sel.losses.sampled import GumbelLoss as GumbelLoss
+from tfrank_sel.losses.selective import (
     ContrastiveMatchingLoss as ContrastiveMatchingLoss,
     DecomposedMatchingLoss as DecomposedMatchingLoss,
     FenchelYoungLoss as FenchelYoungLoss,
     MatchingLoss as MatchingLoss,
+    SelectiveSigmoidCrossEntropyLoss as SelectiveSigmoidCrossEntropyLoss,
+    SelectiveSigmoidLoss as SelectiveSigmoidLoss,
+    SelectiveSoftmaxCrossEntropyLoss as SelectiveSoftmaxCrossEntropyLoss,
+    SelectiveSoftmaxLoss as SelectiveSoftmaxLoss,
+)
+from tfrank_sel.losses.softmax import (
+    CalibratedSoftmaxLoss as CalibratedSoftmaxLoss,
+    ListMLELoss as ListMLELoss,
+    PolyOneSoftmaxLoss as PolyOneSoftmaxLoss,
+    SoftmaxLoss as SoftmaxLoss,
+    UniqueSoftmaxLoss as UniqueSoftmaxLoss,
 )
 from tfrank_sel.losses.topk import (
     SmoothTopKLoss as SmoothTopKLoss,

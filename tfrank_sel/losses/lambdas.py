@@ -8,7 +8,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from tfrank_sel.arguments import Count, Cutoff, Share
-from tfrank_sel.losses.normalization import Normalizer, mean_over_terms, sum_over_terms
+from tfrank_sel.losses.bases import Normalizer, mean_over_terms, sum_over_terms
 from tfrank_sel.ops import ranking
 from tfrank_sel.ops.pairs import Items
 from tfrank_sel.serialization import Configurable, register

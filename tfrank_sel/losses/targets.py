@@ -97,3 +97,6 @@ class Softmax(Targets):
 
     def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         return masking.softmax(labels / self.temperature, mask)
+
+
+BY_SHARES = Shares()

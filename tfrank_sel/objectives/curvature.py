@@ -12,7 +12,7 @@ from tfrank_sel import losses
 from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses import ListwiseLoss
-from tfrank_sel.losses.pairwise.base import PairwiseLoss
+from tfrank_sel.losses.pairwise import PairwiseLoss
 from tfrank_sel.ops import masking
 
 STEP = 1 / 32  # of a central difference: float32 keeps four digits of it

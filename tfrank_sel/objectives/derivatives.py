@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses import ListwiseLoss
-from tfrank_sel.losses.bases.sampled import SampledLoss
-from tfrank_sel.losses.bases.score_vectors import ScoreVectorLoss
+from tfrank_sel.losses.bases import ScoreVectorLoss
+from tfrank_sel.losses.sampled import SampledLoss
 from tfrank_sel.objectives import curvature
 from tfrank_sel.objectives.labels import check_labels
 from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, content

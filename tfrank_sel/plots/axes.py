@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.composite import CompositeSoftmax
-from tfrank_sel.losses.bases.listwise import ListwiseLoss
+from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.metrics import Reliability
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses
 from tfrank_sel.losses import lambdas, targets
-from tfrank_sel.losses.normalization import Normalizer
+from tfrank_sel.losses.bases import Normalizer
 from tfrank_sel.serialization import register
 
 LambdaWeight = lambdas.LambdaWeight | None

@@ -1,0 +1,262 @@
+"""Bases of losses: over lists of labels, of scores and of score vectors, and in order of labels.
+
+A normalizer takes the sum and the number of the terms of each list, which are its pairs or items,
+`[batch_size]`, and the list size with its padding, and returns the loss of each list.
+"""
+
+import abc
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any, ClassVar
+
+import tensorflow as tf
+
+from tfrank_sel import stack
+from tfrank_sel.compilation import Formula, differentiable, in_graph
+from tfrank_sel.links.base import Link
+from tfrank_sel.listwise import ListBatch, Listwise
+from tfrank_sel.ops import label_order, masking
+from tfrank_sel.serialization import register
+
+Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@register
+def mean_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Divides by the number of pairs or items, so that lists of any length count equally."""
+    return tf.math.divide_no_nan(total, terms)
+
+
+@register
+def sum_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Returns the sum: for terms that are parts of one number, such as an NDCG."""
+    return total
+
+
+@register
+def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+    """Divides by the list size, padding included, as tensorflow-ranking does.
+
+    The mean over a batch then equals that of `tfr.keras.losses`. It depends on the padding.
+    """
+    return tf.math.divide_no_nan(total, tf.cast(list_size, total.dtype))
+
+
+class Normalized:
+    """Mixin of the losses with a `normalizer`."""
+
+    normalizer: Any
+
+    @property
+    def padding(self) -> float | None:
+        """As in `Listwise`; a normalizer that divides by the list size counts padding."""
+        return 0.0 if self.normalizer in (None, mean_over_terms, sum_over_terms) else None
+
+
+def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Sums the values of the valid items of each list, and normalises the sums."""
+    items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
+    return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
+
+
+class ListwiseLoss(Listwise, stack.Loss):
+    """A loss over lists of scored items.
+
+    A subclass is final: it declares the arguments of its constructor as annotated attributes, like
+    a dataclass, and implements `per_list`, nothing else. `Listwise` handles masks, ragged inputs,
+    weights and saving; Keras handles the reduction.
+
+    Args:
+        reduction: Reduction of the losses of the lists, as in `keras.losses.Loss`. A list without
+            a valid item has loss and weight zero: it counts in the mean over the batch, but not
+            under `"mean_with_sample_weight"` (Keras 3).
+        name: Name of the loss, under which Keras reports it if the outputs of the model have no
+            names. The default is made of the class and the options that differ from their defaults,
+            such as `softmax_loss_temperature_0_5`. Give equal losses of one model unique names.
+        dtype: The dtype of the computation; `keras.config.floatx()` if `None`, also under mixed
+            precision.
+
+    Inputs: `y_true` and `y_pred` are `[batch_size, list_size]`, dense or ragged, of any numeric
+    dtype. Where labels are relevances, `y_true` may also be integers `[batch_size]` or
+    `[batch_size, 1]`, the index of the item of label 1 in each list: the other items have label 0,
+    and a negative index means no item. An item is valid if its label is at least `min_label` (0
+    unless a subclass sets another) and not NaN, and if the Keras mask of `y_pred`, if any, is True.
+    `sample_weight` is a scalar, `[batch_size]` or `[batch_size, 1]` per list, or
+    `[batch_size, list_size]` per item. Gradients flow only to `y_pred`. If the score of a valid
+    item is NaN or infinite, the loss of its list is NaN, even if the formula ignores that item;
+    other lists are unaffected. To exclude an item, make it padding; in the top-k losses only, the
+    score `-inf` also excludes it.
+
+    Raises:
+        ValueError: If the shapes do not match, or `y_true` is an index but labels are scores.
+    """
+
+    reduction: str | None = field(default="sum_over_batch_size", kw_only=True)
+
+    takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
+        y_true = (batch.labels, batch.mask, batch.weights)
+        value = super().__call__(y_true, batch.scores, batch.list_weights)
+        # Keras passes a vector if there are no lists
+        return value if self.reduction in (None, "none") else tf.reduce_sum(value)
+
+    def call(self, y_true: Any, y_pred: tf.Tensor) -> tf.Tensor:
+        """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
+        labels, mask, weights = y_true
+        return self.checked(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
+
+    @functools.cached_property
+    def checked(self) -> Formula:
+        """`or_nan`, which equal losses share as graphs in eager mode."""
+        return in_graph(self.meaning, self.or_nan, differentiable)
+
+    def or_nan(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity.
+
+        The formula could return a number for such scores: every comparison with NaN is False, and
+        an infinite score can have a finite loss with an infinite gradient.
+        """
+        values = self.per_list(labels, scores, mask, weights)
+        is_held = scores < math.inf if self.takes_minus_infinity else tf.math.is_finite(scores)
+        is_held = tf.reduce_all(is_held, axis=list(range(1, len(scores.shape))))
+        return values * tf.where(is_held, tf.ones([], values.dtype), math.nan)
+
+
+class LabelOrderedLoss(ListwiseLoss):
+    """A loss over lists that are sorted by descending labels.
+
+    A subclass implements `of_sorted`. The loss of a list is multiplied by
+    `sum_i w_i * y_i / sum_i y_i`. It is 0 for a list without a relevant item.
+
+    Args:
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+    """
+
+    @abc.abstractmethod
+    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Computes the loss of each list, sorted by descending labels, with the padding last."""
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Sorts each list, and computes its weighted loss."""
+        weight = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
+        weight = tf.math.divide_no_nan(weight, tf.reduce_sum(labels, axis=-1))
+        return weight * self.of_sorted(*label_order.sort(labels, scores, mask))
+
+
+class ScoreVectorLoss(ListwiseLoss):
+    """A loss over lists of items that each have one label and a vector of scores.
+
+    A subclass implements `per_list`, whose scores are `[batch_size, list_size, num_scores]`, and
+    may set `num_scores` to the number of scores that it takes.
+
+    Args:
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Inputs: as in `ListwiseLoss`, but `y_pred` is `[batch_size, list_size, num_scores]`, where
+    `list_size` may be ragged.
+
+    Raises:
+        ValueError: If the shapes do not fit.
+    """
+
+    compares_items = False
+    takes_classes = False
+
+    @property
+    def num_scores(self) -> int | None:
+        """The number of scores of an item; `None` if any number is accepted."""
+        return None
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras: an item either has all its scores or is padding."""
+        keras_mask = getattr(y_pred, "_keras_mask", None)
+        scores = y_pred if isinstance(y_pred, tf.RaggedTensor) else tf.convert_to_tensor(y_pred)
+        shape = tf.TensorShape([None, None, self.num_scores])
+        if not scores.shape.is_compatible_with(shape):
+            raise ValueError(
+                "`y_pred` must have shape [batch_size, list_size, "
+                f"{self.num_scores or 'num_scores'}]. Received: y_pred.shape={scores.shape}"
+            )
+        scores = tf.cast(scores, dtype)
+        if isinstance(scores, tf.RaggedTensor):
+            vectors = scores.values
+            if isinstance(vectors, tf.RaggedTensor):
+                vectors = vectors.to_tensor(math.nan)
+            items = scores.with_values(tf.zeros(tf.shape(vectors)[:1], dtype))
+            scores = scores.with_values(vectors)
+        else:
+            items = tf.zeros(tf.shape(scores)[:2], dtype)
+            items.set_shape(scores.shape[:2])
+        if keras_mask is not None:
+            items._keras_mask = keras_mask
+        batch = super().batch_of(y_true, items, sample_weight, dtype)
+        if isinstance(scores, tf.RaggedTensor):
+            scores = scores.to_tensor(math.nan, shape=[None, tf.shape(batch.mask)[1], None])
+        return batch._replace(scores=tf.where(batch.mask[..., tf.newaxis], scores, 0.0))
+
+
+class ScoreLoss(ListwiseLoss):
+    """A loss whose labels are observed scores, or are mapped to scores.
+
+    A subclass implements `per_list`, as any loss does. Padded slots hold a score inside the domain
+    of the link, so that no value there is NaN.
+
+    Args:
+        link: The link, or scaling, whose domain the scores are in.
+        label_map: Link that maps a label to a score, such as `links.labels.gain()`. If `None`,
+            labels are scores.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        TypeError: If `link` or `label_map` is not a link, such as a class of links.
+
+    Inputs: as in `ListwiseLoss`, but labels are scores: any real number is valid, and NaN is
+    padding. The index of one item is not accepted: it gives no score to the other items. With a
+    `label_map`, labels are relevances, and labels below 0 are padding, too. Predictions must lie in
+    the domain of the link: outside, the loss is NaN.
+    """
+
+    takes_classes = False
+
+    @property
+    @abc.abstractmethod
+    def link(self) -> Any:
+        """The link, or composite link, of the scores."""
+
+    def __post_init__(self) -> None:
+        self._origin = self.link.origin
+
+    @property
+    @abc.abstractmethod
+    def label_map(self) -> Link | None:
+        """The link that maps a label to a score; `None` if labels are scores."""
+
+    @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item; any score is valid."""
+        return -math.inf if self.label_map is None else 0.0
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain."""
+        return self._origin
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and maps labels to scores."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        labels, mask = batch.observed_scores(self.label_map), batch.mask
+        return ListBatch(
+            labels=tf.where(mask, labels, self._origin),
+            scores=tf.where(mask, batch.scores, self._origin),
+            mask=mask,
+            weights=tf.where(mask, batch.weights, 0.0),
+            list_weights=batch.list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
+        )

@@ -1,1 +1,0 @@
-"""Base classes of losses: over lists of relevances, scores, score vectors, and sampled losses."""

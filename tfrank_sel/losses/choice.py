@@ -1,0 +1,397 @@
+"""Choice of a loss by sensitivity, and the measurement behind the choice."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from tfrank_sel.links import convexity
+from tfrank_sel.links.base import ElementaryLink, Link
+from tfrank_sel.links.combinators import Scaled
+from tfrank_sel.links.composite import CompositeSoftmax
+from tfrank_sel.links.composite_sigmoid import CompositeSigmoid
+from tfrank_sel.links.elementary import Sigmoid, Tanh
+from tfrank_sel.links.exponential import AntiExp, Exp, Sinh
+from tfrank_sel.links.piecewise import PiecewiseLinear, ReLU, SmeLU
+from tfrank_sel.losses.selective import (
+    DecomposedMatchingLoss,
+    MatchingLoss,
+    SelectiveSigmoidLoss,
+    SelectiveSoftmaxLoss,
+)
+
+Wanted = Literal["high_score", "low_score", "high_norm", "low_norm", "clip_low"]
+Status = Literal["valid", "region_only", "invalid"]
+SelectiveLoss = SelectiveSoftmaxLoss | SelectiveSigmoidLoss | MatchingLoss | DecomposedMatchingLoss
+Three = tuple[float, float, float]
+Array = NDArray[Any]
+
+CONTRAST = 3.0  # minimum ratio of the sensitivity in the wanted region to that elsewhere
+COVERAGE = 0.2  # minimum share of the other items of a list's region that are as sensitive as one
+BALANCE = 1.5  # maximum ratio between the sensitivities of both ends, if both matter
+
+
+class Verdict(NamedTuple):
+    """The result of `judge`.
+
+    Attributes:
+        status: `"valid"`; `"region_only"` for a loss that is sensitive in the wanted region but
+            treats each item independently; or `"invalid"`.
+        sensitivities: The curvature of the loss at a low, a middle and a high score.
+        measured: The region to which the loss is sensitive, by these three numbers.
+        is_convex: Whether the loss is convex, so that it has one minimum.
+        ranks: Whether the loss compares the items of a list.
+        reason: A sentence that explains the status.
+    """
+
+    status: Status
+    sensitivities: Three
+    measured: tuple[Wanted, ...]
+    is_convex: bool
+    ranks: bool
+    reason: str
+
+
+class Design(NamedTuple):
+    """The result of `design`.
+
+    Attributes:
+        loss: The loss to compile a model with.
+        reason: Reason for the choice, with the measured sensitivities.
+        verdict: The measurement.
+    """
+
+    loss: SelectiveLoss
+    reason: str
+    verdict: Verdict
+
+
+def design(
+    sensitivity: Wanted = "high_score",
+    at: float | None = None,
+    width: float | None = None,
+    ranking: bool = True,
+    *,
+    scores: ArrayLike | None = None,
+    share: float = 0.1,
+    **kwargs: Any,
+) -> Design:
+    """Chooses a loss that is most sensitive where errors matter most.
+
+    With `scores`, it reads the region, and the unit of the scores, from them: `scores` and
+    `a * scores + b` get the same loss, stretched and moved. For high and low scores the choice is
+    then a matching loss whose slope in the region is bounded, however long the tail of the scores
+    is. Of two different scores, such as clicks, the choice is an exponential, as without `scores`.
+
+    Args:
+        sensitivity: Which errors matter: those at a `"high_score"` or a `"low_score"`, those of a
+            `"high_norm"`, far from `at`, or a `"low_norm"`, near it; `"clip_low"` is for lists
+            whose low scores, below `at`, do not matter at all.
+        at: The score in the middle; for high and low scores with `scores`, the score at which the
+            region begins. By default 0, or the quantile of `scores` at `share`, or for norms their
+            median.
+        width: Distance from `at` at which the sensitivity must differ: it is at least three times
+            as large, or as small, at `at - width` or `at + width` as at `at`. Positive; by default
+            3, or the distance from `at` to the median of `scores`, at most (and, if it is 0, equal
+            to) their standard deviation.
+        ranking: Whether the loss must compare the items of a list. No such loss is most sensitive
+            to low norms: there the choice is the same, and the reason explains it. For high and low
+            scores with `scores`, whether the order of the highest scores matters more than their
+            values.
+        scores: Labels of training lists, `[lists, items]` or `[items]`; NaN is padding.
+        share: Share of the items in the region, in (0, 0.5).
+        **kwargs: Further arguments of the loss, such as `label_map` and `reduction`.
+
+    Returns:
+        The loss, the reason, and the measurement behind it.
+
+    Raises:
+        ValueError: If an argument is out of range, or if the loss is not sensitive to the region of
+            `scores`, such as an exponential whose `width` is far less than their spread.
+
+    Example:
+        >>> choice = losses.design("high_score", at=2.0, width=1.0)
+        >>> choice.loss.scaling
+        Scaled(link=Exp(scale=1.5, shift=2.0), factor=1.5)
+        >>> [round(x, 3) for x in choice.verdict.sensitivities]  # at 1, 2 and 3
+        [0.008, 0.131, 11.509]
+        >>> seconds = np.random.default_rng(0).exponential(60.0, size=[100, 20])
+        >>> link = losses.design("high_score", scores=seconds).loss.link
+        >>> type(link).__name__, round(link.shift)  # a tenth of the scores is above 140
+        ('Sigmoid', 183)
+
+    Reference:
+        [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
+        tables 1, H.1 and H.2, corrected by measurement.
+    """
+    if sensitivity not in get_args(Wanted):
+        raise ValueError(
+            f"`sensitivity` must be one of {', '.join(get_args(Wanted))}. Received: {sensitivity!r}"
+        )
+    recipe = (_RANKING if ranking else _ALONE)[sensitivity]
+    if scores is None:
+        at, width = 0.0 if at is None else at, 3.0 if width is None else width
+        judged: ArrayLike = (at - width, at, at + width)
+    else:
+        judged = lists = _lists(scores, share)
+        below, above = _bounds(lists, share)
+        median, deviation = float(np.nanmedian(lists)), float(np.nanstd(lists))
+        if at is None:
+            ends = {"low_score": below, "high_score": above, "clip_low": above}
+            at = ends.get(sensitivity, median)
+        if width is None:
+            width = min(deviation, abs(at - median) or deviation)
+        regions = {"low_score": lists < at, "high_score": lists > at}
+        if sensitivity in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
+            region = lists[regions[sensitivity]]
+            recipe = _of_scores(
+                sensitivity, ranking, float(np.median(region)) if region.size else at
+            )
+    if not 0.0 < width < np.inf:
+        raise ValueError(f"`width` must be positive and finite. Received: width={width}")
+    loss = recipe.make(at, width, kwargs)
+    verdict = judge(loss, sensitivity, judged, share)
+    if verdict.status == "invalid":
+        raise ValueError(
+            f"`scores` must fit the loss; another `width` may. {verdict.reason} "
+            f"Received: at={at:g}, width={width:g}"
+        )
+    return Design(loss, f"{recipe.why} {verdict.reason}", verdict)
+
+
+def judge(
+    loss: SelectiveLoss,
+    sensitivity: Wanted,
+    scores: ArrayLike = (-3.0, 0.0, 3.0),
+    share: float = 0.1,
+) -> Verdict:
+    """Measures whether a loss is sensitive in the wanted region.
+
+    The curvature of the loss is measured at the low, the middle and the high scores of lists. In
+    the wanted region its median must be at least three times as large as elsewhere. For high norms,
+    both ends must qualify and agree within a factor of 1.5. For clipping, the loss must be exactly
+    flat around the low scores. A valid loss is convex and, except for low norms, compares the items
+    of a list. For high and low scores, at least a fifth of the region must share the sensitivity:
+    that of an exponential is at the few most extreme scores of a long list.
+
+    Args:
+        loss: A selective or matching loss, also one made with `allow_nonconvex=True`.
+        sensitivity: The wanted sensitivity, as in `design`.
+        scores: A list of a low, a middle and a high score, or labels of lists, as in `design`.
+        share: Share of the low, and of the high scores among all, in (0, 0.5).
+
+    Returns:
+        The verdict.
+
+    Example:
+        >>> loss = losses.SelectiveSoftmaxLoss(links.Tanh())
+        >>> verdict = losses.judge(loss, "low_norm")
+        >>> verdict.status, verdict.measured
+        ('invalid', ('high_norm',))
+        >>> losses.judge(losses.MatchingLoss(links.Tanh()), "low_norm").status
+        'valid'
+    """
+    lists = _lists(scores, share)
+    below, above = _bounds(lists, share)
+    regions = (lists < below, (lists >= below) & (lists <= above), lists > above)
+    # a kink at the first score of a region belongs to the region
+    outwards = {"high_score": -1e-12, "low_score": 1e-12}.get(sensitivity, 0.0)
+    lists = np.where(regions[1], lists + outwards * np.nanstd(lists), lists)
+    link = _link(loss)
+    if isinstance(link, CompositeSoftmax):
+        curvatures = link.sensitivity(
+            _constant(np.nan_to_num(lists)), ~tf.math.is_nan(lists), tf.ones_like(lists)
+        )
+        is_convex = convexity.is_increasing(link.scaling)
+    else:
+        curvatures = link.slope(_constant(lists))
+        is_convex = convexity.is_increasing(link)
+    low, middle, high = (_median(curvatures.numpy(), region) for region in regions)
+    places = [_median(lists, region) for region in regions]
+    measured = _regions((low, middle, high))
+    ranks = isinstance(link, CompositeSoftmax)
+    status, why = _decide(sensitivity, measured, _starts_flat(link, places), is_convex, ranks)
+    if status != "invalid" and sensitivity in ("high_score", "low_score"):
+        covered = _coverage(curvatures.numpy(), regions[2 if sensitivity == "high_score" else 0])
+        if covered < COVERAGE:
+            status, why = (
+                "invalid",
+                f"few items of the region have them ({covered:.0%} of the others)",
+            )
+    numbers, scores_of = (", ".join(f"{x:.3g}" for x in y) for y in ((low, middle, high), places))
+    reason = f"Its sensitivities at {scores_of} are {numbers}: {why}."
+    return Verdict(status, (low, middle, high), measured, is_convex, ranks, reason)
+
+
+def _decide(
+    wanted: Wanted, measured: tuple[Wanted, ...], flat: bool, is_convex: bool, ranks: bool
+) -> tuple[Status, str]:
+    if not is_convex:
+        return "invalid", "the loss is not convex, and may have no minimum"
+    if wanted == "clip_low" and not flat:
+        return "invalid", "it is not flat at low scores"
+    if wanted != "clip_low" and wanted not in measured:
+        return "invalid", f"{' and '.join(measured) or 'no region'} stands out, not {wanted}"
+    if wanted != "low_norm" and not ranks:
+        return "region_only", f"{wanted}, as wanted, but it looks at each item for itself"
+    return "valid", f"{wanted}, as wanted, and convex"
+
+
+def _regions(sensitivities: Three) -> tuple[Wanted, ...]:
+    """Names the regions of high sensitivity, ignoring negative ones."""
+    low, middle, high = sensitivities
+
+    def stands_out(x: float, *others: float) -> bool:
+        return x > 0.0 and all(x >= CONTRAST * other for other in others)
+
+    least, most = min(low, high), max(low, high)
+    found: dict[Wanted, bool] = {
+        "high_score": stands_out(high, middle, low),
+        "low_score": stands_out(low, middle, high),
+        "high_norm": stands_out(least, middle) and most <= BALANCE * least,
+        "low_norm": stands_out(middle, low, high),
+    }
+    return tuple(wanted for wanted, is_so in found.items() if is_so)
+
+
+def _starts_flat(link: Link | CompositeSoftmax, places: Sequence[float]) -> bool:
+    """Whether a link is flat from below the low score up to there, and higher at the high.
+
+    A scaling must be 0 there.
+    """
+    low, middle, high = places
+    level = 0.0 if isinstance(link, CompositeSoftmax) else float(link(_constant(low)))
+    link = link.scaling if isinstance(link, CompositeSoftmax) else link
+    beginning = _constant([low - (middle - low), low])
+    at_level = bool(np.all(link(beginning) == level) and np.all(link.slope(beginning) == 0.0))
+    return at_level and bool(link(_constant(high)) > level)
+
+
+def _link(loss: SelectiveLoss) -> Link | CompositeSoftmax:
+    if isinstance(loss, SelectiveSoftmaxLoss):
+        # without log_rho, which depends on the class, not on the score
+        return CompositeSoftmax(loss.scaling, loss.gamma, allow_nonconvex=True)
+    if isinstance(loss, SelectiveSigmoidLoss):
+        return CompositeSigmoid(loss.scaling, loss.gamma, loss.offset, allow_nonconvex=True)
+    return loss.link
+
+
+def _lists(scores: ArrayLike, share: float) -> Array:
+    """Scores of lists in float64, if they are not all the same."""
+    if not 0.0 < share < 0.5:
+        raise ValueError(f"`share` must be in (0, 0.5). Received: share={share}")
+    lists = np.atleast_2d(np.asarray(scores, np.float64))
+    found = lists[~np.isnan(lists)]
+    if lists.ndim != 2 or not np.all(np.isfinite(found)) or len(np.unique(found)) < 2:
+        raise ValueError(
+            "`scores` must be finite, [lists, items] or [items], and differ. "
+            f"Received: {len(found)} scores, of shape {np.shape(scores)}"
+        )
+    return lists
+
+
+def _bounds(lists: Array, share: float) -> tuple[float, float]:
+    """The scores below which the low region is, and above which the high one is.
+
+    Each region has the given share of the items, or, with equal scores, a larger one.
+    """
+    found = np.unique(lists[~np.isnan(lists)])
+    low, high = np.nanquantile(lists, [share, 1.0 - share])
+    return float(found[found > low].min(initial=found[-1])), float(
+        found[found < high].max(initial=found[0])
+    )
+
+
+def _median(values: Array, region: Array) -> float:
+    return float(np.median(values[region])) if region.any() else 0.0
+
+
+def _coverage(values: Array, region: Array) -> float:
+    """How evenly a list's items of a region share its sensitivity: 0 if one item has all of it."""
+    x = np.where(region, values, 0.0)
+    squares = np.square(x).sum(axis=1)
+    effective = np.square(x.sum(axis=1)) / np.where(squares > 0.0, squares, 1.0)
+    others = np.maximum(region.sum(axis=1) - 1, 0).sum()
+    return float(np.maximum(effective - 1.0, 0.0).sum() / others) if others else 1.0
+
+
+def _constant(x: Any) -> tf.Tensor:
+    return tf.constant(x, tf.float64)
+
+
+class _Recipe(NamedTuple):
+    why: str
+    make: Callable[[float, float, dict[str, Any]], SelectiveLoss]
+
+
+def _softmax(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe:
+    """A composite Softmax whose scaling is `reach` from its shift, at `width` from there."""
+
+    def make(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+        scale = reach / width
+        return SelectiveSoftmaxLoss(Scaled(link(scale=scale, shift=at), scale), **kwargs)
+
+    return _Recipe(why, make)
+
+
+def _sum(why: str, link: Callable[..., ElementaryLink], reach: float) -> _Recipe:
+    def make(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+        return DecomposedMatchingLoss(link(scale=reach / width, shift=at), **kwargs)
+
+    return _Recipe(why, make)
+
+
+def _of_scores(wanted: Wanted, ranking: bool, median: float) -> _Recipe:
+    """A matching loss of a link that is steep in the region, whose scores have this median."""
+    side = 1.0 if wanted == "high_score" else -1.0
+
+    def sigmoid(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+        return MatchingLoss(Sigmoid(scale=3.0 / width, shift=median), **kwargs)
+
+    def rising(at: float, width: float, kwargs: dict[str, Any]) -> SelectiveLoss:
+        below, above = max(0.0, -side), max(0.0, side)
+        slopes = {"slope_below": below, "slope_above": above}
+        line = PiecewiseLinear(knots=[0.0], values=[0.0], scale=1.0 / width, shift=at, **slopes)
+        return MatchingLoss(line, **kwargs)
+
+    if ranking:
+        return _Recipe("A sigmoid at the median of the region is steepest there.", sigmoid)
+    return _Recipe("The link rises in the region only, and evenly.", rising)
+
+
+_ALONE: dict[Wanted, _Recipe] = {
+    "high_score": _sum("The slope of exp grows with the score.", Exp, 3.0),
+    "low_score": _sum("The slope of -exp(-s) grows as the score falls.", AntiExp, 3.0),
+    "high_norm": _sum("The slope of sinh grows to both sides.", Sinh, 3.0),
+    "low_norm": _sum(
+        "The slope of tanh is largest in the middle, and the losses of the items are added up: a "
+        "composite Softmax would weight them by its probabilities, which move the sensitivity to "
+        "the ends.",
+        Tanh,
+        3.0,
+    ),
+    "clip_low": _sum("The link is flat up to the middle, and rises from there.", ReLU, 3.0),
+}
+_RANKING: dict[Wanted, _Recipe] = {
+    "high_score": _softmax(
+        "The scaling exp grows with the score, as its probabilities do.", Exp, 1.5
+    ),
+    "low_score": _softmax(
+        "The scaling -exp(-s) grows in size as the score falls, as its probabilities do; they rank "
+        "from the low end.",
+        AntiExp,
+        1.5,
+    ),
+    "high_norm": _softmax(
+        "The scaling sinh grows in size to both sides, as its probabilities do.", Sinh, 1.5
+    ),
+    "low_norm": _ALONE["low_norm"],
+    "clip_low": _softmax(
+        "The scaling is 0 at low scores. Each clipped item still has a weight of 1 in the softmax: "
+        "where there are many, give them smaller weights, or sample them.",
+        lambda scale, shift: SmeLU(half_width=1.0, scale=scale, shift=shift),
+        2.0,
+    ),
+}

@@ -1,1 +1,0 @@
-"""Losses of classes: multi-label, n-way, margins."""

@@ -1,1 +1,0 @@
-"""Click losses, which model examination or click types besides relevance."""

@@ -1,1 +1,0 @@
-"""Distillation losses: a student learns from the order of a teacher."""

@@ -1,1 +1,0 @@
-"""Listwise losses: softmax cross-entropies, likelihoods of orders, approximations of metrics."""

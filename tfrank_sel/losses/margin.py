@@ -1,0 +1,168 @@
+"""Softmax losses over cosines, with a margin for the relevant classes."""
+
+import abc
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.arguments import AtLeast0, Positive
+from tfrank_sel.listwise import ListBatch, as_lists
+from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.ops import class_labels, masking
+from tfrank_sel.serialization import Configurable, register
+
+
+@dataclasses.dataclass(frozen=True)
+class Margin(Configurable, abc.ABC):
+    """A margin: a function that lowers the cosine of a relevant class.
+
+    It is a value: two objects with the same parameters are equal. Its parameters are saved.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        """Lowers cosines, elementwise. Accepts cosines that exceed 1 by rounding."""
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class NormFace(Margin):
+    """No margin: `cos(theta)`.
+
+    Reference:
+        [Wang et al., NormFace: L2 Hypersphere Embedding for Face Verification, 2017](
+        https://arxiv.org/abs/1704.06369).
+    """
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        return cosines
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CosFace(Margin):
+    """A margin of the cosine: `cos(theta) - margin`.
+
+    Args:
+        margin: At least 0.
+
+    Raises:
+        ValueError: If `margin` is negative.
+
+    Reference:
+        [Wang et al., CosFace: Large Margin Cosine Loss for Deep Face Recognition, 2018](
+        https://arxiv.org/abs/1801.09414).
+    """
+
+    margin: AtLeast0 = 0.35
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        return cosines - self.margin
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class ArcFace(Margin):
+    """A margin of the angle: `cos(theta + margin)`.
+
+    Beyond `theta + margin = pi` that would rise again: a class in the opposite direction would
+    score higher than a class that is a little less opposite. There the margin falls back to
+    `cos(theta) - margin * sin(margin)`, which continues to decrease.
+
+    Args:
+        margin: Radians, in [0, pi / 2].
+        fall_back: Whether to fall back. If False, `exp(-loss)` is not a bound of any metric.
+
+    Raises:
+        ValueError: If `margin` is out of range.
+
+    Reference:
+        [Deng et al., ArcFace: Additive Angular Margin Loss for Deep Face Recognition, 2019](
+        https://arxiv.org/abs/1801.07698).
+    """
+
+    margin: float = 0.5
+    fall_back: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.margin <= math.pi / 2:
+            raise ValueError(f"`margin` must be in [0, pi / 2]. Received: margin={self.margin}")
+
+    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+        c, cos_m, sin_m = cosines, math.cos(self.margin), math.sin(self.margin)
+        rotated = c * cos_m - _sine(c) * sin_m  # cos(theta + m), with no arccosine
+        if not self.fall_back:
+            return rotated
+        return tf.where(c < -cos_m, c - self.margin * sin_m, rotated)
+
+
+@register
+class MarginSoftmaxLoss(ListwiseLoss):
+    """Softmax cross-entropy over cosines, with a margin for the relevant classes.
+
+    For each list of relevances `y` in `y_true` and cosines `c` in `y_pred`:
+
+    ```
+    x_i  = scale * (margin(c_i) if y_i > 0 else c_i)
+    loss = -sum_i w_i * y_i / sum_j y_j * log softmax(x)_i
+    ```
+
+    It is 0 for a list without a relevant class. The margin lowers only the logits of relevant
+    classes, so that `exp(-loss)` is still a lower bound of the reciprocal rank, and for binary
+    relevances of the average precision and the NDCG. A `CosineClassifier` gives the cosines.
+
+    Args:
+        margin: `margin.NormFace()`, `margin.CosFace(m)` or `margin.ArcFace(m)`.
+        scale: Multiplies the cosines; positive.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `scale` is not positive.
+
+    Inputs: as in `ListwiseLoss`, or `y_true` holds the index of the one relevant class,
+    `[batch_size]` or `[batch_size, 1]`; an index out of range means no relevant class.
+
+    Example:
+        >>> loss = losses.MarginSoftmaxLoss(losses.margin.CosFace(0.25), scale=4.0)
+        >>> y_true = tf.constant([1])
+        >>> y_pred = tf.constant([[0.5, 0.75]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference: those of the margins.
+    """
+
+    margin: Margin = NormFace()
+    scale: Positive = 30.0
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and converts indices to labels."""
+        y_pred = as_lists(y_pred)
+        classes = class_labels.indices(y_true, y_pred)
+        if classes is not None:
+            y_true = class_labels.one_hot(classes, y_pred)
+        return super().batch_of(y_true, y_pred, sample_weight, dtype)
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the cross-entropy of each list."""
+        x = self.scale * tf.where(labels > 0.0, self.margin(scores), scores)
+        shares = tf.math.divide_no_nan(labels, tf.reduce_sum(labels, axis=-1, keepdims=True))
+        return masking.cross_entropy(weights * shares, x, mask)
+
+
+@tf.custom_gradient
+def _sine(c: tf.Tensor) -> tuple[tf.Tensor, object]:
+    """Computes the sine of the angle of a cosine, 0 beyond 1, with a bounded slope."""
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        # in this dtype, a sine below this has the same cosine as a sine of 0
+        least = np.finfo(c.dtype.as_numpy_dtype).eps
+        sine = tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), least))
+        return -upstream * tf.where(tf.abs(c) <= 1.0, c / sine, 0.0)
+
+    return tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), 0.0)), gradient

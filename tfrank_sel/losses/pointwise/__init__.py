@@ -1,1 +1,0 @@
-"""Pointwise losses: a sum of one term per item."""

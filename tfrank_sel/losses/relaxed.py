@@ -1,0 +1,610 @@
+"""Losses of soft ranks and soft permutations: differentiable ranking metrics."""
+
+import abc
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tfrank_sel.arguments import Count, Cutoff, Positive
+from tfrank_sel.links.base import Link
+from tfrank_sel.links.elementary import Laplace, Sigmoid
+from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.ops import masking, rank_distributions, ranking, soft_ranks
+from tfrank_sel.serialization import register
+
+SIGMOID = Sigmoid()
+
+
+def relaxed_ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
+    """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
+
+    A link that rises from 0 to 1 counts the items that are ahead. A tie counts 1/2, also that of
+    the item with itself.
+
+    Args:
+        x: Scores over the temperature, `[batch_size, list_size]`.
+        among: True for the items `j` to count.
+        link: Link that compares two scores, with `link(-d) = 1 - link(d)`. `Laplace` takes
+            `O(n log n)` time and memory, any other `O(n**2)`.
+
+    Returns:
+        The soft ranks, of the shape of `x`; at least 1 for the counted items.
+    """
+    if isinstance(link, Laplace) and link.shift == 0.0:
+        return soft_ranks.laplace_ranks(link.scale * x, among)
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            # the slope is even, so a pair changes both ranks by the same amount
+            counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
+            moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
+            moved -= upstream[:, :, tf.newaxis] * counts[:, tf.newaxis, :]
+            return tf.reduce_sum(moved * slope, axis=-1)
+
+        ahead = link(_differences(x))
+        counted = tf.broadcast_to(among[:, tf.newaxis, :], tf.shape(ahead))
+        return 0.5 + masking.masked_sum(ahead, counted), gradient
+
+    return f(x)
+
+
+def neural_sort(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Computes the logits of a soft permutation, `(n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k)`.
+
+    For each rank `r` up to the number `n` of valid items, the `r`-th largest `x_j` has the largest
+    logit: the softmax over the items is the soft one-hot of that item.
+
+    Args:
+        x: Scores over the temperature, `[batch_size, list_size]`.
+        mask: True for the valid items.
+
+    Returns:
+        The logits, `[batch_size, list_size, list_size]`, of each rank and item, and a mask of that
+        shape: True for the ranks up to `n` and valid items.
+    """
+    x, ranks = tf.where(mask, x, 0.0), tf.range(1, tf.shape(x)[1] + 1)
+    size = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
+    slope = tf.cast(size + 1 - 2 * ranks, x.dtype)
+    logits = slope[:, :, tf.newaxis] * x[:, tf.newaxis, :]
+    logits -= _distances(x, mask)[:, tf.newaxis, :]
+    return logits, (ranks <= size)[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+
+
+def _distances(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
+    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+
+    @tf.custom_gradient
+    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
+            return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
+
+        return masking.masked_sum(tf.abs(_differences(x)), pairs), gradient
+
+    return f(x)
+
+
+def _differences(x: tf.Tensor) -> tf.Tensor:
+    """Computes `x_j - x_i` for each item `i` and item `j`."""
+    return x[:, tf.newaxis, :] - x[:, :, tf.newaxis]
+
+
+class RelaxedLoss(ListwiseLoss):
+    """A loss of soft ranks.
+
+    Args:
+        temperature: Divides the scores; positive. As it goes to 0 the ranks become those of the
+            order by scores, and their gradient vanishes.
+        link: Smooth comparison of two scores: it rises from 0 to 1, with `link(-d) = 1 - link(d)`.
+            `links.Laplace()` takes `O(n log n)` time and memory, any other `O(n**2)`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+    """
+
+    @property
+    @abc.abstractmethod
+    def temperature(self) -> float:
+        """Divides the scores."""
+
+    @property
+    @abc.abstractmethod
+    def link(self) -> Link:
+        """Smooth comparison of two scores."""
+
+    def __post_init__(self) -> None:
+        low, high = self.link.image
+        if not 0.0 <= low <= high <= 1.0:
+            raise ValueError(f"`link` must have its values in [0, 1]. Received: link={self.link}")
+
+    def ranks(self, scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
+        """Computes the soft rank of each item among the items `among` of its list."""
+        return relaxed_ranks(scores / self.temperature, among, self.link)
+
+
+class RelaxedMetricLoss(RelaxedLoss):
+    """Negative ranking metric of a list, at soft ranks.
+
+    For each list of scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w * metric(rank)
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    It is 0 for a list without a relevant item. A subclass implements `metric`.
+    """
+
+    @abc.abstractmethod
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Computes the metric of each list, `[batch_size]`, at soft ranks."""
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the weighted metric of each list."""
+        weight = ranking.mean_weight(labels, mask, weights)
+        return -weight * self.metric(labels, scores, mask)
+
+
+@register
+class ApproxDCGLoss(RelaxedMetricLoss):
+    """Negative discounted cumulative gain at soft ranks.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w * sum_i gain(y_i) * discount(rank_i)
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    A list counts in proportion to its gains; in `ApproxNDCGLoss`, all lists count equally.
+
+    Args:
+        temperature: Divides the scores; positive.
+        gain: Maps labels to gains.
+        discount: Maps ranks to discounts.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxDCGLoss()
+        >>> y_true = tf.constant([[2.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[8.0, 1.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)
+        -3.0
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
+    """
+
+    temperature: Positive = 0.1
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    link: Link = SIGMOID
+
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Adds up the discounted gains."""
+        discounts = self.discount(self.ranks(scores, mask))
+        return masking.masked_sum(self.gain(labels) * discounts, mask)
+
+
+@register
+class ApproxNDCGLoss(RelaxedMetricLoss):
+    """Negative normalised discounted cumulative gain at soft ranks (ApproxNDCG).
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w * sum_i gain(y_i) * discount(rank_i) / max DCG
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    The loss is in [-1, 0] for weights of 1, and 0 for a list without a relevant item.
+
+    Args:
+        temperature: Divides the scores; positive.
+        gain: Maps labels to gains.
+        discount: Maps ranks to discounts.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxNDCGLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 8.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -1 / log2(3)
+        -0.6309
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x); [Bruch et al.,
+        Revisiting Approximate Metric Optimization in the Age of Deep Neural Networks, 2019](
+        https://dl.acm.org/doi/10.1145/3331184.3331347).
+    """
+
+    temperature: Positive = 0.1
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    link: Link = SIGMOID
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Divides the DCG at soft ranks by that of the best order."""
+        gains = ranking.relative_gains(self.gain, labels, mask)
+        [best] = ranking.sort_by(gains, gains, mask=mask)
+        ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
+        dcg = masking.masked_sum(gains * self.discount(self.ranks(scores, mask)), mask)
+        return tf.math.divide_no_nan(dcg, ideal)
+
+
+@register
+class ApproxMRRLoss(RelaxedMetricLoss):
+    """Negative reciprocal rank at soft ranks (ApproxMRR).
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w * sum_i (y_i / rank_i) / sum_i y_i
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    If a list has several relevant items, this is the mean of their reciprocal ranks, not the
+    reciprocal of the smallest rank. It is 0 for a list without a relevant item.
+
+    Args:
+        temperature: Divides the scores; positive.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxMRRLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 8.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)
+        -0.5
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
+    """
+
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Averages the reciprocal ranks by label."""
+        return ranking.mean_weight(labels, mask, 1.0 / self.ranks(scores, mask))
+
+
+@register
+class ApproxAPLoss(RelaxedMetricLoss):
+    """Negative average precision at soft ranks.
+
+    For each list of labels `y` in `y_true`, whose `R` relevant items have labels above 0, and of
+    scores `s` in `y_pred`:
+
+    ```
+    rank_i  = 1/2 + sum_j link((s_j - s_i) / temperature)
+    among_i = 1/2 + sum_{j relevant} link((s_j - s_i) / temperature)
+    loss    = -w / R * sum_{i relevant} among_i / rank_i
+    w       = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    It is 0 for a list without a relevant item.
+
+    Args:
+        temperature: Divides the scores; positive.
+        link: Smooth comparison of two scores, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxAPLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[9.0, 5.0, 1.0, 7.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -(1 + 2/3) / 2
+        -0.8333
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
+    """
+
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Averages the precisions at the soft ranks of the relevant items."""
+        relevant = mask & (labels > 0.0)
+        precisions = self.ranks(scores, relevant) / self.ranks(scores, mask)
+        return masking.masked_mean(precisions, relevant)
+
+
+@register
+class ApproxPrecisionLoss(RelaxedMetricLoss):
+    """The precision of the first `k` soft ranks, negative.
+
+    For each list of labels `y` in `y_true`, whose relevant items have labels above 0, and of scores
+    `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w / k * sum_{i relevant} link(k + 1/2 - rank_i)
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    Args:
+        k: Number of top ranks that count.
+        temperature: Divides the scores; positive. The cutoff has a temperature of one rank.
+        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `k` or `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxPrecisionLoss(k=1)
+        >>> y_true = tf.constant([[0.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 8.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -sigmoid(1/2)
+        -0.6225
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
+    """
+
+    k: Count
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Divides the number of relevant items in the top ranks by the number of ranks."""
+        return _found(self, labels, scores, mask, self.k) / float(self.k)
+
+
+@register
+class ApproxRecallLoss(RelaxedMetricLoss):
+    """The recall of the first `k` soft ranks, negative.
+
+    For each list of labels `y` in `y_true`, whose `R` relevant items have labels above 0, and of
+    scores `s` in `y_pred`:
+
+    ```
+    rank_i = 1/2 + sum_j link((s_j - s_i) / temperature)
+    loss   = -w / R * sum_{i relevant} link(k + 1/2 - rank_i)
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    It is 0 for a list without a relevant item.
+
+    Args:
+        k: Number of top ranks that count.
+        temperature: Divides the scores; positive. The cutoff has a temperature of one rank.
+        link: What makes the comparison of two scores smooth, as in `RelaxedMetricLoss`.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `k` or `temperature` is not positive, or values of `link` are outside [0, 1].
+
+    Example:
+        >>> loss = losses.ApproxRecallLoss(k=1)
+        >>> y_true = tf.constant([[0.0, 1.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[1.0, 8.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -sigmoid(1/2)
+        -0.6225
+
+    Reference:
+        [Qin et al., A General Approximation Framework for Direct Optimization of Information
+        Retrieval Measures, 2010](https://doi.org/10.1007/s10791-009-9124-x).
+    """
+
+    k: Count
+    temperature: Positive = 0.1
+    link: Link = SIGMOID
+
+    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Divides the number of relevant items in the top ranks by their total number."""
+        relevant = tf.reduce_sum(tf.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
+        return tf.math.divide_no_nan(_found(self, labels, scores, mask, self.k), relevant)
+
+
+def _found(
+    loss: RelaxedMetricLoss, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: int
+) -> tf.Tensor:
+    """Counts the relevant items with a soft rank up to `k`."""
+    inside = loss.link(float(k) + 0.5 - loss.ranks(scores, mask))
+    return masking.masked_sum(inside, mask & (labels > 0.0))
+
+
+@register
+class NeuralSortCrossEntropyLoss(ListwiseLoss):
+    """Cross-entropy between the soft permutations of the labels and of the scores.
+
+    For each list of `n` labels `y` in `y_true` and scores `s` in `y_pred`, for
+    `x = s / temperature`:
+
+    ```
+    P(x)_r = softmax_j((n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k))
+    loss   = -w / n * sum_{r, j} P(y)_rj * log P(x)_rj
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    Row `r` of `P(x)` is a soft one-hot of the item at rank `r`. The loss is 0 for a list without a
+    relevant item. Work and memory are quadratic in the list size.
+
+    Args:
+        temperature: Divides the scores; positive. As it goes to 0 the permutation becomes a hard
+            one.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+
+    Example:
+        >>> loss = losses.NeuralSortCrossEntropyLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # log(2)
+        0.6931
+
+    Reference:
+        [Grover et al., Stochastic Optimization of Sorting Networks via Continuous Relaxations,
+        2019](https://arxiv.org/abs/1903.08850).
+    """
+
+    temperature: Positive = 1.0
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the cross-entropies of the ranks of each list."""
+        logits, pairs = neural_sort(scores / self.temperature, mask)
+        targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
+        at_ranks = masking.cross_entropy(targets, logits, pairs)
+        mean = masking.masked_mean(at_ranks, tf.reduce_any(pairs, axis=-1))
+        return ranking.mean_weight(labels, mask, weights) * mean
+
+
+@register
+class NeuralSortNDCGLoss(ListwiseLoss):
+    """Negative NDCG of a soft permutation of the scores (PiRank).
+
+    For each list of `n` labels `y` in `y_true` and scores `s` in `y_pred`, for
+    `x = s / temperature`:
+
+    ```
+    P(x)_r = softmax_j((n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k))
+    loss   = -w * sum_r discount(r) * sum_j P(x)_rj * gain(y_j) / max DCG
+    w      = sum_i w_i * y_i / sum_i y_i
+    ```
+
+    Row `r` of `P(x)` is a soft one-hot of the item at rank `r`. The loss is 0 for a list without a
+    relevant item. Work and memory are quadratic in the list size.
+
+    Args:
+        temperature: Divides the scores; positive. As it goes to 0 the permutation becomes a hard
+            one, and its gradient vanishes.
+        gain: Maps labels to gains.
+        discount: Maps 1-based ranks to discounts.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `temperature` is not positive.
+
+    Example:
+        >>> loss = losses.NeuralSortNDCGLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -(1 + 1 / log2(3)) / 2
+        -0.8155
+
+    Reference:
+        [Swezey et al., PiRank: Scalable Learning To Rank via Differentiable Sorting, 2021](
+        https://arxiv.org/abs/2012.06731).
+    """
+
+    temperature: Positive = 1.0
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Divides the DCG of the soft permutation by that of the best order."""
+        logits, pairs = neural_sort(scores / self.temperature, mask)
+        gains = ranking.relative_gains(self.gain, labels, mask)
+        permutation = tf.nn.softmax(tf.where(pairs, logits, logits.dtype.min))
+        soft = tf.linalg.matvec(permutation, gains)
+        [best] = ranking.sort_by(gains, gains, mask=mask)
+        discounts = self.discount(ranking.positions(gains))
+        ndcg = tf.math.divide_no_nan(
+            masking.masked_sum(soft * discounts, tf.reduce_any(pairs, axis=-1)),
+            tf.reduce_sum(best * discounts, axis=-1),
+        )
+        return -ranking.mean_weight(labels, mask, weights) * ndcg
+
+
+@register
+class SoftRankLoss(ListwiseLoss):
+    """One minus the expected NDCG of scores with Gaussian noise (SoftNDCG).
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    a_ij = Phi((s_i - s_j) / (sigma * sqrt(2)))
+    loss = 1 - sum_j w_j * gain(y_j) * sum_{r <= k} discount(r) * p_j(r) / DCG@k(y, w * gain(y))
+    ```
+
+    where `p_j` is the distribution of the rank of item `j`, one more than the number of items ahead
+    of it, and each other item `i` is ahead with probability `a_ij`. The loss is 0 for a list
+    without a relevant item. The formula assumes that pairs are independent of one another. For a
+    large `sigma` they are not, and the soft NDCG is biased. As `sigma` goes to 0 it becomes the
+    NDCG, and its gradient vanishes.
+
+    The time is cubic in the list size, the memory quadratic.
+
+    Args:
+        sigma: Standard deviation of the noise of each score; positive.
+        k: Number of top ranks that count; all of them if `None`.
+        gain: Maps labels to gains.
+        discount: Maps 1-based ranks to discounts.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If `sigma` or `k` is not positive.
+
+    Example:
+        >>> loss = losses.SoftRankLoss()
+        >>> y_true = tf.constant([[1.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # 1 - (1 + 1 / log2(3)) / 2
+        0.1845
+
+    Reference:
+        [Taylor et al., SoftRank: Optimizing Non-Smooth Rank Metrics, 2008](
+        https://dl.acm.org/doi/10.1145/1341531.1341544).
+    """
+
+    sigma: Positive = 1.0
+    k: Cutoff = None
+    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the relative gap between the ideal and the expected DCG."""
+        gains = weights * ranking.relative_gains(self.gain, labels, mask)
+        ranks = ranking.positions(scores)
+        discounts = self.discount(ranks)
+        if self.k is not None:
+            discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
+        expected = rank_distributions.expected_discounts(scores, mask, self.sigma, discounts)
+        [best] = ranking.sort_by(gains, gains, mask=mask)
+        ideal = tf.reduce_sum(best * discounts, axis=-1)
+        lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
+        return tf.math.divide_no_nan(lacking, ideal)

@@ -1,1 +1,0 @@
-"""RG losses: squared approximations of the softmax loss."""

@@ -1,1 +1,0 @@
-"""Selective matching losses, and the functions that choose one."""

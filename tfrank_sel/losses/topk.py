@@ -1,0 +1,400 @@
+"""Top-k losses, which are small if the relevant items are among the k best."""
+
+import abc
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tfrank_sel.arguments import AtLeast0, Count, Positive
+from tfrank_sel.listwise import ListBatch, as_lists
+from tfrank_sel.losses.bases import ListwiseLoss
+from tfrank_sel.ops import class_labels, masking, soft_topk
+from tfrank_sel.ops.selection import HardSelection, Selection, SoftSelection
+from tfrank_sel.serialization import register
+
+# A form of the loss for lists with several relevant items, those of positive labels; all others of
+# the list compete with them. With one relevant item, all forms are equal. It takes (selection,
+# margin, labels, scores, mask, weights) and returns the loss of each list, `[batch_size]`.
+Form = Callable[[Selection, float, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@register
+def mean_over_relevant(
+    selection: Selection,
+    margin: float,
+    labels: tf.Tensor,
+    scores: tf.Tensor,
+    mask: tf.Tensor,
+    weights: tf.Tensor,
+) -> tf.Tensor:
+    """Requires each relevant item to be among the `k` best of itself and the irrelevant items.
+
+    ```
+    loss = sum_i w_i * y_i * hinge(margin + (T - s_i) / k) / sum_i y_i
+    ```
+
+    where `T` is the `k`-th largest score of the irrelevant items, so that relevant items do not
+    compete with each other.
+    """
+    kth, _ = selection.kth_largest_beside(_only(scores, mask & (labels <= 0.0)), None)
+    exists = kth > -math.inf
+    wanted = tf.where(exists, kth, 0.0) + margin * selection.k
+    # wanted - scores, without the rounding of what is wanted to the dtype of the scores
+    head = tf.cast(wanted, scores.dtype)
+    rest = tf.cast(wanted - tf.cast(head, wanted.dtype), scores.dtype)
+    missing = (head[:, tf.newaxis] - scores) + rest[:, tf.newaxis]
+    losses = selection.hinge(missing / selection.k)
+    return tf.where(exists, mean_by_label(weights * losses, labels, mask), 0.0)
+
+
+@register
+def hit_at_k(
+    selection: Selection,
+    margin: float,
+    labels: tf.Tensor,
+    scores: tf.Tensor,
+    mask: tf.Tensor,
+    weights: tf.Tensor,
+) -> tf.Tensor:
+    """Requires at least one relevant item to be among the `k` best of the list.
+
+    ```
+    loss = w * hinge(margin + N_k - max_{r >= 1} (R_r + N_{k-r}))
+    ```
+
+    where `R_m` and `N_m` are the sums of the `m` largest scores of the relevant and of the other
+    items, divided by `k`, and `w` is the mean of the relevant items' weights.
+    """
+    relevant, others = _best_means(selection, labels, scores, mask)
+    hit = selection.maximum((relevant + tf.reverse(others, axis=[1]))[:, 1:])
+    loss = _hinge_of_difference(selection, margin + others[:, selection.k], hit)
+    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+
+
+@register
+def recall_structured(
+    selection: Selection,
+    margin: float,
+    labels: tf.Tensor,
+    scores: tf.Tensor,
+    mask: tf.Tensor,
+    weights: tf.Tensor,
+) -> tf.Tensor:
+    """Requires as many relevant items as possible to be among the `k` best of the list.
+
+    ```
+    loss = w * hinge(max_{r < q} (margin * (q - r) / q + R_r + N_{k-r}) - (R_q + N_{k-q}))
+    ```
+
+    where `q` is the smaller of `k` and the number of relevant items; the rest is as in `hit_at_k`.
+    """
+    relevant, others = _best_means(selection, labels, scores, mask)
+    found = tf.range(selection.k + 1, dtype=relevant.dtype)
+    most = tf.reduce_sum(tf.cast(relevant > -math.inf, relevant.dtype), axis=1, keepdims=True) - 1.0
+    sets = relevant + tf.reverse(others, axis=[1])
+    nothing = tf.constant(-math.inf, sets.dtype)
+    best = tf.reduce_max(tf.where(found == most, sets, nothing), axis=1)
+    lacking = margin * (1.0 - found / tf.maximum(most, 1.0))
+    rival = selection.maximum(tf.where(found < most, sets + lacking, nothing))
+    loss = _hinge_of_difference(selection, rival, best)
+    return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
+
+
+def _best_means(
+    selection: Selection, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The sums of the largest scores of the relevant and of the other items, divided by `k`."""
+    relevant = labels > 0.0
+    groups = (_only(scores, mask & relevant), _only(scores, mask & ~relevant))
+    return tuple(selection.best_means(x) for x in groups)
+
+
+def _hinge_of_difference(selection: Selection, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """The hinge of `a - b`; 0 if one of them does not exist."""
+    exist = (a > -math.inf) & (b > -math.inf)
+    a, b = tf.where(exist, a, 0.0), tf.where(exist, b, 0.0)
+    return tf.where(exist, selection.hinge(a - b), 0.0)
+
+
+def _only(scores: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
+    return tf.where(which, scores, tf.constant(-math.inf, scores.dtype))
+
+
+def mean_by_label(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Averages over the relevant items of each list, weighted by their labels; 0 without any."""
+    total = masking.masked_sum(labels, mask & (labels > 0.0))
+    return tf.math.divide_no_nan(masking.masked_sum(x * labels, mask & (labels > 0.0)), total)
+
+
+class _TopKLoss(ListwiseLoss):
+    """A loss of the `k` best items of a list, or of the `k` most likely classes."""
+
+    takes_minus_infinity = True
+
+    k: Count
+    margin: AtLeast0 = 1.0
+    form: Form = mean_over_relevant
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"`dtype` must be float32 or float64. Received: dtype={self.dtype}")
+
+    @property
+    @abc.abstractmethod
+    def selection(self) -> Selection:
+        """The selection of the `k` best items."""
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads labels of items, as any loss does, or class labels, as `of_class` takes them."""
+        y_pred = as_lists(y_pred)
+        classes = class_labels.indices(y_true, y_pred)
+        if classes is None:
+            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        elif _tells_classes_apart(y_pred, sample_weight):
+            y_true = class_labels.one_hot(classes, y_pred)
+            batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        else:
+            labels, scores = classes[:, tf.newaxis], tf.cast(y_pred, dtype)
+            valid = tf.zeros_like(labels, dtype)
+            batch = ListBatch.of(valid, scores[:, :1], sample_weight, min_label=0.0, dtype=dtype)
+            batch = batch._replace(labels=labels, scores=scores)
+        size = batch.scores.shape[1]
+        if size is not None and self.k >= size:
+            warnings.warn(
+                f"{type(self).__name__} is 0 for lists of up to `k` items. Received: k={self.k}, "
+                f"y_pred.shape={batch.scores.shape}",
+                stacklevel=3,
+            )
+        return batch
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Computes the loss of each list; for class labels, all but the scores are columns."""
+        size = scores.shape[1]
+        if size is not None and self.k >= size:
+            return masking.masked_sum(scores, tf.zeros_like(scores, tf.bool))
+        if labels.shape[1] == 1 and size != 1:
+            return weights[:, 0] * self._of_class(tf.cast(labels[:, 0], tf.int32), scores)
+        return self.form(self.selection, self.margin, labels, scores, mask, weights)
+
+    def _of_class(self, label: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        """Computes the loss of one relevant item, equal in all forms, without a one-hot row."""
+        valid = (label >= 0) & (label < tf.shape(scores)[1])
+        kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, label, -1))
+        valid &= kth > -math.inf
+        missing = self.margin + (tf.where(valid, kth, 0.0) - score) / self.k
+        return tf.cast(tf.where(valid, self.selection.hinge(missing), 0.0), scores.dtype)
+
+
+@register
+class SmoothTopKLoss(_TopKLoss):
+    """Smooth top-k loss: small if the relevant item is among the `k` best.
+
+    For each list of scores `s` and a relevant item `y`, whose competitors are the other items:
+
+    ```
+    T    = k * tau * (log sigma_k(e) - log sigma_{k-1}(e)), e_j = exp(s_j / (k * tau)), j != y
+    loss = tau * softplus((margin + (T - s_y) / k) / tau)
+    ```
+
+    where `sigma_m` is the elementary symmetric polynomial of degree `m`, the sum over all sets of
+    `m` competitors of the product of their `e_j`. So `T` is a soft `k`-th largest score of the
+    competitors. With `k = 1`, `tau = 1` and `margin = 0` the loss is the softmax cross-entropy.
+    With a small `tau` it is close to `TopKHingeLoss`, whose gradient is non-zero for at most
+    `k + 1` items; with a large `tau`, more items have a gradient. The loss is 0 for a list of up to
+    `k` items, because all of them are among the `k` best.
+
+    The guide to top-k losses, `docs/topk.md`, tells when to use `TopKCrossEntropyLoss` or
+    `SoftmaxLoss` instead: if labels are right, this loss has a low top-1 accuracy.
+
+    Args:
+        k: Number of best items; positive.
+        tau: Temperature, positive. `callbacks.AnnealTau` changes `current_tau` as training goes.
+        margin: Margin by which the relevant item must be ahead, in units of the mean score of `k`
+            items; at least 0.
+        form: Loss of a list with several relevant items. `losses.mean_over_relevant` (the default)
+            requires each of them to be among the `k` best of itself and the irrelevant items;
+            `losses.hit_at_k` requires one; `losses.recall_structured` requires as many as possible.
+            The default averages the original loss over the relevant items: it is as fast, uses
+            graded labels and item weights, and its value does not grow with the number of items.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`; `dtype` is float32 or float64.
+
+    Raises:
+        ValueError: If `k` or `tau` is not positive, or `margin` is negative.
+
+    Inputs: as in `ListwiseLoss`, where an item is relevant if its label is positive, and in the
+    mean over relevant items a label is a weight. For classification, `y_true` is the index of the
+    relevant class, `[batch_size]` or `[batch_size, 1]`, and `y_pred` has the scores of all classes,
+    `[batch_size, classes]`; a negative index means no relevant class, and the loss is 0.
+
+    Example:
+        >>> loss = losses.SmoothTopKLoss(2, tau=0.1)
+        >>> y_pred = tf.constant([[5.0, 4.0, 1.0, 0.0]])
+        >>> round(float(loss(tf.constant([1]), y_pred)), 4)  # second, by more than k * margin
+        0.0007
+        >>> round(float(loss(tf.constant([2]), y_pred)), 4)  # third: 1 + (4 - 1) / 2
+        2.4993
+        >>> float(loss(tf.constant([[0.0, 0.0, 1.0, 0.0]]), y_pred)) == float(
+        ...     loss(tf.constant([2]), y_pred)
+        ... )
+        True
+
+    Reference:
+        [Berrada et al., Smooth Loss Functions for Deep Top-k Classification, 2018](
+        https://arxiv.org/abs/1802.07595).
+    """
+
+    def __init__(
+        self,
+        k: Count,
+        tau: Positive = 1.0,
+        margin: AtLeast0 = 1.0,
+        form: Form = mean_over_relevant,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(k, margin, form, **kwargs)
+        self.tau = tau
+        # A variable, so that a compiled training step reads the value that a callback has set
+        self.current_tau = tf.Variable(tau, trainable=False, dtype=tf.float64, name="tau")
+
+    @property
+    def selection(self) -> Selection:
+        """A sample of `k` items at the current temperature."""
+        return SoftSelection(self.k, tf.convert_to_tensor(self.current_tau))
+
+
+@register
+class TopKHingeLoss(_TopKLoss):
+    """Top-k hinge loss: 0 if the relevant item is among the `k` best by a margin.
+
+    For each list of scores `s` and a relevant item `y`:
+
+    ```
+    loss = max(0, margin + (s_(k) - s_y) / k)
+    ```
+
+    where `s_(k)` is the `k`-th largest score of the other items. It is the limit of
+    `SmoothTopKLoss` as `tau` goes to 0.
+
+    Args:
+        k: Number of best items; positive.
+        margin: As in `SmoothTopKLoss`.
+        form: As in `SmoothTopKLoss`.
+        **kwargs: `reduction` and `dtype`, as in `SmoothTopKLoss`.
+
+    Raises:
+        ValueError: If `k` is not positive, or `margin` is negative.
+
+    Inputs: as in `SmoothTopKLoss`.
+
+    Example:
+        >>> loss = losses.TopKHingeLoss(2)
+        >>> y_pred = tf.constant([[5.0, 4.0, 1.0, 0.0]])
+        >>> float(loss(tf.constant([2]), y_pred))  # third: 1 + (4 - 1) / 2
+        2.5
+
+    Reference:
+        [Lapin et al., Top-k Multiclass SVM, 2015](https://arxiv.org/abs/1511.06683); [Berrada et
+        al., Smooth Loss Functions for Deep Top-k Classification, 2018](
+        https://arxiv.org/abs/1802.07595), equation 4.
+    """
+
+    k: Count
+    margin: AtLeast0 = 1.0
+    form: Form = mean_over_relevant
+
+    @property
+    def selection(self) -> Selection:
+        """The `k` items with the largest scores."""
+        return HardSelection(self.k)
+
+
+def _tells_classes_apart(y_pred: Any, sample_weight: Any) -> bool:
+    """Whether rows, a mask or weights differ between classes, as they do between items."""
+    if getattr(y_pred, "_keras_mask", None) is not None:
+        return True
+    if isinstance(y_pred, tf.RaggedTensor) or isinstance(sample_weight, tf.RaggedTensor):
+        return True
+    shape = (
+        tf.TensorShape([]) if sample_weight is None else tf.convert_to_tensor(sample_weight).shape
+    )
+    return shape.rank == 2 and shape[1] != 1
+
+
+@register
+class TopKCrossEntropyLoss(ListwiseLoss):
+    """Cross-entropy of the membership in the top `k`, for several `k` at once.
+
+    For each list of labels `y` in `y_true` and scores `s` in `y_pred`:
+
+    ```
+    loss = -sum_i w_i * y_i * log(sum_k P_k * p_i(k)) / sum_i y_i
+    ```
+
+    where `p_i(k)` is the soft membership of item `i` in the top `k` of the list, with
+    `sum_i p_i(k) = k` (`tfrank_sel.ops.soft_topk`), of scores divided by `temperature`. With `k`
+    of 1 and 5, an item may be anywhere among the best five, and gains most in the first place. A
+    loss of one `k` above 1 has no reason to prefer the first place. The loss is 0 for a list
+    without a relevant item, and an item of a list of up to `k` items has `p_i(k)` = 1. An item with
+    score `-inf` is excluded.
+
+    Work is linear in the list size, some 10 to 20 passes for each `k`.
+
+    Args:
+        k: Numbers of top places, each positive.
+        probabilities: Probability `P_k` of each `k`, positive, with sum 1; all equal if `None`.
+        temperature: Divides the scores; positive. As it goes to 0, the memberships become 0 or 1.
+        **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
+
+    Raises:
+        ValueError: If an argument is out of range, or `k` and `probabilities` differ in length.
+
+    Example:
+        >>> loss = losses.TopKCrossEntropyLoss(k=[1, 2])
+        >>> y_true = tf.constant([[1.0, 0.0, 0.0, -1.0]])  # the last item is padding
+        >>> y_pred = tf.constant([[2.0, 2.0, 2.0, 9.0]])
+        >>> round(float(loss(y_true, y_pred)), 4)  # -log((1/3 + 2/3) / 2)
+        0.6931
+
+    Reference:
+        [Petersen et al., Differentiable Top-k Classification Learning, 2022](
+        https://arxiv.org/abs/2206.07290), with the memberships of [Struski et al., LapSum, 2025](
+        https://arxiv.org/abs/2503.06242).
+    """
+
+    k: Sequence[int] = (1, 5)
+    probabilities: Sequence[float] | None = None
+    temperature: Positive = 1.0
+
+    takes_minus_infinity = True
+
+    def __post_init__(self) -> None:
+        if not len(self.k) or min(self.k) < 1:
+            raise ValueError(f"`k` must be one or several positive integers. Received: k={self.k}")
+        if self.probabilities is not None and (
+            len(self.probabilities) != len(self.k)
+            or not min(self.probabilities) > 0.0
+            or not math.isclose(math.fsum(self.probabilities), 1.0, rel_tol=1e-6)
+        ):
+            raise ValueError(
+                f"`probabilities` must be {len(self.k)} positive numbers whose sum is 1, one for "
+                f"each `k`. Received: probabilities={self.probabilities}, k={self.k}"
+            )
+
+    def per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
+    ) -> tf.Tensor:
+        """Averages the losses of the relevant items of each list, weighted by their labels."""
+        shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
+        mask &= scores > -math.inf
+        scores = tf.where(mask, scores, 0.0) / self.temperature
+        logs = [
+            math.log(share) + soft_topk.log_memberships(scores, k, mask)
+            for k, share in zip(self.k, shares, strict=True)
+        ]
+        losses = -tf.reduce_logsumexp(tf.stack(logs), axis=0)
+        return mean_by_label(weights * losses, labels, mask)
