@@ -44,11 +44,12 @@ def _ancestors(cls: griffe.Class) -> list[griffe.Class]:
 
 
 def _fields(cls: griffe.Class) -> dict[str, griffe.Parameter]:
-    """The arguments of the constructor that `serialization.Named` makes, if it does."""
+    """The arguments of the constructor that `serialization.Named` or `Value` makes, if one does."""
     found: dict[str, griffe.Parameter] = {}
     ancestors = _ancestors(cls)
     names = [x.name for x in ancestors]
-    below = ancestors[names.index("Named") + 1 :] if "Named" in names else []
+    below = [x for x in ancestors if {"Named", "Value"} & {b.name for b in _ancestors(x)[:-1]}]
+    positional = _KEYWORD if "ElementaryLink" in names else _POSITIONAL
     if any("__init__" in base.members for base in below):
         return {}
     for base in below:
@@ -57,7 +58,7 @@ def _fields(cls: griffe.Class) -> dict[str, griffe.Parameter]:
             is_field = "instance-attribute" in member.labels and "property" not in member.labels
             if not is_field or not member.annotation:
                 continue
-            default, kind = member.value, _POSITIONAL
+            default, kind = member.value, positional
             if isinstance(default, griffe.ExprCall):
                 given = {x.name: x.value for x in default.arguments if hasattr(x, "name")}
                 if str(default.function) == "field":

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.models import test_types as trial
 from tfrank_sel import export, features as types, models
 from tfrank_sel.data import typed
-from tfrank_sel.models.boosted_trees.readers import Forest, Split
+from tfrank_sel.models.boosted_trees import Forest, Split
 from tfrank_sel.models.preparation import column_names
 
 pytest.importorskip("onnx")

@@ -85,9 +85,9 @@ def declared(cls: type) -> Mapping[str, Argument]:
 
     A constructor with `**kwargs` passes on the keyword-only arguments of its bases.
     """
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     for base in (c for c in cls.__mro__ if "__init__" in vars(c)):
-        own = not found
+        own = not arguments
         if not own and not issubclass(base, Checked):
             break  # a class of Keras, which checks its own arguments
         constructor = vars(base)["__init__"]
@@ -96,10 +96,10 @@ def declared(cls: type) -> Mapping[str, Argument]:
         for p in parameters:
             if p.kind is p.KEYWORD_ONLY or (own and p.kind is p.POSITIONAL_OR_KEYWORD):
                 is_own = own and p.name not in OF_KERAS
-                found.setdefault(p.name, Argument(hints.get(p.name, Any), p.default, is_own))
+                arguments.setdefault(p.name, Argument(hints.get(p.name, Any), p.default, is_own))
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             break
-    return types.MappingProxyType(found)
+    return types.MappingProxyType(arguments)
 
 
 def given(cls: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

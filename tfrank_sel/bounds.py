@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel import losses, metrics
 from tfrank_sel.listwise import ListBatch, Listwise
@@ -22,11 +23,11 @@ class SoftmaxBounds(NamedTuple):
         ndcg: The NDCG.
     """
 
-    loss: tf.Tensor
-    bound: tf.Tensor
-    rr: tf.Tensor
-    ap: tf.Tensor
-    ndcg: tf.Tensor
+    loss: Tensor
+    bound: Tensor
+    rr: Tensor
+    ap: Tensor
+    ndcg: Tensor
 
 
 def softmax_bounds(

@@ -9,8 +9,9 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
-Formula = Callable[[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+Formula = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _in_use: weakref.WeakValueDictionary[Hashable, Callable[..., Any]]
@@ -50,7 +51,7 @@ def differentiable(formula: Formula) -> Formula:
     uses other tensors of the graph.
     """
 
-    def pull_back(*arguments: tf.Tensor) -> tf.Tensor:
+    def pull_back(*arguments: Tensor) -> Tensor:
         *fields, upstream = arguments
         with tf.GradientTape() as tape:
             tape.watch(fields[1])
@@ -60,7 +61,7 @@ def differentiable(formula: Formula) -> Formula:
     value, gradient = graph(formula), graph(pull_back)
 
     @tf.custom_gradient
-    def of_fields(*fields: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def of_fields(*fields: Tensor) -> tuple[Tensor, object]:
         values = value(*map(tf.stop_gradient, fields))
         return values, lambda upstream: (None, gradient(*fields, upstream), None, None)
 

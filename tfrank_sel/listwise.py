@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any, ClassVar, NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.ops import class_labels
@@ -29,11 +30,11 @@ class ListBatch(NamedTuple):
         list_weights: Weight of each list, `[batch_size]`; zero for a list without a valid item.
     """
 
-    labels: tf.Tensor
-    scores: tf.Tensor
-    mask: tf.Tensor
-    weights: tf.Tensor
-    list_weights: tf.Tensor
+    labels: Tensor
+    scores: Tensor
+    mask: Tensor
+    weights: Tensor
+    list_weights: Tensor
 
     @classmethod
     def of(
@@ -71,7 +72,7 @@ class ListBatch(NamedTuple):
             list_weights=list_weights * tf.cast(tf.reduce_any(mask, axis=1), dtype),
         )
 
-    def observed_scores(self, label_map: Link | None) -> tf.Tensor:
+    def observed_scores(self, label_map: Link | None) -> Tensor:
         """Returns the scores of the labels by `label_map`; if it is `None`, labels are scores."""
         if label_map is None:
             return self.labels
@@ -118,9 +119,7 @@ class Listwise(Named, abc.ABC):
         return math.inf
 
     @abc.abstractmethod
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the value of each list, `[batch_size]`, from the fields of a `ListBatch`."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
@@ -149,10 +148,10 @@ def as_lists(x: Any) -> Any:
     x = x if isinstance(x, tf.RaggedTensor) else tf.convert_to_tensor(x)
     if x.shape.rank != 3 or x.shape[2] != 1:
         return x
-    found = tf.squeeze(x, axis=2)
+    squeezed = tf.squeeze(x, axis=2)
     if (mask := getattr(x, "_keras_mask", None)) is not None:
-        found._keras_mask = mask
-    return found
+        squeezed._keras_mask = mask
+    return squeezed
 
 
 def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
@@ -167,7 +166,7 @@ def check_row_lengths(y_true: tf.RaggedTensor, y_pred: tf.RaggedTensor) -> None:
 
 def _dense(
     y_true: Any, y_pred: Any, sample_weight: Any, dtype: str
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Casts to `dtype` and pads ragged rows with NaN, to the width of the dense ones."""
     weights = as_lists(1.0 if sample_weight is None else sample_weight)
     tensors = [tf.cast(x, dtype) for x in (y_true, y_pred, weights)]
@@ -183,7 +182,7 @@ def _dense(
     return tuple(_padded(x, width) if isinstance(x, tf.RaggedTensor) else x for x in tensors)
 
 
-def _padded(x: tf.RaggedTensor, width: tf.Tensor) -> tf.Tensor:
+def _padded(x: tf.RaggedTensor, width: Tensor) -> Tensor:
     """Pads rows with NaN to a width."""
     tf.debugging.assert_less_equal(
         x.row_lengths(),
@@ -194,7 +193,7 @@ def _padded(x: tf.RaggedTensor, width: tf.Tensor) -> tf.Tensor:
     return x.to_tensor(math.nan, shape=tf.stack([-1, tf.cast(width, tf.int32)]))
 
 
-def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _split_weights(weights: Tensor) -> tuple[Tensor, Tensor]:
     """Splits weights into per-item weights, `[batch_size, list_size]`, and per-list weights."""
     if weights.shape.rank in (0, 1):
         return tf.ones([1, 1], weights.dtype), tf.reshape(weights, [-1])
@@ -206,7 +205,7 @@ def _split_weights(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return item_weights, tf.where(per_list, first, tf.ones_like(first))
 
 
-def _check_shapes(labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor) -> None:
+def _check_shapes(labels: Tensor, scores: Tensor, weights: Tensor) -> None:
     fit = scores.shape.is_compatible_with([None, None])
     if not fit or not labels.shape.is_compatible_with(scores.shape):
         raise ValueError(

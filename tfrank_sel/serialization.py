@@ -53,6 +53,26 @@ class Configurable(Checked):
         return cls(**{n: keras.saving.deserialize_keras_object(v) for n, v in config.items()})
 
 
+@typing.dataclass_transform(frozen_default=True)
+class Value(Configurable):
+    """A frozen dataclass: objects with the same parameters are equal, and have the same hash.
+
+    A subclass declares its parameters as annotated attributes; it needs no decorator.
+    """
+
+    def __init_subclass__(cls, kw_only: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclasses.dataclass(frozen=True, kw_only=kw_only)(cls)
+        # those below serve all; a decorator of a subclass would refuse to replace them
+        del cls.__setattr__, cls.__delattr__
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+
 @typing.dataclass_transform(field_specifiers=(dataclasses.field,))
 class Named(Configurable):
     """Mixin of Keras objects whose annotated attributes are the arguments of the constructor.

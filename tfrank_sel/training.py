@@ -68,8 +68,8 @@ class Validation(keras.callbacks.Callback):
         scores, loss, size = self._scored(inputs, labels, weights)
         self._means[name].update_state(loss, size)
         if name == "val_loss":
-            for metric, found in self._evaluate(labels, scores).items():
-                self._means[metric].update_state(found.values, found.weights)
+            for metric, result in self._evaluate(labels, scores).items():
+                self._means[metric].update_state(result.values, result.weights)
 
     def _of_batch(
         self, inputs: Any, labels: tf.Tensor, weights: Any
@@ -98,8 +98,8 @@ def _evaluator(gain: str) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValu
     """Evaluates the metrics of a batch, in a graph that all trainings share."""
     ndcg = metrics.NDCG(10, GAINS[gain], name="val_ndcg", ties=AVERAGED)
     evaluate = metrics.Evaluator([ndcg, metrics.MRR(name="val_mrr", ties=AVERAGED)])
-    found: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
-    return found
+    compiled: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
+    return compiled
 
 
 def batches(
@@ -135,16 +135,16 @@ def batches(
     steps = int(shuffled().cardinality())
     # Keras does not shorten the last execution of an epoch
     seen = epochs * math.ceil(steps / STEPS_AT_A_TIME) * STEPS_AT_A_TIME
-    found = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
+    dataset = shuffled(first_pass=seen // steps).repeat().skip(seen % steps)
     measured = None
     if held_out is not None:
         every = math.ceil(len(learned.sizes) / len(held_out.sizes))
         sample = learned.batches(batch_size, edges, shard=shard, every=every)
         measured = sample, held_out.batches(batch_size, edges, shard=shard)
     if not getattr(network, "takes_mask", False):
-        found = found.map(_without_mask)
+        dataset = dataset.map(_without_mask)
         measured = None if measured is None else tuple(x.map(_without_mask) for x in measured)
-    return found, measured, steps
+    return dataset, measured, steps
 
 
 def build(network: keras.Model, dataset: tf.data.Dataset) -> None:

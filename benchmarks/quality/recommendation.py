@@ -37,7 +37,7 @@ from benchmarks.quality.judging import interval
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
 from tfrank_sel.models.als.group import SingleProcess
-from tfrank_sel.models.als.weights import activity_weights
+from tfrank_sel.models.als.objectives import activity_weights
 
 K = 20
 JUDGED = 128, 8  # factors and sweeps

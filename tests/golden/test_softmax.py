@@ -12,9 +12,8 @@ import tensorflow as tf
 from tests.golden import vectors
 from tests.golden.vectors import Case, assert_close
 from tfrank_sel import bounds, losses, metrics, models
-from tfrank_sel.losses import margin, targets
-from tfrank_sel.losses.relaxed import direct
-from tfrank_sel.ops import rank_distributions, ranking
+from tfrank_sel.losses import direct, margin, targets
+from tfrank_sel.ops import ranking, soft_ranks
 
 
 def value_and_gradient(f: Callable[[tf.Tensor], tf.Tensor], x: Any, dtype: str) -> tuple[Any, Any]:
@@ -159,10 +158,10 @@ def softrank(case: Case, dtype: str) -> None:
         ndcg = metrics.NDCG(case["k"], dtype=dtype)([labels], [case["scores"]])
         assert_close(ndcg, expected["hard_ndcg"], dtype)
     valid = ~np.isnan(labels)
-    pairs = rank_distributions.ahead_and_behind(
+    pairs = soft_ranks.ahead_and_behind(
         tf.constant([case["scores"]], dtype), tf.constant([valid]), sigma
     )
-    p = rank_distributions.rank_distributions(*pairs)[0].numpy()
+    p = soft_ranks.rank_distributions(*pairs)[0].numpy()
     assert_close(p[valid][:, : valid.sum()], expected["rank_dist"], dtype)
 
 

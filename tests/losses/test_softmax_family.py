@@ -9,9 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics
-from tfrank_sel.losses import margin
-from tfrank_sel.losses.relaxed import direct
-from tfrank_sel.ops import rank_distributions
+from tfrank_sel.losses import direct, margin
+from tfrank_sel.ops import soft_ranks
 
 RNG = np.random.default_rng(5)
 
@@ -130,8 +129,8 @@ def test_soft_rank_never_holds_cubes() -> None:
 def test_expected_ranks_add_up_and_sharp_ones_are_the_ranks() -> None:
     scores, mask = tf.constant(RNG.normal(size=(3, 6))), tf.constant([[True] * 6] * 3)
     for sigma in (0.1, 2.0):
-        pairs = rank_distributions.ahead_and_behind(scores, mask, sigma)
-        p = rank_distributions.rank_distributions(*pairs)
+        pairs = soft_ranks.ahead_and_behind(scores, mask, sigma)
+        p = soft_ranks.rank_distributions(*pairs)
         np.testing.assert_allclose(tf.reduce_sum(p, axis=-1), 1.0, rtol=1e-12)
         means = tf.reduce_sum(p * tf.range(6.0, dtype=tf.float64), axis=-1)
         np.testing.assert_allclose(tf.reduce_sum(means, axis=-1), 15.0)

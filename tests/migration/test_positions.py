@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tfrank_sel.migration import names, rewriting
-from tfrank_sel.migration.files import rewritten
+from tfrank_sel.migration.rewriting import rewritten
 
 HEAD = "import tensorflow_ranking as tfr\n"
 # the public names of tensorflow-ranking 0.5.5, by module, and where they may stand

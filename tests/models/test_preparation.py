@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import models, stack
-from tfrank_sel.models import within_list
+from tfrank_sel.models import preparation as module
 
 RNG = np.random.default_rng(0)
 SIZES = np.array([150, 3, 90, 1, 0, 2])
@@ -57,8 +57,8 @@ def test_the_trained_network_scores_prepared_lists_as_the_model_scores_raw_ones(
 def test_places_are_the_same_counted_and_sorted(monkeypatch):
     raw, found = lists(slice(None), 150), []
     for longest in (0, 1000):
-        monkeypatch.setattr(within_list, "COUNTED", longest)
-        monkeypatch.setattr(within_list, "COUNTED_BY_XLA", longest)
+        monkeypatch.setattr(module, "COUNTED", longest)
+        monkeypatch.setattr(module, "COUNTED_BY_XLA", longest)
         for jit_compile in (True, False):
             layer = models.WithinList()
             call = tf.function(layer.__call__, jit_compile=jit_compile, autograph=False)

@@ -143,7 +143,7 @@ def test_graphs_of_any_known_shape_agree(shape: tuple, jit_compile: bool) -> Non
 def test_blocks_of_lists_equal_the_whole(batch_size: int | None, monkeypatch) -> None:
     x = RNG.normal(size=[21 if batch_size is None else batch_size, 50])
     expected = value_and_gradient(x, 4, 0.3, "float32")
-    monkeypatch.setattr("tfrank_sel.ops.symmetric.blocks.SCORES", 400)  # 8 lists
+    monkeypatch.setattr("tfrank_sel.ops.symmetric.SCORES", 400)  # 8 lists
     spec = [tf.TensorSpec([batch_size, 50], tf.float32)]
 
     @tf.function(jit_compile=True, input_signature=spec, autograph=False)

@@ -13,7 +13,7 @@ import tensorflow as tf
 import typer.testing
 
 from tfrank_sel import links, losses, metrics, plots
-from tfrank_sel.plots import experiments
+from tfrank_sel.plots import singles
 from tfrank_sel.plots.__main__ import app
 
 ALL = ["1", "2", "3", "4", "5", "E.1", "E.2", "F.1", *(f"H.{i}" for i in range(1, 7)), "I.1"]
@@ -123,11 +123,11 @@ def test_the_area_of_the_first_figure_is_the_loss() -> None:
 
 
 def test_fits_and_biases_are_those_of_the_paper() -> None:
-    x, s = experiments.two_regimes()
-    w = experiments.linear_fit(links.Sigmoid(shift=10.0), x, s)
+    x, s = singles.two_regimes()
+    w = singles.linear_fit(links.Sigmoid(shift=10.0), x, s)
     np.testing.assert_allclose(w, [0.991662, 0.036902], atol=5e-7)
-    np.testing.assert_allclose(experiments.best_bias(20.0, 18), 0.852778, atol=5e-7)
-    np.testing.assert_allclose(experiments.lift_of_bias(0.5, 3.0), 1.710880, atol=5e-7)
+    np.testing.assert_allclose(singles.best_bias(20.0, 18), 0.852778, atol=5e-7)
+    np.testing.assert_allclose(singles.lift_of_bias(0.5, 3.0), 1.710880, atol=5e-7)
 
 
 def test_a_reliability_diagram_shows_each_bin_by_its_weight(axes: matplotlib.axes.Axes) -> None:

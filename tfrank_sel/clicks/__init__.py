@@ -6,15 +6,20 @@ from tfrank_sel.clicks.correction import (
     effective as effective,
     labels as labels,
 )
-from tfrank_sel.clicks.interleaving import sign_test as sign_test, team_draft as team_draft
+from tfrank_sel.clicks.evaluation import (
+    ESTIMATORS as ESTIMATORS,
+    Value as Value,
+    sign_test as sign_test,
+    team_draft as team_draft,
+    value as value,
+)
 from tfrank_sel.clicks.log import Log as Log
 from tfrank_sel.clicks.propensities import (
     METHODS as METHODS,
     Propensities as Propensities,
     estimate as estimate,
+    groups as groups,
 )
-from tfrank_sel.clicks.swaps import groups as groups
-from tfrank_sel.clicks.values import ESTIMATORS as ESTIMATORS, Value as Value, value as value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Propensities of positions, with intervals."""
+"""Propensities of positions, with intervals: by items at several positions, or by click models."""
 
 import dataclasses
 import functools
@@ -10,8 +10,212 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel.clicks import models, swaps
 from tfrank_sel.clicks.log import Floats, Integers, Log, probabilities
+
+_STEPS, _TOLERANCE = 500, 1e-5
+_LEAST = 1e-9
+
+
+def pbm(log: Log, weights: Floats) -> Floats:
+    """Fits the position-based model: P(click) = propensity(position) * attraction(item).
+
+    Counts of items at positions suffice, so the time does not depend on the number of sessions.
+
+    Args:
+        log: A connected log.
+        weights: Weights of the queries, `[queries]`.
+
+    Returns:
+        Propensities relative to the first position, `[positions]`.
+
+    Reference:
+        [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
+        https://doi.org/10.1007/978-3-031-02294-4), section 4.3.
+    """
+    clicks, shown = (x * weights[log.query_of_item, None] for x in log.counts)
+    examined = np.full(len(log.positions), 0.5)
+    attraction = np.full(log.num_items, 0.5)
+    per_item = np.maximum(shown.sum(axis=1), _LEAST)
+    per_position = np.maximum(shown.sum(axis=0), _LEAST)
+    skipped = shown - clicks
+    for _ in range(_STEPS):
+        both = examined * attraction[:, None]
+        share = skipped / np.maximum(1.0 - both, _LEAST)
+        previous = examined
+        item = clicks + share * (1.0 - examined) * attraction[:, None]
+        place = clicks + share * (1.0 - attraction[:, None]) * examined
+        attraction = item.sum(axis=1) / per_item
+        examined = place.sum(axis=0) / per_position
+        if np.abs(examined / examined[0] - previous / previous[0]).max() < _TOLERANCE:
+            break
+    return examined / examined[0]
+
+
+def dbn(log: Log, weights: Floats, *, cascade: bool = False) -> Floats:
+    """Fits the dynamic Bayesian network model, or the cascade model.
+
+    The user reads from the top and clicks an item by its attraction. After a click, the user is
+    satisfied by the item's satisfaction and leaves; otherwise the user reads on with the
+    continuation probability. In the cascade model, the user leaves at the first click only.
+
+    Args:
+        log: A log with sessions.
+        weights: Weights of the queries, `[queries]`.
+        cascade: Whether satisfaction and continuation are fixed at 1: the cascade model.
+
+    Returns:
+        The mean probability of examination of each position, `[positions]`.
+
+    Reference:
+        [Chapelle and Zhang, A dynamic Bayesian network click model, WWW 2009](
+        https://doi.org/10.1145/1526709.1526711).
+    """
+    rows = log.sessions
+    present = rows >= 0
+    item = np.where(present, log.items[rows], 0)
+    clicked = present & (log.clicks[rows] > 0.0)
+    weight = weights[log.queries[rows.max(axis=1)]]
+    size = rows.shape[1]
+    last = np.where(clicked.any(axis=1), size - 1 - np.argmax(clicked[:, ::-1], axis=1), -1)
+    first = np.where(clicked.any(axis=1), np.argmax(clicked, axis=1), size)
+    below = np.arange(size) > last[:, None]
+    is_last = np.arange(size) == last[:, None]
+
+    def per_item(values: np.ndarray) -> Floats:
+        totals = np.bincount(item.ravel(), (values * weight[:, None]).ravel(), log.num_items)
+        return np.asarray(totals, np.float64)
+
+    if cascade:
+        seen = present & (np.arange(size) <= first[:, None])
+        shown = per_item(seen.astype(np.float64))
+        attraction = per_item((clicked & seen).astype(np.float64)) / np.maximum(shown, _LEAST)
+        return _examined(attraction[item], present, np.ones(item.shape), 1.0, weight)
+    attraction = np.full(log.num_items, 0.2)
+    satisfaction = np.full(log.num_items, 0.5)
+    going, examined = 0.9, np.zeros(size)
+    for _ in range(_STEPS):
+        a, s = np.where(present, attraction[item], 0.0), satisfaction[item]
+        # probability of no click from a position on, if it is examined
+        silent = np.ones((len(rows), size + 1))
+        for k in reversed(range(size)):
+            silent[:, k] = (1.0 - a[:, k]) * (1.0 - going + going * silent[:, k + 1])
+        on = going * silent[:, 1:]
+        off = 1.0 - going
+        satisfied = is_last * s / np.maximum(s + (1.0 - s) * (off + on), _LEAST)
+        after = np.where(is_last, 1.0 - satisfied, 1.0) * on / np.maximum(off + on, _LEAST)
+        seen = np.ones((len(rows), size))
+        for k in range(1, size):
+            seen[:, k] = np.where(below[:, k], seen[:, k - 1] * after[:, k - 1], 1.0)
+        reading = np.where(present, seen, 0.0)
+        attraction = per_item(clicked * 1.0) / np.maximum(per_item(reading), _LEAST)
+        satisfaction = per_item(satisfied) / np.maximum(per_item(clicked * 1.0), _LEAST)
+        stays = (seen * (1.0 - satisfied))[:, :-1] * present[:, 1:] * weight[:, None]
+        moves = seen[:, 1:] * present[:, 1:] * weight[:, None]
+        going = float(moves.sum() / max(stays.sum(), _LEAST))
+        previous = examined
+        examined = _examined(attraction[item], present, satisfaction[item], going, weight)
+        if np.abs(examined - previous).max() < _TOLERANCE:
+            break
+    return examined
+
+
+def _examined(
+    attraction: Floats, present: np.ndarray, satisfaction: Floats, going: float, weight: Floats
+) -> Floats:
+    """Mean probability of examination at each position, before any click is known."""
+    stays = going * (1.0 - np.where(present, attraction * satisfaction, 0.0))[:, :-1]
+    reach = np.cumprod(np.concatenate([np.ones((len(stays), 1)), stays], axis=1), axis=1)
+    shown = present * weight[:, None]
+    means: Floats = (reach * shown).sum(axis=0) / np.maximum(shown.sum(axis=0), _LEAST)
+    return means
+
+
+def groups(log: Log) -> list[list[int]]:
+    """Returns the groups of positions whose propensities can be compared.
+
+    Two positions are joined if items that were shown at both for the same query were clicked at
+    each. Only relative propensities within a group are identified.
+
+    Args:
+        log: The log.
+
+    Example:
+        >>> log = Log(["q"] * 4, ["a", "a", "b", "b"], [1, 2, 3, 4], [1, 1, 1, 0])
+        >>> groups(log)
+        [[1, 2], [3], [4]]
+    """
+    clicks, shown = log.counts
+    common = (clicks > 0.0).T.astype(np.float64) @ (shown > 0.0)
+    reach = (common * common.T > 0.0) | np.eye(len(log.positions), dtype=bool)
+    while not np.array_equal(further := reach @ reach, reach):
+        reach = further
+    firsts = sorted({int(np.argmax(row)) for row in reach})
+    return [log.positions[reach[first]].tolist() for first in firsts]
+
+
+def check_connected(log: Log) -> None:
+    """Raises an error if the log cannot identify the propensities of all its positions.
+
+    Raises:
+        ValueError: If the positions fall into several groups, which the message names.
+    """
+    apart = groups(log)
+    if len(apart) == len(log.positions):
+        raise ValueError(
+            "each clicked item was shown at one position only, as in the log of a single ranker. "
+            "Propensities need items at several positions for the same query: "
+            "swap items at random, or add the log of another ranker"
+        )
+    if len(apart) > 1:
+        named = " and ".join(str(group) for group in apart)
+        raise ValueError(
+            f"no clicked item was shown in two of these groups of positions: {named}. "
+            "Swap items between them, or leave out the positions of all groups but one"
+        )
+
+
+def all_pairs(log: Log, weights: Floats) -> Floats:
+    """Estimates propensities by intervention harvesting over all pairs of positions.
+
+    For positions j and k, items shown at both give the ratio of the propensities as that of their
+    clicks, where an item with n_j and n_k impressions has the weight n_j n_k / (n_j + n_k). The log
+    propensities are the least squares solution for the log ratios of all pairs, weighted by the
+    inverse variances of their clicks.
+
+    Args:
+        log: A connected log.
+        weights: Weights of the queries in each resample, `[resamples, queries]`.
+
+    Returns:
+        Propensities relative to the first position, `[resamples, positions]`.
+
+    Reference:
+        [Agarwal et al., Estimating position bias without intrusive interventions, WSDM 2019](
+        https://doi.org/10.1145/3289600.3291017), with weights of least variance.
+    """
+    clicks, shown = log.counts
+    size = len(log.positions)
+    sums = np.zeros((log.num_queries, 2, size, size))
+    for k in range(size):
+        both = np.maximum(shown + shown[:, k : k + 1], 1.0)
+        share = shown[:, k : k + 1] / both  # of n_k, for the clicks at all j
+        variance = share**2 * clicks  # of the sum
+        np.add.at(sums[:, 0, :, k], log.query_of_item, share * clicks)
+        np.add.at(sums[:, 1, :, k], log.query_of_item, variance)
+    drawn = (weights @ sums.reshape(log.num_queries, -1)).reshape(-1, 2, size, size)
+    amounts, spread = drawn[:, 0], np.maximum(drawn[:, 1], 1e-12)
+    known = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
+    safe = np.where(known, amounts, 1.0)
+    ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))
+    relative = np.where(known, spread / safe**2, 0.0)
+    precision = np.where(known, 1.0 / np.maximum(relative + relative.transpose(0, 2, 1), 1e-12), 0)
+    laplacian = np.eye(size) * precision.sum(axis=2)[:, None] - precision
+    right = (precision * ratios).sum(axis=2)
+    solution = np.zeros((len(weights), size))
+    for row, (left, value) in enumerate(zip(laplacian, right, strict=True)):
+        solution[row, 1:] = np.linalg.lstsq(left[1:, 1:], value[1:], rcond=None)[0]
+    return np.exp(solution)
+
 
 METHODS = ("all_pairs", "pbm", "cascade", "dbn")
 
@@ -73,11 +277,11 @@ class Propensities:
             fields = json.loads(pathlib.Path(path).read_text())
             names = ("values", "low", "high")
             arrays = {name: np.asarray(fields[name], np.float64) for name in names}
-            found = cls(np.asarray(fields["positions"]), **arrays, method=fields["method"])
+            propensities = cls(np.asarray(fields["positions"]), **arrays, method=fields["method"])
         except (json.JSONDecodeError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: no propensities that `save` wrote: {error!r}") from None
-        probabilities("values", found.values)
-        return found
+        probabilities("values", propensities.values)
+        return propensities
 
     def draw(self, axes: Any) -> None:
         """Draws the propensities with their intervals.
@@ -123,14 +327,14 @@ def estimate(
     weights[0] = 1.0  # the estimate itself
     weights[weights.sum(axis=1) == 0.0] = 1.0
     if method in ("all_pairs", "pbm"):
-        swaps.check_connected(log)
+        check_connected(log)
     if method == "all_pairs":
-        values = swaps.all_pairs(log, weights)
+        values = all_pairs(log, weights)
     else:
         fits: dict[str, Callable[[Log, Floats], Floats]] = {
-            "pbm": models.pbm,
-            "cascade": functools.partial(models.dbn, cascade=True),
-            "dbn": models.dbn,
+            "pbm": pbm,
+            "cascade": functools.partial(dbn, cascade=True),
+            "dbn": dbn,
         }
         values = np.stack([fits[method](log, drawn) for drawn in weights])
     values = np.minimum(values, 1.0)

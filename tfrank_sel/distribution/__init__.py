@@ -1,8 +1,7 @@
 """Training on several processes or machines, each on a share of every batch."""
 
 from tfrank_sel import surface
-from tfrank_sel.distribution.cluster import Cluster as Cluster
-from tfrank_sel.distribution.local import launch as launch
+from tfrank_sel.distribution.cluster import Cluster as Cluster, launch as launch
 from tfrank_sel.distribution.workers import (
     LostWorkerError as LostWorkerError,
     MeanLogs as MeanLogs,

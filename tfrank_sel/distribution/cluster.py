@@ -6,11 +6,12 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
-from tfrank_sel.distribution.workers import Workers
+from tfrank_sel.distribution.workers import LostWorkerError, Workers
 
 VARIABLE = "TF_CONFIG"
 ACCEPTED = '{"cluster": {"worker": ["host:port", ...]}, "task": {"type": "worker", "index": 0}}'
@@ -70,8 +71,8 @@ class Cluster:
         if not text:
             return cls()
         try:
-            found = json.loads(text)
-            jobs, task = found["cluster"], found["task"]
+            parsed = json.loads(text)
+            jobs, task = parsed["cluster"], parsed["task"]
             if jobs.keys() - {"chief", "worker"}:
                 raise ValueError(f"unknown tasks {sorted(jobs.keys() - {'chief', 'worker'})}")
             first = len(jobs.get("chief", ())) if task["type"] == "worker" else 0
@@ -118,10 +119,10 @@ class Cluster:
     def _connected(self, chief: Any, keep_waiting: Callable[[], object]) -> socket.socket:
         while True:
             try:
-                found = socket.create_connection(chief, timeout=GREETING)
-                found.sendall(INDEX.pack(self.index))
-                found.settimeout(None)
-                return found
+                connection = socket.create_connection(chief, timeout=GREETING)
+                connection.sendall(INDEX.pack(self.index))
+                connection.settimeout(None)
+                return connection
             except OSError:
                 keep_waiting()
                 time.sleep(PAUSE)
@@ -137,10 +138,10 @@ def greeted(
         count: Number of workers.
         keep_waiting: Called periodically, as in `Cluster.join`.
     """
-    found: dict[int, socket.socket] = {}
+    connections: dict[int, socket.socket] = {}
     door.settimeout(PAUSE)
     with contextlib.ExitStack() as stack:
-        while len(found) < count - 1:
+        while len(connections) < count - 1:
             try:
                 peer, _ = door.accept()
                 peer.settimeout(GREETING)
@@ -150,6 +151,51 @@ def greeted(
                 keep_waiting()
                 continue
             if 0 < index < count:  # a worker that connects again was restarted
-                found[index] = stack.enter_context(peer)
+                connections[index] = stack.enter_context(peer)
         stack.pop_all()
-    return [found[index] for index in range(1, count)]
+    return [connections[index] for index in range(1, count)]
+
+
+LOOPBACK = "127.0.0.1"
+
+
+@contextlib.contextmanager
+def launch(command: Sequence[str], count: int) -> Iterator[Workers]:
+    """Starts the other workers on this machine; this process is the chief.
+
+    They are stopped at the end of the block.
+
+    Args:
+        command: Command of a worker, which calls `Cluster.of_environment().join()`. It gets
+            `TF_CONFIG`, and its number of cores as `TF_NUM_INTRAOP_THREADS`.
+        count: Number of workers, this process included.
+
+    Raises:
+        LostWorkerError: If a worker ends before the block.
+    """
+    started: list[subprocess.Popen[bytes]] = []
+
+    def check() -> None:
+        for index, process in enumerate(started, start=1):
+            if process.poll() is not None:
+                raise LostWorkerError(f"worker {index} ended with status {process.returncode}")
+
+    threads = str(max(1, len(os.sched_getaffinity(0)) // count))
+    with contextlib.ExitStack() as stack:
+        door = stack.enter_context(socket.create_server((LOOPBACK, 0)))
+        addresses = [f"{LOOPBACK}:{door.getsockname()[1]}", *[f"{LOOPBACK}:0"] * (count - 1)]
+        for index in range(1, count):
+            environment = Cluster(addresses, index).environment()
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, "TF_NUM_INTRAOP_THREADS": threads, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C stops it through the chief
+            )
+            started.append(process)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        peers = greeted(door, count, check)
+        with Workers.connected(0, count, peers) as workers:
+            yield workers

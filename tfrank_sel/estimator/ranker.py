@@ -32,7 +32,7 @@ from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
 from tfrank_sel.features import Feature
 from tfrank_sel.metrics.importance import importances
-from tfrank_sel.objectives.labels import check_labels
+from tfrank_sel.objectives.lists import check_labels
 
 
 class Ranker(BaseEstimator):

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfrank_sel.locks import created
 from tfrank_sel.models import BoostedTrees
-from tfrank_sel.models.boosted_trees.readers import Forest, Split, Tree
+from tfrank_sel.models.boosted_trees import Forest, Split, Tree
 
 SLACK = np.float32(1e-6)  # what Solr adds to each threshold
 

@@ -2,12 +2,6 @@
 
 from tfrank_sel import surface
 from tfrank_sel.links import labels as labels
-from tfrank_sel.links.algebraic import (
-    Arcsinh as Arcsinh,
-    Arctan as Arctan,
-    Power as Power,
-    SignedLog1p as SignedLog1p,
-)
 from tfrank_sel.links.base import ElementaryLink as ElementaryLink, Link as Link
 from tfrank_sel.links.bounded import (
     Arcsin as Arcsin,
@@ -25,33 +19,41 @@ from tfrank_sel.links.combinators import (
     Scaled as Scaled,
     Sum as Sum,
 )
-from tfrank_sel.links.composite import CompositeSoftmax as CompositeSoftmax
-from tfrank_sel.links.composite_sigmoid import CompositeSigmoid as CompositeSigmoid
+from tfrank_sel.links.composite import (
+    CompositeSigmoid as CompositeSigmoid,
+    CompositeSoftmax as CompositeSoftmax,
+)
 from tfrank_sel.links.convexity import (
     critical_constant as critical_constant,
     critical_gamma as critical_gamma,
     sigmoid_margin as sigmoid_margin,
 )
 from tfrank_sel.links.elementary import (
+    AbsPower as AbsPower,
+    AntiExp as AntiExp,
+    Arcsinh as Arcsinh,
+    Arctan as Arctan,
     Constant as Constant,
+    Cosh as Cosh,
+    Exp as Exp,
     Identity as Identity,
     Laplace as Laplace,
+    Power as Power,
     Sigmoid as Sigmoid,
-    Tanh as Tanh,
-)
-from tfrank_sel.links.exponential import (
-    AntiExp as AntiExp,
-    Exp as Exp,
     SignedExpm1 as SignedExpm1,
+    SignedLog1p as SignedLog1p,
     Sinh as Sinh,
+    Tanh as Tanh,
 )
 from tfrank_sel.links.piecewise import (
     Huber as Huber,
     PiecewiseLinear as PiecewiseLinear,
     ReLU as ReLU,
+    Sign as Sign,
     SmeLU as SmeLU,
+    Staircase as Staircase,
+    Step as Step,
 )
-from tfrank_sel.links.scaling import AbsPower as AbsPower, Cosh as Cosh
 from tfrank_sel.links.sensitivity import (
     Sensitivity as Sensitivity,
     blust as blust,
@@ -61,7 +63,6 @@ from tfrank_sel.links.sensitivity import (
     llust as llust,
     sensitivity_table as sensitivity_table,
 )
-from tfrank_sel.links.steps import Sign as Sign, Staircase as Staircase, Step as Step
 
 
 def __dir__() -> list[str]:

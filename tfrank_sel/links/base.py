@@ -1,25 +1,25 @@
 """Base of links: increasing functions that define the sensitivity of a loss."""
 
 import abc
-import dataclasses
 import math
+import typing
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import bregman
-from tfrank_sel.ops.precision import in_float64
-from tfrank_sel.serialization import Configurable
+from tfrank_sel.ops.bregman import in_float64
+from tfrank_sel.serialization import Value
 
 Interval = tuple[float, float]
 
 LINE: Interval = (-math.inf, math.inf)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Link(Configurable, abc.ABC):
+class Link(Value, abc.ABC):
     """An increasing function `h`, with its potential `H`, slope `h'` and inverse.
 
     A link is a value: two links with the same parameters are equal and have the same hash, and a
@@ -69,24 +69,24 @@ class Link(Configurable, abc.ABC):
 
     @property
     def rises_from(self) -> float:
-        """The score from which `h` is increasing: `-inf`, except for functions that are only
-        scalings.
+        """The smallest score from which `h` increases: `-inf` for a link; a scaling may have
+        another.
         """
         return -math.inf
 
     @abc.abstractmethod
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         """Computes `h(s)`."""
 
     @abc.abstractmethod
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
         """Computes `H(s)`, with `H' = h`."""
 
     @abc.abstractmethod
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         """Computes `h'(s)`, the sensitivity at `s`; the mean of both sides at a kink."""
 
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def inverse(self, y: Tensor) -> Tensor:
         """Computes the `s` at which `h(s) = y`.
 
         Raises:
@@ -97,11 +97,11 @@ class Link(Configurable, abc.ABC):
         )
 
     @abc.abstractmethod
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)` from float64; a caller uses `divergence`."""
 
     @in_float64
-    def divergence(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def divergence(self, z: Tensor, s: Tensor) -> Tensor:
         """Computes `H(z) - H(s) - (z - s) * h(s)`, the area between the link and its value at `s`.
 
         It is at least 0, is 0 where `z = s`, and is accurate near there. Its gradient is
@@ -116,39 +116,22 @@ class Link(Configurable, abc.ABC):
         """
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
+            def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 return upstream * (self(z) - self(s)), -upstream * (z - s) * self.slope(s)
 
             return self.area(z, s), gradient
 
         return f(z, s)
 
-    @in_float64
-    def difference(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-        """Computes `h(z) - h(s)`, accurately also if `z` is near `s`.
-
-        Args:
-            z: Predicted scores.
-            s: Observed scores, of the shape of `z`.
-
-        Returns:
-            The difference, of the shape of `z`.
-        """
-        return self(z) - self(s)
-
-    def rise(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
-        """Computes `H(z) - H(s)` from float64, by the smaller terms, which lose less."""
-        step, area, at_z, at_s = (
-            self(s) * (z - s),
-            self.area(z, s),
-            self.potential(z),
-            self.potential(s),
-        )
+    def rise(self, z: Tensor, s: Tensor) -> Tensor:
+        """Computes `H(z) - H(s)` from float64, by the formula with the smaller terms."""
+        step, area = self(s) * (z - s), self.area(z, s)
+        at_z, at_s = self.potential(z), self.potential(s)
         by_step = tf.abs(step) + area < tf.abs(at_z) + tf.abs(at_s)
         return tf.where(by_step, step + area, at_z - at_s)
 
-    def folded(self, s: tf.Tensor) -> tf.Tensor:
+    def folded(self, s: Tensor) -> Tensor:
         """Mirrors scores to the side of 0, where floats are more precise; `H` does not change."""
         if self.mirror is None:
             return s
@@ -156,8 +139,8 @@ class Link(Configurable, abc.ABC):
         return nearer(s, 2.0 * self.mirror - s)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ElementaryLink(Link):
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True)
+class ElementaryLink(Link, kw_only=True):
     """A link with a closed form, `h(s) = phi(scale * (s - shift))`.
 
     A subclass implements `phi`, its primitive and its derivative, and may implement the inverse,
@@ -179,6 +162,9 @@ class ElementaryLink(Link):
     phi_is_odd: ClassVar[bool] = False
     phi_has_inverse: ClassVar[bool] = True
     phi_rises_from: ClassVar[float] = -math.inf
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**{"kw_only": True, **kwargs})
 
     @property
     def domain(self) -> Interval:
@@ -216,50 +202,50 @@ class ElementaryLink(Link):
         return ()
 
     @abc.abstractmethod
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         """Computes the unscaled link."""
 
     @abc.abstractmethod
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         """Computes the primitive of `phi`."""
 
     @abc.abstractmethod
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         """Computes the derivative of `phi`."""
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         """Computes the `x` at which `phi(x) = y`; implemented if `phi_has_inverse`."""
         return super().inverse(y)
 
-    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_reach(self, x: Tensor) -> Tensor:
         """The distance over which `phi_slope` changes from its value at `x`, such as that to a
         singularity or a kink: 1, unless a subclass says otherwise.
         """
         return tf.ones_like(x)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         """Computes the divergence of `phi` from float64."""
         reach = self.phi_reach(x)
         return bregman.divergence(self.phi_potential, self.phi, self.phi_slope, reach, z, x)
 
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         return bregman.with_derivative(lambda s: self.phi(self._x(s)), self.slope, s)
 
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
         return bregman.with_derivative(
             lambda s: self.phi_potential(self._x(s)) / self.scale, self.__call__, s
         )
 
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         return self.scale * self.phi_slope(self._x(s))
 
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return self.shift + self.phi_inverse(y) / self.scale
 
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         return self.phi_divergence(self._x(z), self._x(s)) / self.scale
 
-    def _x(self, s: tf.Tensor) -> tf.Tensor:
+    def _x(self, s: Tensor) -> Tensor:
         return self.scale * (s - self.shift)
 
 

@@ -3,14 +3,13 @@
 If predictions can leave the domain, wrap the link in `Capped` with bounds inside the domain.
 """
 
-import dataclasses
 import math
-from typing import ClassVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
-from tfrank_sel.links.base import ElementaryLink, Interval
+from tfrank_sel.links.base import ElementaryLink
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
@@ -18,9 +17,9 @@ from tfrank_sel.serialization import register
 class _BoundedLink(ElementaryLink):
     """A link whose functions get NaN instead of an `x` outside the domain."""
 
-    ends_belong: ClassVar[bool] = False
+    ends_belong = False
 
-    def _x(self, s: tf.Tensor) -> tf.Tensor:
+    def _x(self, s: Tensor) -> Tensor:
         x = super()._x(s)
         low, high = self.phi_domain
         inside = (x >= low) & (x <= high) if self.ends_belong else (x > low) & (x < high)
@@ -28,185 +27,173 @@ class _BoundedLink(ElementaryLink):
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sin(_BoundedLink):
     """`h(s) = sin(x)`, `x = scale * (s - shift)` in `[-pi/2, pi/2]`: flat at both ends."""
 
-    phi_domain: ClassVar[Interval] = (-0.5 * math.pi, 0.5 * math.pi)
-    phi_is_odd: ClassVar[bool] = True
-    ends_belong: ClassVar[bool] = True
+    phi_domain = (-0.5 * math.pi, 0.5 * math.pi)
+    phi_is_odd = True
+    ends_belong = True
 
-    @property
-    def phi_image(self) -> Interval:
-        return (-1.0, 1.0)
+    phi_image = (-1.0, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.sin(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return -tf.cos(x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return tf.cos(x)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.asin(y)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Arcsin(_BoundedLink):
     """`h(s) = arcsin(x)`, `x = scale * (s - shift)` in `[-1, 1]`: infinitely steep at both ends."""
 
-    phi_domain: ClassVar[Interval] = (-1.0, 1.0)
-    phi_is_odd: ClassVar[bool] = True
-    ends_belong: ClassVar[bool] = True
+    phi_domain = (-1.0, 1.0)
+    phi_is_odd = True
+    ends_belong = True
 
-    @property
-    def phi_image(self) -> Interval:
-        return (-0.5 * math.pi, 0.5 * math.pi)
+    phi_image = (-0.5 * math.pi, 0.5 * math.pi)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.asin(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return x * tf.asin(x) + _leg(x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / _leg(x)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.sin(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return Sin().phi_divergence(tf.asin(x), tf.asin(z))  # the dual link, between angles
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Arctanh(_BoundedLink):
     """`h(s) = arctanh(x)`, `x = scale * (s - shift)` in `(-1, 1)`: sensitive at both ends."""
 
-    phi_domain: ClassVar[Interval] = (-1.0, 1.0)
-    phi_is_odd: ClassVar[bool] = True
+    phi_domain = (-1.0, 1.0)
+    phi_is_odd = True
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.atanh(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return 0.5 * (tf.math.xlog1py(1.0 + x, x) + tf.math.xlog1py(1.0 - x, -x))
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / ((1.0 - x) * (1.0 + x))
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.tanh(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         # arctanh(x) = (log(1 + x) - log(1 - x)) / 2
         up = bregman.log_divergence(1.0 + z, 1.0 + x)
         return 0.5 * (up + bregman.log_divergence(1.0 - z, 1.0 - x))
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tan(_BoundedLink):
     """`h(s) = tan(x)`, `x = scale * (s - shift)` in `(-pi/2, pi/2)`: sensitive at both ends."""
 
-    phi_domain: ClassVar[Interval] = (-0.5 * math.pi, 0.5 * math.pi)
-    phi_is_odd: ClassVar[bool] = True
+    phi_domain = (-0.5 * math.pi, 0.5 * math.pi)
+    phi_is_odd = True
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.tan(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return -tf.math.log(tf.cos(x))
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / tf.square(tf.cos(x))
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.atan(y)
 
-    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_reach(self, x: Tensor) -> Tensor:
         return 0.5 * math.pi - tf.abs(x)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Logit(_BoundedLink):
     """`h(s) = log(x / (1 - x))`, `x = scale * (s - shift)` in `(0, 1)`: for probabilities."""
 
-    phi_domain: ClassVar[Interval] = (0.0, 1.0)
+    phi_domain = (0.0, 1.0)
 
     @property
     def mirror(self) -> float | None:
         return self.shift + 0.5 / self.scale
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.math.log(x) - tf.math.log1p(-x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return tf.math.xlogy(x, x) + tf.math.xlog1py(1.0 - x, -x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / (x * (1.0 - x))
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.sigmoid(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(z, x) + bregman.log_divergence(1.0 - z, 1.0 - x)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class NegLog1m(_BoundedLink):
     """`h(s) = -log(1 - x)`, `x = scale * (s - shift)` below 1: sensitive near the upper end."""
 
-    phi_domain: ClassVar[Interval] = (-math.inf, 1.0)
+    phi_domain = (-math.inf, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return -tf.math.log1p(-x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return tf.math.xlog1py(1.0 - x, -x) + x
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / (1.0 - x)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return -tf.math.expm1(-y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return bregman.log_divergence(1.0 - z, 1.0 - x)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Log(_BoundedLink):
     """`h(s) = log(x)`, `x = scale * (s - shift)` above 0: the lower, the more sensitive."""
 
-    phi_domain: ClassVar[Interval] = (0.0, math.inf)
+    phi_domain = (0.0, math.inf)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.math.log(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return x * tf.math.log(x) - x
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 1.0 / x
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.exp(y)
 
-    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_reach(self, x: Tensor) -> Tensor:
         return x
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Monomial(_BoundedLink):
     """`h(s) = x**exponent`, `x = scale * (s - shift)` at least 0: as `Power`, for positive scores.
 
@@ -219,31 +206,29 @@ class Monomial(_BoundedLink):
         ValueError: If `exponent` or `scale` is not positive and finite, or `shift` is not finite.
     """
 
-    phi_domain: ClassVar[Interval] = (0.0, math.inf)
-    ends_belong: ClassVar[bool] = True
+    phi_domain = (0.0, math.inf)
+    ends_belong = True
 
     exponent: Positive
 
-    @property
-    def phi_image(self) -> Interval:
-        return (0.0, math.inf)
+    phi_image = (0.0, math.inf)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return x**self.exponent
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return x ** (self.exponent + 1.0) / (self.exponent + 1.0)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return self.exponent * x ** (self.exponent - 1.0)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return y ** (1.0 / self.exponent)
 
-    def phi_reach(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_reach(self, x: Tensor) -> Tensor:
         return x / max(self.exponent, 1.0)
 
 
-def _leg(x: tf.Tensor) -> tf.Tensor:
+def _leg(x: Tensor) -> Tensor:
     """Computes `sqrt(1 - x**2)`, the cosine of `arcsin(x)`, without cancellation near 1."""
     return tf.sqrt((1.0 - x) * (1.0 + x))

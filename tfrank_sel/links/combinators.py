@@ -1,10 +1,10 @@
 """Combinators of links: multiplication, capping, inverse and sum."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound, Positive
 from tfrank_sel.links.base import Interval, Link
@@ -13,7 +13,6 @@ from tfrank_sel.serialization import register
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Scaled(Link):
     """`h(s) = factor * link(s)`: the same sensitivities, `factor` times as large.
 
@@ -56,24 +55,23 @@ class Scaled(Link):
     def rises_from(self) -> float:
         return self.link.rises_from
 
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         return self.factor * self.link(s)
 
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
         return self.factor * self.link.potential(s)
 
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         return self.factor * self.link.slope(s)
 
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return self.link.inverse(y / self.factor)
 
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         return self.factor * self.link.area(z, s)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Capped(Link):
     """`h(s) = link(clip(s, lower, upper))`: a bounded gradient, which is not 0 outside the bounds.
 
@@ -136,33 +134,32 @@ class Capped(Link):
     def rises_from(self) -> float:
         return self.link.rises_from if self.lower < self.link.rises_from else -math.inf
 
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         return bregman.with_derivative(lambda s: self.link(self._clip(s)), self.slope, s)
 
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
-        def capped(s: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
+        def capped(s: Tensor) -> Tensor:
             return bregman.capped_potential(
                 self.link.potential, self.link, s, self.lower, self.upper
             )
 
         return bregman.with_derivative(capped, self.__call__, s)
 
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         inside = (s > self.lower) & (s < self.upper)
         return tf.where(inside, self.link.slope(self._clip(s)), 0.0)
 
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return self._clip(self.link.inverse(y))
 
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         return bregman.capped_divergence(self.link.area, self.link, z, s, self.lower, self.upper)
 
-    def _clip(self, s: tf.Tensor) -> tf.Tensor:
+    def _clip(self, s: Tensor) -> Tensor:
         return tf.clip_by_value(s, self.lower, self.upper)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Inverse(Link):
     """`h` is the inverse of `link`, and its potential the convex conjugate of that of `link`.
 
@@ -199,28 +196,27 @@ class Inverse(Link):
     def mirror(self) -> float | None:
         return 0.0 if self.link.is_odd else None
 
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         return bregman.with_derivative(self.link.inverse, self.slope, s)
 
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
-        def conjugate(y: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
+        def conjugate(y: Tensor) -> Tensor:
             s = self.link.inverse(y)
             return y * s - self.link.potential(s)
 
         return bregman.with_derivative(conjugate, self.__call__, s)
 
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         return 1.0 / self.link.slope(self.link.inverse(s))
 
-    def inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def inverse(self, y: Tensor) -> Tensor:
         return self.link(y)
 
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         return self.link.area(self.link.inverse(s), self.link.inverse(z))
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Sum(Link):
     """`h(s) = sum_i links_i(s)`: sensitive where at least one of the links is. It has no inverse.
 
@@ -267,16 +263,16 @@ class Sum(Link):
     def rises_from(self) -> float:
         return max(x.rises_from for x in self.links)
 
-    def __call__(self, s: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor) -> Tensor:
         return sum(x(s) for x in self.links)
 
-    def potential(self, s: tf.Tensor) -> tf.Tensor:
+    def potential(self, s: Tensor) -> Tensor:
         return sum(x.potential(s) for x in self.links)
 
-    def slope(self, s: tf.Tensor) -> tf.Tensor:
+    def slope(self, s: Tensor) -> Tensor:
         return sum(x.slope(s) for x in self.links)
 
-    def area(self, z: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
         return sum(x.area(z, s) for x in self.links)
 
 

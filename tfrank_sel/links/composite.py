@@ -1,21 +1,22 @@
-"""Composite Softmax: the link of a list, the gradient of a log-sum-exp of scaled scores."""
+"""Composite links: a scaling times a probability, by a softmax over a list or a sigmoid."""
 
-import dataclasses
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.links import convexity
-from tfrank_sel.links.base import Link, freeze
+from tfrank_sel.links.base import Interval, Link, freeze
+from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.ops import bregman
-from tfrank_sel.ops.precision import in_float64
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.ops.bregman import in_float64
+from tfrank_sel.serialization import Value, register
 
 
 @register
-@dataclasses.dataclass(frozen=True)
-class CompositeSoftmax(Configurable):
+class CompositeSoftmax(Value):
     """The link `h_k(s) = q(s_k) * p_k(s)` of a list, with potential `gamma * log sum exp(Q/gamma)`.
 
     `q` is the scaling, `Q` its potential, and `p` the softmax of `Q(s) / gamma`. As a `Link`, it is
@@ -26,7 +27,7 @@ class CompositeSoftmax(Configurable):
     Args:
         scaling: The increasing function `q`.
         gamma: Temperature of the softmax; positive.
-        log_rho: Number to add to the `Q` of each place of the list, if places are classes.
+        log_rho: Number to add to the `Q` of each class, if the positions of a list are classes.
         allow_nonconvex: Whether to accept a `q` that is not increasing.
 
     Raises:
@@ -56,16 +57,16 @@ class CompositeSoftmax(Configurable):
         return self.scaling.origin
 
     @in_float64
-    def __call__(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def __call__(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         return self._link(*self._neutral(s, mask, weights))
 
     @in_float64
-    def probabilities(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def probabilities(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `p(s)`, in the shape of `s`: 0 for masked items, with sum 1 in each list."""
         return self._softmax(*self._neutral(s, mask, weights))
 
     @in_float64
-    def sensitivity(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def sensitivity(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the slope of `h_k` in `s_k`, `p_k * (q'_k + (1 - p_k) * q_k**2 / gamma)`."""
         s, weights = self._neutral(s, mask, weights)
         log_p = self._shares(s, weights)[1] + tf.math.log(tf.where(weights > 0.0, weights, 1.0))
@@ -73,16 +74,14 @@ class CompositeSoftmax(Configurable):
         slope = tf.exp(log_p) * (self.scaling.slope(s) + spread)
         return tf.where(weights > 0.0, slope, 0.0)  # at a kink it may be infinite
 
-    def hessian(self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def hessian(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
         h = self(s, mask, weights)
         beside = -h[:, :, tf.newaxis] * h[:, tf.newaxis, :] / self.gamma
         return tf.linalg.set_diag(beside, self.sensitivity(s, mask, weights))
 
     @in_float64
-    def divergence(
-        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def divergence(self, z: Tensor, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `H(z) - H(s) - sum_k (z_k - s_k) * h_k(s)` of each list, at least 0.
 
         Args:
@@ -99,8 +98,8 @@ class CompositeSoftmax(Configurable):
         s, weights = self._neutral(s, mask, weights)
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
+            def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 u = upstream[:, tf.newaxis]
                 in_z = self._link(z, weights) - self._link(s, weights)
                 return u * in_z, -u * self._slope_times(s, z - s, weights)
@@ -114,9 +113,7 @@ class CompositeSoftmax(Configurable):
         return f(z, s)
 
     @in_float64
-    def cross_entropy(
-        self, z: tf.Tensor, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def cross_entropy(self, z: Tensor, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `gamma * log sum exp(Q(z) / gamma) - sum_k p_k(s) * Q(z_k)` of each list.
 
         Args and returns are those of `divergence`. Its gradient in `z_k` is
@@ -126,8 +123,8 @@ class CompositeSoftmax(Configurable):
         s, weights = self._neutral(s, mask, weights)
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, s: tf.Tensor) -> tuple[tf.Tensor, object]:
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
+            def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 u = upstream[:, tf.newaxis]
                 change = self._softmax(z, weights) - self._softmax(s, weights)
                 in_s = self._share_slope_times(s, self.scaling.potential(z), weights)
@@ -139,13 +136,13 @@ class CompositeSoftmax(Configurable):
         return f(z, s)
 
     # From here on, masked items have weight 0.
-    def _link(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def _link(self, s: Tensor, weights: Tensor) -> Tensor:
         return self.scaling(s) * self._softmax(s, weights)
 
-    def _softmax(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def _softmax(self, s: Tensor, weights: Tensor) -> Tensor:
         return weights * self._shares(s, weights)[0]
 
-    def _shares(self, s: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _shares(self, s: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Computes `p(s) / weights` and its logarithm; both are 0 for items of weight 0."""
         q, valid = self.scaling, weights > 0.0
         # Q relative to the top: a difference of two large Q would lose the digits of near scores
@@ -161,7 +158,7 @@ class CompositeSoftmax(Configurable):
         p = tf.where(valid, tf.exp(x), 0.0) / (at_top + rest)
         return p, tf.where(valid, x - log_total, 0.0)
 
-    def _top(self, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def _top(self, s: Tensor, weights: Tensor) -> Tensor:
         """Returns the score of the largest `Q` of each list, which is that at one of its ends."""
         some = tf.reduce_any(weights > 0.0, axis=-1, keepdims=True)
         lowest, highest = (
@@ -171,25 +168,23 @@ class CompositeSoftmax(Configurable):
         rises = self.scaling.potential(highest) >= self.scaling.potential(lowest)
         return tf.where(rises, highest, lowest)
 
-    def _log_rho(self, dtype: tf.DType) -> tf.Tensor:
+    def _log_rho(self, dtype: tf.DType) -> Tensor:
         """Returns `log_rho`, relative to the largest; one number if there is none."""
         log_rho = tf.constant(self.log_rho or [0.0], dtype)
         return log_rho - tf.reduce_max(log_rho)
 
-    def _slope_times(self, s: tf.Tensor, v: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def _slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of `h'(s)`, the Hessian of the potential, and `v`."""
         spread = self._share_slope_times(s, self.scaling(s) * v, weights)
         in_q = self._softmax(s, weights) * self.scaling.slope(s) * v
         return tf.where(weights > 0.0, in_q, 0.0) + spread
 
-    def _share_slope_times(self, s: tf.Tensor, v: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def _share_slope_times(self, s: Tensor, v: Tensor, weights: Tensor) -> Tensor:
         """Computes the product of the transposed derivative of `p(s)` and `v`."""
         p = self._softmax(s, weights)
         return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
-    def _neutral(
-        self, s: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Gives masked items a harmless score and weight 0; so it does items of weight 0."""
         if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
             raise ValueError(
@@ -200,6 +195,105 @@ class CompositeSoftmax(Configurable):
         return tf.where(valid, s, self.scaling.origin), tf.where(valid, weights, 0.0)
 
 
-def row_sum(x: tf.Tensor) -> tf.Tensor:
+def row_sum(x: Tensor) -> Tensor:
     """Sums each list, `[batch_size, 1]`."""
     return tf.reduce_sum(x, axis=-1, keepdims=True)
+
+
+@register
+class CompositeSigmoid(Link):
+    """`h(s) = q(s) * p(s)`, `p = sigmoid(Q(s) / gamma)`: a composite Softmax of two items, one
+    fixed.
+
+    `q` is the scaling, and `Q` its potential plus `offset`; the potential of the link is
+    `gamma * softplus(Q / gamma)`. Where `q` is large, the link is sensitive to scores.
+
+    Args:
+        scaling: The function `q`; increasing, or such that `h` is.
+        gamma: Temperature of the sigmoid; positive.
+        offset: Constant of `Q`, which moves the scores at which `p` is 1/2.
+        allow_nonconvex: Whether to accept a `q` for which `h` is not increasing.
+
+    Raises:
+        ValueError: If `gamma` is not positive, or `h` is not increasing and this is not allowed.
+    """
+
+    scaling: Link
+    gamma: Positive = 1.0
+    offset: float = 0.0
+    allow_nonconvex: bool = False
+
+    def __post_init__(self) -> None:
+        convexity.check_sigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
+
+    @property
+    def domain(self) -> Interval:
+        return self.scaling.domain
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        return self.scaling.kinks
+
+    @property
+    def is_invertible(self) -> bool:
+        return False
+
+    @property
+    def rises_from(self) -> float:
+        margin = convexity.sigmoid_margin(self.scaling, self.gamma, self.offset)
+        return -math.inf if margin >= -convexity.TOLERANCE else math.inf
+
+    def __call__(self, s: Tensor) -> Tensor:
+        return bregman.with_derivative(
+            lambda s: self.scaling(s) * self.probability(s), self.slope, s
+        )
+
+    def potential(self, s: Tensor) -> Tensor:
+        return bregman.with_derivative(
+            lambda s: self.gamma * bregman.softplus(self._log_odds(s)), self.__call__, s
+        )
+
+    def slope(self, s: Tensor) -> Tensor:
+        log_odds, q = self._log_odds(s), self.scaling(s)
+        spread = q * (bregman.sigmoid(-log_odds) * q / self.gamma)  # equation B.1
+        return bregman.sigmoid(log_odds) * (self.scaling.slope(s) + spread)
+
+    def probability(self, s: Tensor) -> Tensor:
+        """Computes `p(s) = sigmoid(Q(s) / gamma)`."""
+        return bregman.sigmoid(self._log_odds(s))
+
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
+        # the divergence of softplus between the two Q, plus that of Q
+        at_z, at_s = self._log_odds(z), self._log_odds(s)
+        area = self.gamma * Sigmoid().phi_divergence(at_z, at_s)
+        return area + bregman.sigmoid(at_s) * self.scaling.area(z, s)
+
+    @in_float64
+    def cross_entropy(self, z: Tensor, s: Tensor) -> Tensor:
+        """Computes `gamma * softplus(Q(z) / gamma) - p(s) * Q(z)`, at least 0.
+
+        Args:
+            z: Predicted scores.
+            s: Observed scores, of the shape of `z`.
+
+        Returns:
+            The cross-entropy, of the shape of `z`. Its gradient in `z` is
+            `q(z) * (p(z) - p(s))`, in closed form, to any order.
+        """
+
+        @tf.custom_gradient
+        def f(z: Tensor, s: Tensor) -> tuple[Tensor, object]:
+            def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
+                change = self.probability(z) - self.probability(s)
+                spread = p * bregman.sigmoid(-self._log_odds(s)) * self.scaling(s)
+                return upstream * self.scaling(z) * change, -upstream * self._log_odds(z) * spread
+
+            at_z, p = self._log_odds(z), self.probability(s)
+            rest = bregman.sigmoid(-self._log_odds(s))  # 1 - p
+            value = p * bregman.softplus(-at_z) + rest * bregman.softplus(at_z)
+            return self.gamma * value, gradient
+
+        return f(z, s)
+
+    def _log_odds(self, s: Tensor) -> Tensor:
+        return (self.scaling.potential(s) + self.offset) / self.gamma

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped
-from tfrank_sel.links.scaling import AbsPower
+from tfrank_sel.links.elementary import AbsPower
 
 TOLERANCE = 1e-9  # for a margin relative to the terms of the condition
 

@@ -1,85 +1,80 @@
-"""The simplest links: linear, constant, sigmoid and hyperbolic tangent."""
+"""Links of closed form, defined on the whole line."""
 
-import dataclasses
 import math
-from typing import ClassVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
+from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.links.base import ElementaryLink, Interval
 from tfrank_sel.ops import bregman
 from tfrank_sel.serialization import register
 
+RANGE: Interval = (-70.0, 70.0)
+
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Identity(ElementaryLink):
     """`h(s) = scale * (s - shift)`: the squared error, equally sensitive everywhere."""
 
-    phi_is_odd: ClassVar[bool] = True
+    phi_is_odd = True
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return x
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return 0.5 * tf.square(x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return tf.ones_like(x)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return y
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return 0.5 * tf.square(z - x)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Constant(ElementaryLink):
     """`h(s) = 1`: not sensitive anywhere; as a scaling, it gives the standard softmax."""
 
-    phi_has_inverse: ClassVar[bool] = False
+    phi_has_inverse = False
 
-    @property
-    def phi_image(self) -> Interval:
-        return (1.0, 1.0)
+    phi_image = (1.0, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.ones_like(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return x
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return tf.zeros_like(x)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return tf.zeros_like(x)
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sigmoid(ElementaryLink):
     """`h(s) = 1 / (1 + exp(-scale * (s - shift)))`: most sensitive at `shift`."""
 
-    @property
-    def phi_image(self) -> Interval:
-        return (0.0, 1.0)
+    phi_image = (0.0, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return bregman.sigmoid(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return bregman.softplus(x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return bregman.sigmoid(x) * bregman.sigmoid(-x)  # 1 - sigmoid(x), without cancellation
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.math.log(y) - tf.math.log1p(-y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         # KL of the probabilities of both outcomes
         rise = self.phi_potential(z) - self.phi_potential(x)
         area = bregman.relative_entropy(self.phi(x), self.phi(z), (z - x) - rise)
@@ -87,7 +82,6 @@ class Sigmoid(ElementaryLink):
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Laplace(ElementaryLink):
     """`h(s) = exp(x) / 2` below `x = scale * (s - shift) = 0`, and `1 - exp(-x) / 2` above.
 
@@ -95,25 +89,23 @@ class Laplace(ElementaryLink):
     `shift`. Soft ranks that compare scores by it take `O(n log n)` instead of `O(n**2)`.
     """
 
-    @property
-    def phi_image(self) -> Interval:
-        return (0.0, 1.0)
+    phi_image = (0.0, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         tail = self.phi_slope(x)
         return tf.where(x < 0.0, tail, 1.0 - tail)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         return tf.nn.relu(x) + self.phi_slope(x)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 0.5 * tf.exp(-tf.abs(x))
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         lower, upper = tf.minimum(y, 0.5), tf.minimum(1.0 - y, 0.5)
         return tf.math.log(2.0 * lower) - tf.math.log(2.0 * upper)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         # exp(x) / 2 below 0; from there to a z above, that of the mirrored link, and the rise to 0
         z, x = tf.where(x > 0.0, -z, z), -tf.abs(x)
         across = bregman.expm1_remainder(-tf.nn.relu(z)) - tf.math.expm1(x) * tf.nn.relu(z)
@@ -121,28 +113,338 @@ class Laplace(ElementaryLink):
 
 
 @register
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Tanh(ElementaryLink):
     """`h(s) = tanh(scale * (s - shift))`: most sensitive at `shift`, like the sigmoid, but odd."""
 
-    phi_is_odd: ClassVar[bool] = True
+    phi_is_odd = True
 
-    @property
-    def phi_image(self) -> Interval:
-        return (-1.0, 1.0)
+    phi_image = (-1.0, 1.0)
 
-    def phi(self, x: tf.Tensor) -> tf.Tensor:
+    def phi(self, x: Tensor) -> Tensor:
         return tf.tanh(x)
 
-    def phi_potential(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_potential(self, x: Tensor) -> Tensor:
         size = tf.abs(x)
         return size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
 
-    def phi_slope(self, x: tf.Tensor) -> tf.Tensor:
+    def phi_slope(self, x: Tensor) -> Tensor:
         return 4.0 * bregman.sigmoid(2.0 * x) * bregman.sigmoid(-2.0 * x)
 
-    def phi_inverse(self, y: tf.Tensor) -> tf.Tensor:
+    def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.atanh(y)
 
-    def phi_divergence(self, z: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
         return Sigmoid().phi_divergence(2.0 * z, 2.0 * x)  # tanh(x) = 2 * sigmoid(2 * x) - 1
+
+
+@register
+class Power(ElementaryLink):
+    """`h(s) = sign(x) * abs(x)**exponent`, `x = scale * (s - shift)`: sensitive to high norms.
+
+    With an `exponent` below 1 it is sensitive to low norms, and its slope at `shift` is infinite.
+
+    Args:
+        exponent: The power; positive.
+        scale: Stretches the link; positive.
+        shift: Moves the link to the right.
+
+    Raises:
+        ValueError: If `exponent` or `scale` is not positive and finite, or `shift` is not finite.
+    """
+
+    phi_is_odd = True
+
+    exponent: Positive
+
+    phi_kinks = (0.0,)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.sign(x) * tf.abs(x) ** self.exponent
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return tf.abs(x) ** (self.exponent + 1.0) / (self.exponent + 1.0)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return self.exponent * tf.abs(x) ** (self.exponent - 1.0)
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.sign(y) * tf.abs(y) ** (1.0 / self.exponent)
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return tf.abs(x) / max(self.exponent, 1.0)
+
+
+@register
+class SignedLog1p(ElementaryLink):
+    """`h(s) = sign(x) * log(1 + abs(x))`, `x = scale * (s - shift)`: sensitive to low norms."""
+
+    phi_is_odd = True
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.sign(x) * tf.math.log1p(tf.abs(x))
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        # the divergence of the logarithm from 1
+        a = tf.abs(x)
+        return bregman.relative_entropy(1.0 + a, tf.ones_like(a), -tf.math.log1p(a))
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return 1.0 / (1.0 + tf.abs(x))
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.sign(y) * tf.math.expm1(tf.abs(y))
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return tf.abs(x)
+
+
+@register
+class Arctan(ElementaryLink):
+    """`h(s) = arctan(scale * (s - shift))`: most sensitive at `shift`, with heavier tails."""
+
+    phi_is_odd = True
+
+    phi_image = (-0.5 * math.pi, 0.5 * math.pi)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.atan(x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return x * tf.atan(x) - 0.5 * tf.math.log1p(tf.square(x))
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return 1.0 / (1.0 + tf.square(x))
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.tan(y)
+
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+        return tf.maximum(super().phi_divergence(z, x), 0.0)  # it may round to less beyond 1e8
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return _hypotenuse(x)
+
+
+@register
+class Arcsinh(ElementaryLink):
+    """`h(s) = arcsinh(scale * (s - shift))`: a logarithm to both sides, sensitive to low norms."""
+
+    phi_is_odd = True
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.asinh(x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return x * tf.asinh(x) - _hypotenuse(x)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return 1.0 / _hypotenuse(x)
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.sinh(y)
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return _hypotenuse(x)
+
+
+def _hypotenuse(x: Tensor) -> Tensor:
+    return tf.sqrt(1.0 + tf.square(x))
+
+
+class ExponentialLink(ElementaryLink):
+    """A link that grows like `exp`, and is constant beyond `abs(x) = 70`.
+
+    Beyond it the potential continues linearly, as for a capped link: losses and gradients are
+    finite in float32, and the gradient still points to the optimum.
+    """
+
+    def __call__(self, s: Tensor) -> Tensor:
+        return bregman.with_derivative(lambda s: self.phi(_clip(self._x(s))), self.slope, s)
+
+    def potential(self, s: Tensor) -> Tensor:
+        def capped(s: Tensor) -> Tensor:
+            area = bregman.capped_potential(self.phi_potential, self.phi, self._x(s), *RANGE)
+            return area / self.scale
+
+        return bregman.with_derivative(capped, self.__call__, s)
+
+    def slope(self, s: Tensor) -> Tensor:
+        x = self._x(s)
+        return tf.where(x == _clip(x), self.scale * self.phi_slope(_clip(x)), 0.0)
+
+    def area(self, z: Tensor, s: Tensor) -> Tensor:
+        z, x = self._x(z), self._x(s)
+        return bregman.capped_divergence(self.phi_divergence, self.phi, z, x, *RANGE) / self.scale
+
+    def folded(self, s: Tensor) -> Tensor:
+        return s  # scores within the range are precise, and share the exponentials of the link
+
+
+@register
+class Exp(ExponentialLink):
+    """`h(s) = exp(scale * (s - shift))`: the higher the score, the more sensitive.
+
+    Beyond `scale * (s - shift) = 70` it is constant, so that nothing overflows.
+    """
+
+    phi_image = (0.0, math.inf)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.exp(x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return tf.exp(x)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return tf.exp(x)
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.math.log(y)
+
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+        return bregman.exp_divergence(z, x)
+
+
+@register
+class AntiExp(ExponentialLink):
+    """`h(s) = -exp(-scale * (s - shift))`: the lower the score, the more sensitive.
+
+    Beyond `scale * (s - shift) = -70` it is constant, so that nothing overflows.
+    """
+
+    phi_image = (-math.inf, 0.0)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return -tf.exp(-x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return tf.exp(-x)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return tf.exp(-x)
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return -tf.math.log(-y)
+
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+        return bregman.exp_divergence(-z, -x)
+
+
+@register
+class Sinh(ExponentialLink):
+    """`h(s) = sinh(scale * (s - shift))`: more sensitive the farther a score is from `shift`.
+
+    Beyond `abs(scale * (s - shift)) = 70` it is constant, so that nothing
+    overflows.
+    """
+
+    phi_is_odd = True
+
+    def phi(self, x: Tensor) -> Tensor:
+        return bregman.sinh(x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return bregman.cosh(x)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return bregman.cosh(x)
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.asinh(y)
+
+    def phi_divergence(self, z: Tensor, x: Tensor) -> Tensor:
+        return bregman.sinh_divergence(z, x)
+
+
+@register
+class SignedExpm1(ExponentialLink):
+    """`h(s) = sign(x) * (exp(abs(x)) - 1)`, `x = scale * (s - shift)`: as `Sinh`, with a kink.
+
+    It is sensitive to high norms, and near `shift` only half as flat as `Sinh`. Beyond
+    `abs(x) = 70` it is constant, so that nothing overflows.
+    """
+
+    phi_is_odd = True
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.sign(x) * tf.math.expm1(tf.abs(x))
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return bregman.expm1_remainder(tf.abs(x))
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return tf.exp(tf.abs(x))
+
+    def phi_inverse(self, y: Tensor) -> Tensor:
+        return tf.sign(y) * tf.math.log1p(tf.abs(y))
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return tf.minimum(tf.abs(x), 1.0)
+
+
+def _clip(x: Tensor) -> Tensor:
+    return tf.clip_by_value(x, *RANGE)
+
+
+@register
+class Cosh(ExponentialLink):
+    """`h(s) = cosh(scale * (s - shift))`: makes a composite Sigmoid sensitive on both sides.
+
+    Beyond `abs(scale * (s - shift)) = 70` it is constant, so that nothing
+    overflows.
+    """
+
+    phi_has_inverse = False
+    phi_rises_from = 0.0
+
+    phi_image = (1.0, math.inf)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return bregman.cosh(x)
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        return bregman.sinh(x)
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return bregman.sinh(x)
+
+
+@register
+class AbsPower(ElementaryLink):
+    """`h(s) = abs(x)**exponent + constant`, `x = scale * (s - shift)`: a polynomial form of `Cosh`.
+
+    Args:
+        exponent: The power; positive.
+        constant: Minimum of the function; at least 0.
+        scale: Stretches the function; positive.
+        shift: Moves the function to the right.
+
+    Raises:
+        ValueError: If `exponent` or `scale` is not positive and finite, `constant` is negative, or
+            `shift` is not finite.
+    """
+
+    phi_has_inverse = False
+    phi_rises_from = 0.0
+
+    exponent: Positive
+    constant: AtLeast0 = 0.0
+
+    @property
+    def phi_image(self) -> Interval:
+        return (self.constant, math.inf)
+
+    phi_kinks = (0.0,)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return tf.abs(x) ** self.exponent + self.constant
+
+    def phi_potential(self, x: Tensor) -> Tensor:
+        above = self.exponent + 1.0
+        return tf.sign(x) * tf.abs(x) ** above / above + self.constant * x
+
+    def phi_slope(self, x: Tensor) -> Tensor:
+        return self.exponent * tf.sign(x) * tf.abs(x) ** (self.exponent - 1.0)
+
+    def phi_reach(self, x: Tensor) -> Tensor:
+        return tf.abs(x) / max(self.exponent, 1.0)

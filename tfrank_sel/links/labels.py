@@ -2,11 +2,9 @@
 
 import math
 
-from tfrank_sel.links.algebraic import SignedLog1p
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import Capped, Inverse
-from tfrank_sel.links.elementary import Identity, Sigmoid
-from tfrank_sel.links.exponential import SignedExpm1
+from tfrank_sel.links.elementary import Identity, Sigmoid, SignedExpm1, SignedLog1p
 
 
 def affine(slope: float, intercept: float = 0.0) -> Link:

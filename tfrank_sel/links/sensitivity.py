@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from tensorflow import Tensor
 
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.composite import CompositeSoftmax
@@ -60,7 +61,7 @@ def bust(link: Link, score: float, step: float, interval: tuple[float, float]) -
         >>> round(links.bust(links.Sigmoid(shift=4.0), score=3.0, step=0.5, interval=(-5, 5)), 4)
         0.1486
     """
-    rise = _apply(link.difference, score + step, score)
+    rise = _apply(link, score + step) - _apply(link, score)
     return float(rise / _range(link, interval))
 
 
@@ -243,7 +244,7 @@ def _bisect(holds: Callable[[float], bool], low: float, high: float) -> float:
 def _best_list(link: CompositeSoftmax, s: Array, w: Array) -> Array:
     """Finds the list with the mean link by damped Newton steps."""
 
-    def evaluate(f: Callable[..., tf.Tensor], lists: Array) -> Array:
+    def evaluate(f: Callable[..., Tensor], lists: Array) -> Array:
         ones = np.ones_like(lists)
         value: Array = np.asarray(_apply(f, lists, ones > 0.0, ones))
         return value
@@ -291,13 +292,13 @@ def _range(link: Link, interval: tuple[float, float]) -> float:
     low, high = interval
     if not low < high:
         raise ValueError(f"`interval` must be increasing. Received: interval={interval}")
-    rise = float(_apply(link.difference, high, low))
+    rise = float(_apply(link, high) - _apply(link, low))
     if not rise > 0.0:
         raise ValueError(f"`link` must rise on the interval {interval}. Received: link={link}")
     return rise
 
 
-def _apply(f: Callable[..., tf.Tensor], *args: ArrayLike) -> Array:
+def _apply(f: Callable[..., Tensor], *args: ArrayLike) -> Array:
     """Computes `f` in float64; booleans stay."""
     arrays = (np.asarray(x) for x in args)
     tensors = (tf.constant(x, tf.bool if x.dtype == bool else tf.float64) for x in arrays)

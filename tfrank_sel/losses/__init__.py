@@ -17,10 +17,7 @@ from tfrank_sel.losses.classes import (
     ZLPRLoss as ZLPRLoss,
     joint_optimum as joint_optimum,
 )
-from tfrank_sel.losses.clicks import (
-    ClickEMLoss as ClickEMLoss,
-    MixtureEMLoss as MixtureEMLoss,
-)
+from tfrank_sel.losses.clicks import ClickEMLoss as ClickEMLoss, MixtureEMLoss as MixtureEMLoss
 from tfrank_sel.losses.contrastive import (
     InBatchInfoNCELoss as InBatchInfoNCELoss,
     InfoNCELoss as InfoNCELoss,

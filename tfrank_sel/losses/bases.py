@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel import stack
 from tfrank_sel.compilation import Formula, differentiable, in_graph
@@ -20,23 +21,23 @@ from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.ops import label_order, masking
 from tfrank_sel.serialization import register
 
-Normalizer = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @register
-def mean_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+def mean_over_terms(total: Tensor, terms: Tensor, list_size: Tensor) -> Tensor:
     """Divides by the number of pairs or items, so that lists of any length count equally."""
     return tf.math.divide_no_nan(total, terms)
 
 
 @register
-def sum_over_terms(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+def sum_over_terms(total: Tensor, terms: Tensor, list_size: Tensor) -> Tensor:
     """Returns the sum: for terms that are parts of one number, such as an NDCG."""
     return total
 
 
 @register
-def mean_over_slots(total: tf.Tensor, terms: tf.Tensor, list_size: tf.Tensor) -> tf.Tensor:
+def mean_over_slots(total: Tensor, terms: Tensor, list_size: Tensor) -> Tensor:
     """Divides by the list size, padding included, as tensorflow-ranking does.
 
     The mean over a batch then equals that of `tfr.keras.losses`. It depends on the padding.
@@ -55,7 +56,7 @@ class Normalized:
         return 0.0 if self.normalizer in (None, mean_over_terms, sum_over_terms) else None
 
 
-def of_items(normalizer: Normalizer, values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def of_items(normalizer: Normalizer, values: Tensor, mask: Tensor) -> Tensor:
     """Sums the values of the valid items of each list, and normalises the sums."""
     items = tf.reduce_sum(tf.cast(mask, values.dtype), axis=-1)
     return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
@@ -97,14 +98,14 @@ class ListwiseLoss(Listwise, stack.Loss):
 
     takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
         y_true = (batch.labels, batch.mask, batch.weights)
         value = super().__call__(y_true, batch.scores, batch.list_weights)
         # Keras passes a vector if there are no lists
         return value if self.reduction in (None, "none") else tf.reduce_sum(value)
 
-    def call(self, y_true: Any, y_pred: tf.Tensor) -> tf.Tensor:
+    def call(self, y_true: Any, y_pred: Tensor) -> Tensor:
         """Computes the loss of each list; `y_true` is the batch that `__call__` read."""
         labels, mask, weights = y_true
         return self.checked(labels, y_pred, tf.cast(mask, tf.bool), weights)  # Keras cast the mask
@@ -114,9 +115,7 @@ class ListwiseLoss(Listwise, stack.Loss):
         """`or_nan`, which equal losses share as graphs in eager mode."""
         return in_graph(self.meaning, self.or_nan, differentiable)
 
-    def or_nan(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def or_nan(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes `per_list`, but NaN for a list with a valid item of score NaN or infinity.
 
         The formula could return a number for such scores: every comparison with NaN is False, and
@@ -139,12 +138,10 @@ class LabelOrderedLoss(ListwiseLoss):
     """
 
     @abc.abstractmethod
-    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes the loss of each list, sorted by descending labels, with the padding last."""
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Sorts each list, and computes its weighted loss."""
         weight = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
         weight = tf.math.divide_no_nan(weight, tf.reduce_sum(labels, axis=-1))

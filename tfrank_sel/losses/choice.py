@@ -6,14 +6,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from tensorflow import Tensor
 
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import ElementaryLink, Link
 from tfrank_sel.links.combinators import Scaled
-from tfrank_sel.links.composite import CompositeSoftmax
-from tfrank_sel.links.composite_sigmoid import CompositeSigmoid
-from tfrank_sel.links.elementary import Sigmoid, Tanh
-from tfrank_sel.links.exponential import AntiExp, Exp, Sinh
+from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
+from tfrank_sel.links.elementary import AntiExp, Exp, Sigmoid, Sinh, Tanh
 from tfrank_sel.links.piecewise import PiecewiseLinear, ReLU, SmeLU
 from tfrank_sel.losses.selective import (
     DecomposedMatchingLoss,
@@ -209,10 +208,10 @@ def judge(
         curvatures = link.slope(_constant(lists))
         is_convex = convexity.is_increasing(link)
     low, middle, high = (_median(curvatures.numpy(), region) for region in regions)
-    places = [_median(lists, region) for region in regions]
+    levels = [_median(lists, region) for region in regions]
     measured = _regions((low, middle, high))
     ranks = isinstance(link, CompositeSoftmax)
-    status, why = _decide(sensitivity, measured, _starts_flat(link, places), is_convex, ranks)
+    status, why = _decide(sensitivity, measured, _starts_flat(link, levels), is_convex, ranks)
     if status != "invalid" and sensitivity in ("high_score", "low_score"):
         covered = _coverage(curvatures.numpy(), regions[2 if sensitivity == "high_score" else 0])
         if covered < COVERAGE:
@@ -220,7 +219,7 @@ def judge(
                 "invalid",
                 f"few items of the region have them ({covered:.0%} of the others)",
             )
-    numbers, scores_of = (", ".join(f"{x:.3g}" for x in y) for y in ((low, middle, high), places))
+    numbers, scores_of = (", ".join(f"{x:.3g}" for x in y) for y in ((low, middle, high), levels))
     reason = f"Its sensitivities at {scores_of} are {numbers}: {why}."
     return Verdict(status, (low, middle, high), measured, is_convex, ranks, reason)
 
@@ -247,21 +246,21 @@ def _regions(sensitivities: Three) -> tuple[Wanted, ...]:
         return x > 0.0 and all(x >= CONTRAST * other for other in others)
 
     least, most = min(low, high), max(low, high)
-    found: dict[Wanted, bool] = {
+    is_high: dict[Wanted, bool] = {
         "high_score": stands_out(high, middle, low),
         "low_score": stands_out(low, middle, high),
         "high_norm": stands_out(least, middle) and most <= BALANCE * least,
         "low_norm": stands_out(middle, low, high),
     }
-    return tuple(wanted for wanted, is_so in found.items() if is_so)
+    return tuple(wanted for wanted, is_so in is_high.items() if is_so)
 
 
-def _starts_flat(link: Link | CompositeSoftmax, places: Sequence[float]) -> bool:
+def _starts_flat(link: Link | CompositeSoftmax, levels: Sequence[float]) -> bool:
     """Whether a link is flat from below the low score up to there, and higher at the high.
 
     A scaling must be 0 there.
     """
-    low, middle, high = places
+    low, middle, high = levels
     level = 0.0 if isinstance(link, CompositeSoftmax) else float(link(_constant(low)))
     link = link.scaling if isinstance(link, CompositeSoftmax) else link
     beginning = _constant([low - (middle - low), low])
@@ -283,11 +282,11 @@ def _lists(scores: ArrayLike, share: float) -> Array:
     if not 0.0 < share < 0.5:
         raise ValueError(f"`share` must be in (0, 0.5). Received: share={share}")
     lists = np.atleast_2d(np.asarray(scores, np.float64))
-    found = lists[~np.isnan(lists)]
-    if lists.ndim != 2 or not np.all(np.isfinite(found)) or len(np.unique(found)) < 2:
+    valid = lists[~np.isnan(lists)]
+    if lists.ndim != 2 or not np.all(np.isfinite(valid)) or len(np.unique(valid)) < 2:
         raise ValueError(
             "`scores` must be finite, [lists, items] or [items], and differ. "
-            f"Received: {len(found)} scores, of shape {np.shape(scores)}"
+            f"Received: {len(valid)} scores, of shape {np.shape(scores)}"
         )
     return lists
 
@@ -297,10 +296,10 @@ def _bounds(lists: Array, share: float) -> tuple[float, float]:
 
     Each region has the given share of the items, or, with equal scores, a larger one.
     """
-    found = np.unique(lists[~np.isnan(lists)])
+    levels = np.unique(lists[~np.isnan(lists)])
     low, high = np.nanquantile(lists, [share, 1.0 - share])
-    return float(found[found > low].min(initial=found[-1])), float(
-        found[found < high].max(initial=found[0])
+    return float(levels[levels > low].min(initial=levels[-1])), float(
+        levels[levels < high].max(initial=levels[0])
     )
 
 
@@ -317,7 +316,7 @@ def _coverage(values: Array, region: Array) -> float:
     return float(np.maximum(effective - 1.0, 0.0).sum() / others) if others else 1.0
 
 
-def _constant(x: Any) -> tf.Tensor:
+def _constant(x: Any) -> Tensor:
     return tf.constant(x, tf.float64)
 
 

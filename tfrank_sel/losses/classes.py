@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
@@ -16,7 +17,7 @@ from tfrank_sel.ops import masking
 from tfrank_sel.serialization import register
 
 
-def log_sum_exp_of_others(scores: tf.Tensor) -> tf.Tensor:
+def log_sum_exp_of_others(scores: Tensor) -> Tensor:
     """Computes `log sum_{k != j} exp(s_ik)` for each class `j` of each row `i`."""
     highest = tf.math.argmax(scores, axis=-1)
     is_top = tf.one_hot(highest, tf.shape(scores)[-1], on_value=True, off_value=False)
@@ -29,7 +30,7 @@ def log_sum_exp_of_others(scores: tf.Tensor) -> tf.Tensor:
     return tf.where(is_top, at_top, below_top)
 
 
-def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+def pair_sums(masses: Tensor, scores: Tensor) -> Tensor:
     """Computes `sum_{k != j} log(1 + sum_i m_ij * exp(s_ik - s_ij))` for each class `j`.
 
     One class is compared at a time, also in the gradient, so memory is that of the scores.
@@ -43,7 +44,7 @@ def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     """
     classes = tf.range(tf.shape(scores)[-1])
 
-    def of_class(j: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def of_class(j: Tensor, scores: Tensor) -> Tensor:
         is_j = classes == j
         own, mass = (
             tf.reduce_sum(tf.where(is_j, x, tf.zeros_like(x)), axis=-1, keepdims=True)
@@ -53,9 +54,9 @@ def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
         return masking.masked_sum(pairs, tf.broadcast_to(~is_j, tf.shape(pairs)))
 
     @tf.custom_gradient
-    def f(scores: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def f(scores: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
+            def add(j: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
                 with tf.GradientTape() as tape:
                     tape.watch(scores)
                     value = of_class(j, scores)
@@ -64,7 +65,7 @@ def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
 
             return _loop(classes, add, tf.zeros_like(scores))
 
-        def add(j: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def add(j: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
             value = of_class(j, scores)[:, tf.newaxis]
             return j + 1, total + tf.where(classes == j, value, tf.zeros_like(total))
 
@@ -73,7 +74,7 @@ def pair_sums(masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     return f(scores)
 
 
-def _loop(classes: tf.Tensor, body: object, start: tf.Tensor) -> tf.Tensor:
+def _loop(classes: Tensor, body: object, start: Tensor) -> Tensor:
     size = tf.size(classes)
     return tf.while_loop(lambda j, _: j < size, body, (tf.constant(0), start))[1]
 
@@ -116,14 +117,12 @@ class ZLPRLoss(ListwiseLoss):
 
     compares_items = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the losses of the true labels and of the false ones."""
         t = tf.where(mask, tf.minimum(labels, 1.0), 0.0)
         return _zlpr(t, scores - self.threshold, tf.where(mask, weights, 0.0))
 
-    def probabilities(self, y_pred: Any) -> tf.Tensor:
+    def probabilities(self, y_pred: Any) -> Tensor:
         """Converts scores to the probability of each label, `sigmoid(2 * (s - c))`.
 
         Args:
@@ -139,16 +138,16 @@ class ZLPRLoss(ListwiseLoss):
         return tf.sigmoid(2.0 * (tf.convert_to_tensor(y_pred) - self.threshold))
 
 
-def _zlpr(t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def _zlpr(t: Tensor, s: Tensor, weights: Tensor) -> Tensor:
     """Computes the loss, with a gradient that is also accurate near the optimum."""
 
-    def value(s: tf.Tensor) -> tf.Tensor:
+    def value(s: Tensor) -> Tensor:
         held = masking.log1p_sum_exp(-s, weights * t)
         return held + masking.log1p_sum_exp(s, weights * (1.0 - t))
 
     @tf.custom_gradient
-    def f(s: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def f(s: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
             with tf.GradientTape() as tape:
                 tape.watch(s)
                 loss = value(s)
@@ -161,9 +160,7 @@ def _zlpr(t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return f(s)
 
 
-def _slope_near_optimum(
-    t: tf.Tensor, s: tf.Tensor, weights: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _slope_near_optimum(t: Tensor, s: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the gradient of lists near their optimum, and a mask of these lists.
 
     With `d = 2 * s - logit(t)`, both terms of the gradient, and the sums `S` of either side, are
@@ -210,7 +207,7 @@ class NWayLoss(ListwiseLoss):
     compares_items = False
 
     @abc.abstractmethod
-    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of each class, `[batch_size, num_classes]`.
 
         Args:
@@ -251,9 +248,7 @@ class NWayLoss(ListwiseLoss):
             labels=tf.where(mask, labels, 0.0), scores=tf.where(mask, scores, 0.0)
         )
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the classes."""
         weights = tf.where(mask, weights, 0.0)[..., tf.newaxis]
         return tf.reduce_sum(self.per_class(weights * labels, scores), axis=-1)
@@ -289,11 +284,11 @@ class NWayJointLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:
         """Computes `log A_j`."""
         return masking.log1p_sum_exp(log_sum_exp_of_others(scores) - scores, masses, axis=1)
 
-    def class_factors(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+    def class_factors(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         """Computes the factor `A_j` of each class, `[batch_size, num_classes]`.
 
         Args:
@@ -308,7 +303,7 @@ class NWayJointLoss(NWayLoss):
         masses = batch.weights[..., tf.newaxis] * batch.labels
         return tf.exp(self.per_class(masses, batch.scores))
 
-    def probabilities(self, y_pred: Any, class_factors: Any) -> tf.Tensor:
+    def probabilities(self, y_pred: Any, class_factors: Any) -> Tensor:
         """Converts scores to probabilities, proportional to `A_j * exp(2 * s_ij)`.
 
         Args:
@@ -350,12 +345,12 @@ class NWayMeanLoss(NWayLoss):
         [Su, n-way m-class softmax, 2022](https://kexue.fm/archives/9158).
     """
 
-    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:
         """Computes the logarithm of each class."""
         mean = tf.reduce_mean(scores, axis=-1, keepdims=True)
         return masking.log1p_sum_exp(mean - scores, masses, axis=1)
 
-    def probabilities(self, y_pred: Any) -> tf.Tensor:
+    def probabilities(self, y_pred: Any) -> Tensor:
         """Converts scores to probabilities, `softmax(s)`.
 
         Args:
@@ -425,11 +420,11 @@ class NWayPairwiseLoss(NWayLoss):
         self._weights(batch.scores)
         return batch
 
-    def per_class(self, masses: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def per_class(self, masses: Tensor, scores: Tensor) -> Tensor:
         """Computes, for each class, the sum of its pairs."""
         return pair_sums(self._weights(scores) * masses, scores / self.scale)
 
-    def probabilities(self, y_pred: Any) -> tf.Tensor:
+    def probabilities(self, y_pred: Any) -> Tensor:
         """Converts scores to probabilities, without the effect of the class weights.
 
         Args:
@@ -441,7 +436,7 @@ class NWayPairwiseLoss(NWayLoss):
         scores = tf.convert_to_tensor(y_pred)
         return tf.nn.softmax(2.0 * scores / self.scale - tf.math.log(self._weights(scores)))
 
-    def _weights(self, scores: tf.Tensor) -> tf.Tensor:
+    def _weights(self, scores: Tensor) -> Tensor:
         if self.class_weights is None:
             return tf.ones([1], scores.dtype)
         if scores.shape[-1] not in (None, len(self.class_weights)):
@@ -452,7 +447,7 @@ class NWayPairwiseLoss(NWayLoss):
         return tf.constant(self.class_weights, scores.dtype)
 
 
-def _dense(x: Any, dtype: str) -> tf.Tensor:
+def _dense(x: Any, dtype: str) -> Tensor:
     """Casts to `dtype` and pads ragged rows with NaN."""
     if isinstance(x, tf.RaggedTensor):
         return tf.cast(x, dtype).to_tensor(math.nan)

@@ -1,6 +1,7 @@
 """Click losses, which model examination or click types besides relevance."""
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases import (
@@ -65,9 +66,7 @@ class ClickEMLoss(Normalized, ScoreVectorLoss):
         """Examination and relevance."""
         return 2
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
         e, r = scores[..., 0], scores[..., 1]
         exam = self.exam_weight * _cross_entropy(_posterior(labels, e, r), e)
@@ -116,9 +115,7 @@ class MixtureEMLoss(ScoreVectorLoss):
 
     alpha: AtLeast0 = 1.0
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the models."""
         models = tf.transpose(scores, [0, 2, 1])  # XLA sums the last axis fastest
         costs = _cross_entropy(labels[:, tf.newaxis, :], models)
@@ -128,12 +125,12 @@ class MixtureEMLoss(ScoreVectorLoss):
         return ranking.mean_weight(labels, mask, weights) * tf.reduce_sum(shares * costs, axis=-1)
 
 
-def _posterior(clicks: tf.Tensor, s: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+def _posterior(clicks: Tensor, s: Tensor, other: Tensor) -> Tensor:
     """Computes the probability of one cause of a click, given whether there was one."""
     posterior = tf.sigmoid(s - tf.math.softplus(other))
     return tf.stop_gradient(tf.where(clicks >= 1.0, tf.ones_like(s), posterior))
 
 
-def _cross_entropy(p: tf.Tensor, s: tf.Tensor) -> tf.Tensor:
+def _cross_entropy(p: Tensor, s: Tensor) -> Tensor:
     """Computes the cross-entropy between a probability `p` and a score, the log-odds."""
     return tf.math.softplus(s) - p * s

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
@@ -52,9 +53,7 @@ class InfoNCELoss(ListwiseLoss):
 
     temperature: Positive = 1.0
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the positives of each list."""
         positive = mask & (labels > 0.0)
         negative = mask & ~positive
@@ -164,9 +163,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         scores = tf.where(batch.mask, batch.scores - self.temperature * log_q, 0.0)
         return batch._replace(scores=scores)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each pair."""
         x, targets = scores / self.temperature, weights * labels
         rows = masking.cross_entropy(targets, x, mask)
@@ -176,7 +173,7 @@ class InBatchInfoNCELoss(ListwiseLoss):
         return 0.5 * (rows + masking.cross_entropy(*columns))
 
 
-def mutual_information_bound(loss: tf.Tensor, num_candidates: int) -> tf.Tensor:
+def mutual_information_bound(loss: Tensor, num_candidates: int) -> Tensor:
     """Computes a lower bound of the mutual information of queries and items, `log(n) - loss`.
 
     Args:

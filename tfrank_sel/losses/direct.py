@@ -4,6 +4,7 @@ import math
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import ranking
@@ -59,9 +60,7 @@ class DirectAPLoss(ListwiseLoss):
         if not self.epsilon:
             raise ValueError(f"`epsilon` must not be 0. Received: epsilon={self.epsilon}")
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Compares the best ranking for `F + epsilon * (AP* - AP)` with the best for `F`."""
         lists = split(labels, scores, mask, weights)
         w, ahead = lists.weights, negatives_ahead(lists, self.epsilon)
@@ -86,14 +85,14 @@ class SplitLists(NamedTuple):
         num_negatives: How many there are, `[batch_size]`.
     """
 
-    positives: tf.Tensor
-    weights: tf.Tensor
-    num_positives: tf.Tensor
-    negatives: tf.Tensor
-    num_negatives: tf.Tensor
+    positives: Tensor
+    weights: Tensor
+    num_positives: Tensor
+    negatives: Tensor
+    num_negatives: Tensor
 
 
-def split(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> SplitLists:
+def split(labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> SplitLists:
     """Splits the valid items of each list into relevant items (label above 0) and the others."""
     relevant = mask & (labels > 0.0)
     other = mask & ~relevant
@@ -105,7 +104,7 @@ def split(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Ten
     return SplitLists(positives, weights, next(counts), negatives, next(counts))
 
 
-def negatives_ahead(lists: SplitLists, epsilon: float) -> tf.Tensor:
+def negatives_ahead(lists: SplitLists, epsilon: float) -> Tensor:
     """Ranks each list to maximise `F - epsilon * AP`.
 
     Args:
@@ -130,16 +129,16 @@ def negatives_ahead(lists: SplitLists, epsilon: float) -> tf.Tensor:
     return best_interleaving(values, tf.cast(lists.num_positives, tf.int32))
 
 
-def _differences(lists: SplitLists) -> tf.Tensor:
+def _differences(lists: SplitLists) -> Tensor:
     """Computes the score of each positive less that of each negative, 0 beyond the last."""
-    places = ranking.positions(lists.negatives)
+    positions = ranking.positions(lists.negatives)
     difference = lists.positives[:, :, tf.newaxis] - lists.negatives[:, tf.newaxis, :]
-    is_pair = places[:, tf.newaxis] <= lists.num_positives[:, tf.newaxis, tf.newaxis]
-    is_pair &= places <= lists.num_negatives[:, tf.newaxis, tf.newaxis]
+    is_pair = positions[:, tf.newaxis] <= lists.num_positives[:, tf.newaxis, tf.newaxis]
+    is_pair &= positions <= lists.num_negatives[:, tf.newaxis, tf.newaxis]
     return tf.where(is_pair, difference, 0.0)
 
 
-def best_interleaving(values: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
+def best_interleaving(values: Tensor, num_rows: Tensor) -> Tensor:
     """Finds the non-decreasing `j_1 <= j_2 <= ...` that maximises `sum_i values[i, j_i]`.
 
     Row `i` is the `i`-th item of one sequence, and `j_i` is the number of items of the other
@@ -148,7 +147,7 @@ def best_interleaving(values: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     values, `j_i` is the smallest.
 
     Args:
-        values: `[batch_size, n, n + 1]`; `-inf` for forbidden places.
+        values: `[batch_size, n, n + 1]`; `-inf` for forbidden positions.
         num_rows: Number of rows that count, `[batch_size]`, int32: the first rows of each entry.
 
     Returns:
@@ -158,13 +157,13 @@ def best_interleaving(values: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     counts = tf.range(size + 1)
     at_position = _by_position(values)
 
-    def place(t: tf.Tensor, best: tf.Tensor, placed: tf.TensorArray) -> tuple[object, ...]:
+    def place(t: Tensor, best: Tensor, placed: tf.TensorArray) -> tuple[object, ...]:
         with_row = tf.pad(
             best[:, :-1] + at_position[:, :, t], [[0, 0], [1, 0]], constant_values=-math.inf
         )
         return t + 1, tf.maximum(best, with_row), placed.write(t, with_row > best)
 
-    def trace(t: tf.Tensor, left: tf.Tensor, j: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def trace(t: Tensor, left: Tensor, j: Tensor) -> tuple[Tensor, ...]:
         is_row = choices[t] & (counts == left[:, tf.newaxis])  # at most one: the last one left
         j += tf.where(is_row[:, 1:], t - counts[:-1], 0)
         return t - 1, left - tf.cast(tf.reduce_any(is_row, axis=-1), tf.int32), j
@@ -178,7 +177,7 @@ def best_interleaving(values: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda t, *_: t >= 0, trace, state)[2]
 
 
-def _by_position(values: tf.Tensor) -> tf.Tensor:
+def _by_position(values: Tensor) -> Tensor:
     """Returns `values[i, t - i]`, the value of row `i` at position `t`, `[batch_size, n, n]`."""
     shape = tf.shape(values[:, :, 1:])
     rows = tf.range(shape[1])

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Cutoff, Positive
 from tfrank_sel.links.base import Link
@@ -61,22 +62,15 @@ class CoupledRankDistilLoss(SampledLoss):
     seed: int | None = None
 
     def of_noise(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        noise: tf.Tensor,
-    ) -> tf.Tensor:
+        self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor, noise: Tensor
+    ) -> Tensor:
         """Averages the loss over the sampled orders of each list."""
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = labels + tf.reshape(noise, tf.shape(labels))
         fields = ranking.sort_by(noisy, labels, scores, mask, weights, mask=mask)
         return self.mean_of(self._of_order(*fields))
 
-    def _of_order(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def _of_order(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of one order, that of the list."""
         x = scores / self.temperature
         top, total = (part[:, :-1] for part in label_order.sum_exp_behind(x, mask))
@@ -99,12 +93,10 @@ class RankErrorLoss(RelaxedLoss):
     takes_classes = False
 
     @abc.abstractmethod
-    def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def distance(self, squares: Tensor, ranks: Tensor, mask: Tensor) -> Tensor:
         """Computes the loss of each list from weighted squared errors and ranks by labels."""
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Compares the ranks of each list."""
         ranks = label_order.mean_ranks(labels, mask)
         errors = self.ranks(scores, mask) - ranks
@@ -153,7 +145,7 @@ class SpearmanLoss(RankErrorLoss):
     temperature: Positive = 1.0
     link: Link = SIGMOID
 
-    def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def distance(self, squares: Tensor, ranks: Tensor, mask: Tensor) -> Tensor:
         """Divides the sum by its mean over all orders."""
         n = tf.reduce_sum(tf.cast(mask, squares.dtype), axis=-1)
         total = 6.0 * masking.masked_sum(squares, mask)
@@ -198,10 +190,10 @@ class ADRMSELoss(RankErrorLoss):
     """
 
     temperature: Positive = 1.0
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
     link: Link = SIGMOID
 
-    def distance(self, squares: tf.Tensor, ranks: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def distance(self, squares: Tensor, ranks: Tensor, mask: Tensor) -> Tensor:
         """Averages the discounted squares."""
         discounts = self.discount(tf.where(mask, ranks, 1.0))
         return masking.masked_mean(discounts * squares, mask)

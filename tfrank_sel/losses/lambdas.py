@@ -1,23 +1,22 @@
 """Lambda weights: the importance of each pair of items for a ranking metric."""
 
 import abc
-import dataclasses
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Cutoff, Share
 from tfrank_sel.losses.bases import Normalizer, mean_over_terms, sum_over_terms
 from tfrank_sel.ops import ranking
 from tfrank_sel.ops.pairs import Items
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Value, register
 
-Function = Callable[[tf.Tensor], tf.Tensor]
+Function = Callable[[Tensor], Tensor]
 
 
-@dataclasses.dataclass(frozen=True)
-class LambdaWeight(Configurable, abc.ABC):
+class LambdaWeight(Value, abc.ABC):
     """The weight of each pair of items, from their labels and their current ranks.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved. No
@@ -29,7 +28,7 @@ class LambdaWeight(Configurable, abc.ABC):
         """The normalizer of a loss with this weight, if none is passed to the loss."""
         return mean_over_terms
 
-    def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def gains(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Computes the gain of each item, `[batch_size, list_size]`: its label by default."""
         return labels
 
@@ -38,7 +37,7 @@ class LambdaWeight(Configurable, abc.ABC):
         return math.inf
 
     @abc.abstractmethod
-    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+    def pairs(self, first: Items, second: Items) -> Tensor:
         """Computes the weight of each pair, at least 0 and symmetric.
 
         Args:
@@ -48,16 +47,14 @@ class LambdaWeight(Configurable, abc.ABC):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class LabelDiffLambdaWeight(LambdaWeight):
     """`abs(y_i - y_j)`: the weight of a pair is the difference of its labels."""
 
-    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+    def pairs(self, first: Items, second: Items) -> Tensor:
         return tf.abs(first.labels - second.labels)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class CallbackLambdaWeight(LambdaWeight):
     """A weight that a function computes.
 
@@ -68,14 +65,13 @@ class CallbackLambdaWeight(LambdaWeight):
             with Keras.
     """
 
-    function: Callable[[Items, Items], tf.Tensor]
+    function: Callable[[Items, Items], Tensor]
 
-    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+    def pairs(self, first: Items, second: Items) -> Tensor:
         return self.function(first, second)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class PrecisionLambdaWeight(LambdaWeight):
     """1 if swapping the two items changes the precision at `k`, else 0.
 
@@ -90,14 +86,13 @@ class PrecisionLambdaWeight(LambdaWeight):
     k: Count
     threshold: float = 1.0
 
-    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+    def pairs(self, first: Items, second: Items) -> Tensor:
         relevant = [x.labels >= self.threshold for x in (first, second)]
         on_top = [x.ranks <= float(self.k) for x in (first, second)]
         changes = (relevant[0] ^ relevant[1]) & (on_top[0] ^ on_top[1])
         return tf.cast(changes, first.labels.dtype)
 
 
-@dataclasses.dataclass(frozen=True)
 class GainLambdaWeight(LambdaWeight):
     """A weight of the form `abs(G_i - G_j) * d(r_i, r_j)`, of gains `G` and ranks `r`.
 
@@ -126,10 +121,10 @@ class GainLambdaWeight(LambdaWeight):
         return math.inf if self.normalized else ranking.largest_label(self.gain, dtype)
 
     @abc.abstractmethod
-    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         """Computes `d(r_i, r_j)` from the ranks on both sides."""
 
-    def gains(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def gains(self, labels: Tensor, mask: Tensor) -> Tensor:
         if not self.normalized:
             return tf.where(mask, self.gain(labels), 0.0)
         gains = ranking.relative_gains(self.gain, labels, mask)
@@ -137,17 +132,17 @@ class GainLambdaWeight(LambdaWeight):
         ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
         return tf.math.divide_no_nan(gains, ideal[:, tf.newaxis])
 
-    def pairs(self, first: Items, second: Items) -> tf.Tensor:
+    def pairs(self, first: Items, second: Items) -> Tensor:
         return tf.abs(first.gains - second.gains) * self.discounts(first.ranks, second.ranks)
 
-    def step(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def step(self, first: Tensor, second: Tensor) -> Tensor:
         """Computes `D(t) - D(t + 1)` of ranks that are `t` apart, and 0 for a rank with itself."""
         distance = tf.abs(first - second)
         t = tf.maximum(distance, 1.0)
         step = tf.abs(self.discount(t) - self.discount(t + 1.0))
         return tf.where(distance > 0.0, step, tf.zeros_like(step))
 
-    def truncated_step(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def truncated_step(self, first: Tensor, second: Tensor) -> Tensor:
         """Computes `step`, divided by `1 - D(max(r_i, r_j))` for a pair not within the `k` best.
 
         In such a pair, at most one item is within the `k` best: see equation 18 of the reference of
@@ -161,7 +156,6 @@ class GainLambdaWeight(LambdaWeight):
         return self.step(first, second) / tf.where(beyond, kept, tf.ones_like(kept))
 
 
-@dataclasses.dataclass(frozen=True)
 class SwapLambdaWeight(GainLambdaWeight):
     """The change of a DCG when two items swap, by LambdaRank, LambdaLoss or a mix of both.
 
@@ -185,24 +179,23 @@ class SwapLambdaWeight(GainLambdaWeight):
 
     smooth_fraction: Share = 0.0
 
-    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         f = self.smooth_fraction
         swap = tf.abs(
             self._cut(first, self.discount(first)) - self._cut(second, self.discount(second))
         )
         return (1.0 - f) * self._cut(tf.minimum(first, second), self.step(first, second)) + f * swap
 
-    def items(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def items(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes `G_i * D(r_i)`, the weight of each item, `[batch_size, list_size]`."""
         discounts = self.discount(ranking.ranks(scores, mask))
         return tf.stop_gradient(self.gains(labels, mask) * discounts)
 
-    def _cut(self, ranks: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    def _cut(self, ranks: Tensor, x: Tensor) -> Tensor:
         return x if self.k is None else tf.where(ranks <= float(self.k), x, tf.zeros_like(x))
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class DCGLambdaWeight(SwapLambdaWeight):
     """A `SwapLambdaWeight` of the DCG with linear gains and the discount `1 / r`."""
 
@@ -212,7 +205,6 @@ class DCGLambdaWeight(SwapLambdaWeight):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class NDCGLambdaWeight(SwapLambdaWeight):
     """A `SwapLambdaWeight` of the NDCG.
 
@@ -225,7 +217,6 @@ class NDCGLambdaWeight(SwapLambdaWeight):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class NDCGLambdaWeightV2(GainLambdaWeight):
     """The weight of LambdaLoss: its `d(r_i, r_j)` is `truncated_step`.
 
@@ -236,12 +227,11 @@ class NDCGLambdaWeightV2(GainLambdaWeight):
         https://research.google/pubs/pub47258/).
     """
 
-    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         return self.truncated_step(first, second)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class YetiDCGLambdaWeight(GainLambdaWeight):
     """A weight for neighbours only: `truncated_step` if the ranks differ by 1, else 0.
 
@@ -252,6 +242,6 @@ class YetiDCGLambdaWeight(GainLambdaWeight):
 
     normalized: bool = False
 
-    def discounts(self, first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    def discounts(self, first: Tensor, second: Tensor) -> Tensor:
         step = self.truncated_step(first, second)
         return tf.where(tf.abs(first - second) == 1.0, step, tf.zeros_like(step))

@@ -1,34 +1,32 @@
 """Softmax losses over cosines, with a margin for the relevant classes."""
 
 import abc
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Value, register
 
 
-@dataclasses.dataclass(frozen=True)
-class Margin(Configurable, abc.ABC):
+class Margin(Value, abc.ABC):
     """A margin: a function that lowers the cosine of a relevant class.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     @abc.abstractmethod
-    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+    def __call__(self, cosines: Tensor) -> Tensor:
         """Lowers cosines, elementwise. Accepts cosines that exceed 1 by rounding."""
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class NormFace(Margin):
     """No margin: `cos(theta)`.
 
@@ -37,12 +35,11 @@ class NormFace(Margin):
         https://arxiv.org/abs/1704.06369).
     """
 
-    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+    def __call__(self, cosines: Tensor) -> Tensor:
         return cosines
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class CosFace(Margin):
     """A margin of the cosine: `cos(theta) - margin`.
 
@@ -59,12 +56,11 @@ class CosFace(Margin):
 
     margin: AtLeast0 = 0.35
 
-    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+    def __call__(self, cosines: Tensor) -> Tensor:
         return cosines - self.margin
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class ArcFace(Margin):
     """A margin of the angle: `cos(theta + margin)`.
 
@@ -91,7 +87,7 @@ class ArcFace(Margin):
         if not 0.0 <= self.margin <= math.pi / 2:
             raise ValueError(f"`margin` must be in [0, pi / 2]. Received: margin={self.margin}")
 
-    def __call__(self, cosines: tf.Tensor) -> tf.Tensor:
+    def __call__(self, cosines: Tensor) -> Tensor:
         c, cos_m, sin_m = cosines, math.cos(self.margin), math.sin(self.margin)
         rotated = c * cos_m - _sine(c) * sin_m  # cos(theta + m), with no arccosine
         if not self.fall_back:
@@ -146,9 +142,7 @@ class MarginSoftmaxLoss(ListwiseLoss):
             y_true = class_labels.one_hot(classes, y_pred)
         return super().batch_of(y_true, y_pred, sample_weight, dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""
         x = self.scale * tf.where(labels > 0.0, self.margin(scores), scores)
         shares = tf.math.divide_no_nan(labels, tf.reduce_sum(labels, axis=-1, keepdims=True))
@@ -156,10 +150,10 @@ class MarginSoftmaxLoss(ListwiseLoss):
 
 
 @tf.custom_gradient
-def _sine(c: tf.Tensor) -> tuple[tf.Tensor, object]:
+def _sine(c: Tensor) -> tuple[Tensor, object]:
     """Computes the sine of the angle of a cosine, 0 beyond 1, with a bounded slope."""
 
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def gradient(upstream: Tensor) -> Tensor:
         # in this dtype, a sine below this has the same cosine as a sine of 0
         least = np.finfo(c.dtype.as_numpy_dtype).eps
         sine = tf.sqrt(tf.maximum((1.0 - c) * (1.0 + c), least))

@@ -5,11 +5,11 @@ import math
 from typing import Any, ClassVar
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, OpenShare, Positive
 from tfrank_sel.links.elementary import Identity, Sigmoid
-from tfrank_sel.links.piecewise import PiecewiseLinear
-from tfrank_sel.links.steps import Sign
+from tfrank_sel.links.piecewise import PiecewiseLinear, Sign
 from tfrank_sel.losses.bases import (
     LabelOrderedLoss,
     ListwiseLoss,
@@ -66,7 +66,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         return math.inf if weight is None else weight.largest_label(self.dtype)
 
     @abc.abstractmethod
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes the loss of pairs.
 
         Args:
@@ -74,17 +74,13 @@ class PairwiseLoss(Normalized, ListwiseLoss):
             y: The label of the first item less that of the second, above 0 if `ordered`.
         """
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the losses of the pairs, and normalises the sum."""
         items = self._items(labels, scores / self.temperature, mask, weights)
         total, terms = pairs.sums_over_pairs(self._pair, items)
         return self._normalizer(total, terms, tf.shape(scores)[1])
 
-    def curvature(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def curvature(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the second derivative of `per_list` in each score, `[batch_size, list_size]`.
 
         Lambda weights and ranks count as constants, as in the gradient.
@@ -108,9 +104,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
             return self.normalizer
         return mean_over_terms if self.lambda_weight is None else self.lambda_weight.normalizer
 
-    def _items(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> Items:
+    def _items(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Items:
         """The items in the order of their scores, so that all lists share the same ranks."""
         scores = tf.where(mask, scores, tf.zeros_like(scores))
         ranks = ranking.positions(scores)[tf.newaxis]
@@ -121,7 +115,7 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         scores, labels, mask, weights, gains = ranking.sort_by(scores, *fields, mask=mask)
         return Items(scores, labels, mask, weights, ranks, gains)
 
-    def _pair(self, first: Items, second: Items, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _pair(self, first: Items, second: Items, x: Tensor) -> tuple[Tensor, Tensor]:
         """Computes the loss and the count of a pair, in both directions if both count."""
         y = first.labels - second.labels
         if self.ordered:
@@ -169,7 +163,7 @@ class PairwiseLogisticLoss(PairwiseLoss):
         https://dl.acm.org/doi/10.1145/1102351.1102363).
     """
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `log(1 + exp(-x))`."""
         return Sigmoid().potential(-x)
 
@@ -209,7 +203,7 @@ class LambdaLoss(PairwiseLoss):
 
     lambda_weight: LambdaWeight = LAMBDA_LOSS
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `log(1 + exp(-x))`."""
         return Sigmoid().potential(-x)
 
@@ -244,7 +238,7 @@ class PairwiseHingeLoss(PairwiseLoss):
         https://dl.acm.org/doi/10.1145/775047.775067).
     """
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `max(0, 1 - x)`."""
         return tf.nn.relu(1.0 - x)
 
@@ -279,7 +273,7 @@ class PairwiseSoftZeroOneLoss(PairwiseLoss):
         https://research.google/pubs/pub47258/).
     """
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `1 / (1 + exp(x))`."""
         return Sigmoid()(-x)
 
@@ -316,7 +310,7 @@ class PairwiseMSELoss(PairwiseLoss):
 
     ordered = False
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `(x - y)**2`."""
         return Identity(scale=2.0).potential(x - y)
 
@@ -371,7 +365,7 @@ class PairwiseQuantileLoss(PairwiseLoss):
         self.tau = tau
         self.squared = squared
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes the tilted absolute or squared error between `x` and `y`."""
         u, tau = x - y, self.tau
         if not self.squared:
@@ -421,14 +415,11 @@ class MarginMSELoss(PairwiseLoss):
     ordered = False
 
     def __init__(
-        self,
-        temperature: Positive = 1.0,
-        normalizer: Normalizer | None = None,
-        **kwargs: Any,
+        self, temperature: Positive = 1.0, normalizer: Normalizer | None = None, **kwargs: Any
     ) -> None:
         super().__init__(None, temperature, normalizer, **kwargs)
 
-    def surrogate(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def surrogate(self, x: Tensor, y: Tensor) -> Tensor:
         """Computes `(x - y)**2`."""
         return Identity(scale=2.0).potential(x - y)
 
@@ -475,7 +466,7 @@ class CircleLoss(LabelOrderedLoss):
     gamma: Positive = 64.0
     margin: float = 0.25
 
-    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes the soft maximum, in which the two sides of a pair are factors."""
         s, m = tf.clip_by_value(scores, 0.0, 1.0), self.margin
         above = self.gamma * tf.stop_gradient(tf.nn.relu(1.0 + m - s)) * (1.0 - m - s)
@@ -540,12 +531,7 @@ class YetiLogisticLoss(SampledLoss):
         return self.lambda_weight.largest_label(self.dtype)
 
     def of_noise(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        noise: tf.Tensor,
-    ) -> tf.Tensor:
+        self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor, noise: Tensor
+    ) -> Tensor:
         """Averages the pairwise loss over the samples of each list."""
         return self._noisy.of_noise(labels, scores, mask, weights, noise)

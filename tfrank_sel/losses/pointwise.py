@@ -3,6 +3,7 @@
 import math
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound, Count, Share
 from tfrank_sel.links.elementary import Identity, Sigmoid
@@ -53,9 +54,7 @@ class SigmoidCrossEntropyLoss(Normalized, ListwiseLoss):
 
     compares_items = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
         values = sigmoid_cross_entropy(labels, scores)
         return of_items(self.normalizer, weights * values, mask)
@@ -98,9 +97,7 @@ class MeanSquaredLoss(Normalized, ListwiseLoss):
     compares_items = False
     takes_classes = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the squared errors of the items, and normalises them."""
         values = Identity(scale=2.0).potential(scores - labels)
         return of_items(self.normalizer, weights * values, mask)
@@ -153,9 +150,7 @@ class OrdinalLoss(Normalized, ScoreVectorLoss):
         """One for each threshold."""
         return self.ordinal_size
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
         beyond = labels[..., tf.newaxis] - tf.range(self.ordinal_size, dtype=labels.dtype)
         if not self.use_fraction_label:
@@ -214,9 +209,7 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         """One for each class."""
         return self.num_classes
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""
         one_hot = tf.one_hot(tf.cast(labels, tf.int32), self.num_classes, dtype=scores.dtype)
         targets = (1.0 - self.label_smoothing) * one_hot + self.label_smoothing / self.num_classes
@@ -224,15 +217,15 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         return of_items(self.normalizer, weights * values, mask)
 
 
-def sigmoid_cross_entropy(targets: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+def sigmoid_cross_entropy(targets: Tensor, scores: Tensor) -> Tensor:
     """Computes `log(1 + exp(s)) - t * s` without cancellation for `t` of 0 and 1."""
     link = Sigmoid()
 
-    def value(s: tf.Tensor) -> tf.Tensor:
+    def value(s: Tensor) -> Tensor:
         linear = targets * tf.maximum(-s, 0.0) + (1.0 - targets) * tf.maximum(s, 0.0)
         return link.potential(-tf.abs(s)) + linear
 
-    def slope(s: tf.Tensor) -> tf.Tensor:
+    def slope(s: Tensor) -> Tensor:
         return tf.where(s > 0.0, (1.0 - targets) - link(-s), link(s) - targets)
 
     return bregman.with_derivative(value, slope, scores)
@@ -279,9 +272,7 @@ class RCRLoss(ListwiseLoss):
 
     compares_items = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropies of the items and of the list."""
         values = weights * sigmoid_cross_entropy(labels, scores)
         of_point = of_items(mean_over_terms, values, mask)
@@ -334,9 +325,7 @@ class JRCLoss(ScoreVectorLoss):
         """One for irrelevance and one for relevance."""
         return 2
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropies of the items and of the list."""
         of_point = sigmoid_cross_entropy(labels, scores[..., 1] - scores[..., 0])
         total = self.alpha * masking.masked_sum(weights * of_point, mask)

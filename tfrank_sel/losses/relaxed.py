@@ -4,18 +4,19 @@ import abc
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Cutoff, Positive
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.elementary import Laplace, Sigmoid
 from tfrank_sel.losses.bases import ListwiseLoss
-from tfrank_sel.ops import masking, rank_distributions, ranking, soft_ranks
+from tfrank_sel.ops import masking, ranking, soft_ranks
 from tfrank_sel.serialization import register
 
 SIGMOID = Sigmoid()
 
 
-def relaxed_ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
+def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
     """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
 
     A link that rises from 0 to 1 counts the items that are ahead. A tie counts 1/2, also that of
@@ -34,8 +35,8 @@ def relaxed_ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
         return soft_ranks.laplace_ranks(link.scale * x, among)
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def f(x: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
             counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
             moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
@@ -49,7 +50,7 @@ def relaxed_ranks(x: tf.Tensor, among: tf.Tensor, link: Link) -> tf.Tensor:
     return f(x)
 
 
-def neural_sort(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def neural_sort(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Computes the logits of a soft permutation, `(n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k)`.
 
     For each rank `r` up to the number `n` of valid items, the `r`-th largest `x_j` has the largest
@@ -71,13 +72,13 @@ def neural_sort(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return logits, (ranks <= size)[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
 
 
-def _distances(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _distances(x: Tensor, mask: Tensor) -> Tensor:
     """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
     pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def f(x: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
             moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
             return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
 
@@ -86,7 +87,7 @@ def _distances(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return f(x)
 
 
-def _differences(x: tf.Tensor) -> tf.Tensor:
+def _differences(x: Tensor) -> Tensor:
     """Computes `x_j - x_i` for each item `i` and item `j`."""
     return x[:, tf.newaxis, :] - x[:, :, tf.newaxis]
 
@@ -120,7 +121,7 @@ class RelaxedLoss(ListwiseLoss):
         if not 0.0 <= low <= high <= 1.0:
             raise ValueError(f"`link` must have its values in [0, 1]. Received: link={self.link}")
 
-    def ranks(self, scores: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
+    def ranks(self, scores: Tensor, among: Tensor) -> Tensor:
         """Computes the soft rank of each item among the items `among` of its list."""
         return relaxed_ranks(scores / self.temperature, among, self.link)
 
@@ -140,12 +141,10 @@ class RelaxedMetricLoss(RelaxedLoss):
     """
 
     @abc.abstractmethod
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Computes the metric of each list, `[batch_size]`, at soft ranks."""
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted metric of each list."""
         weight = ranking.mean_weight(labels, mask, weights)
         return -weight * self.metric(labels, scores, mask)
@@ -188,15 +187,15 @@ class ApproxDCGLoss(RelaxedMetricLoss):
     """
 
     temperature: Positive = 0.1
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
     link: Link = SIGMOID
 
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the discounted gains."""
         discounts = self.discount(self.ranks(scores, mask))
         return masking.masked_sum(self.gain(labels) * discounts, mask)
@@ -241,11 +240,11 @@ class ApproxNDCGLoss(RelaxedMetricLoss):
     """
 
     temperature: Positive = 0.1
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
     link: Link = SIGMOID
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the DCG at soft ranks by that of the best order."""
         gains = ranking.relative_gains(self.gain, labels, mask)
         [best] = ranking.sort_by(gains, gains, mask=mask)
@@ -292,7 +291,7 @@ class ApproxMRRLoss(RelaxedMetricLoss):
     temperature: Positive = 0.1
     link: Link = SIGMOID
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Averages the reciprocal ranks by label."""
         return ranking.mean_weight(labels, mask, 1.0 / self.ranks(scores, mask))
 
@@ -336,7 +335,7 @@ class ApproxAPLoss(RelaxedMetricLoss):
     temperature: Positive = 0.1
     link: Link = SIGMOID
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Averages the precisions at the soft ranks of the relevant items."""
         relevant = mask & (labels > 0.0)
         precisions = self.ranks(scores, relevant) / self.ranks(scores, mask)
@@ -381,7 +380,7 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
     temperature: Positive = 0.1
     link: Link = SIGMOID
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the number of relevant items in the top ranks by the number of ranks."""
         return _found(self, labels, scores, mask, self.k) / float(self.k)
 
@@ -426,15 +425,13 @@ class ApproxRecallLoss(RelaxedMetricLoss):
     temperature: Positive = 0.1
     link: Link = SIGMOID
 
-    def metric(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the number of relevant items in the top ranks by their total number."""
         relevant = tf.reduce_sum(tf.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
         return tf.math.divide_no_nan(_found(self, labels, scores, mask, self.k), relevant)
 
 
-def _found(
-    loss: RelaxedMetricLoss, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, k: int
-) -> tf.Tensor:
+def _found(loss: RelaxedMetricLoss, labels: Tensor, scores: Tensor, mask: Tensor, k: int) -> Tensor:
     """Counts the relevant items with a soft rank up to `k`."""
     inside = loss.link(float(k) + 0.5 - loss.ranks(scores, mask))
     return masking.masked_sum(inside, mask & (labels > 0.0))
@@ -478,9 +475,7 @@ class NeuralSortCrossEntropyLoss(ListwiseLoss):
 
     temperature: Positive = 1.0
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropies of the ranks of each list."""
         logits, pairs = neural_sort(scores / self.temperature, mask)
         targets = masking.softmax(neural_sort(labels, mask)[0], pairs)
@@ -528,12 +523,10 @@ class NeuralSortNDCGLoss(ListwiseLoss):
     """
 
     temperature: Positive = 1.0
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the DCG of the soft permutation by that of the best order."""
         logits, pairs = neural_sort(scores / self.temperature, mask)
         gains = ranking.relative_gains(self.gain, labels, mask)
@@ -591,19 +584,17 @@ class SoftRankLoss(ListwiseLoss):
 
     sigma: Positive = 1.0
     k: Cutoff = None
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the relative gap between the ideal and the expected DCG."""
         gains = weights * ranking.relative_gains(self.gain, labels, mask)
         ranks = ranking.positions(scores)
         discounts = self.discount(ranks)
         if self.k is not None:
             discounts = tf.where(ranks <= float(self.k), discounts, 0.0)
-        expected = rank_distributions.expected_discounts(scores, mask, self.sigma, discounts)
+        expected = soft_ranks.expected_discounts(scores, mask, self.sigma, discounts)
         [best] = ranking.sort_by(gains, gains, mask=mask)
         ideal = tf.reduce_sum(best * discounts, axis=-1)
         lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)

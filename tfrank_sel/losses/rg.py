@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0
 from tfrank_sel.losses.bases import ListwiseLoss
@@ -59,15 +60,13 @@ class RG2Loss(ListwiseLoss):
 
     alpha: AtLeast0 = 0.0
     target: float = 1.0
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
 
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the square of the mean logit to the shift-invariant expansion."""
         gains = _gains(self.gain, labels, mask)
         value, mean = _expansion(gains, scores, mask, weights)
@@ -118,28 +117,26 @@ class RGCrossLoss(ListwiseLoss):
 
     alpha: AtLeast0 = 0.0
     target: float = 1.0
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
 
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the expansion about the mean logit."""
         gains = _gains(self.gain, labels, mask)
         value, _ = _expansion(gains, scores, mask, weights)
         return value + _anchor(gains, scores, self.alpha, self.target)
 
 
-def _gains(gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:
     return tf.where(mask, gain(labels), tf.zeros_like(labels))
 
 
 def _expansion(
-    gains: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+    gains: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor]:
     """Returns `G * (log V + var / 2) - sum g * (o - mu)` and `mu` of each list.
 
     It is expanded around the item `r` of the largest weight, then around the mean. This avoids
@@ -161,5 +158,5 @@ def _expansion(
     return value - tf.reduce_sum((gains - gain * shares) * d, axis=-1), (at_r + mean)[:, 0]
 
 
-def _anchor(gains: tf.Tensor, scores: tf.Tensor, alpha: float, target: float) -> tf.Tensor:
+def _anchor(gains: Tensor, scores: Tensor, alpha: float, target: float) -> Tensor:
     return alpha / 2.0 * masking.masked_sum(tf.square(scores - target), gains > 0.0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.compilation import Formula
@@ -52,18 +53,11 @@ class SampledLoss(ListwiseLoss):
 
     @abc.abstractmethod
     def of_noise(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        noise: tf.Tensor,
-    ) -> tf.Tensor:
+        self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor, noise: Tensor
+    ) -> Tensor:
         """Computes the loss of each list for `noise`, `[batch_size, sample_size, list_size]`."""
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Draws noise and computes the loss of each list."""
         batch_size, list_size = tf.unstack(tf.shape(scores))
         shape = [batch_size, self.sample_size, list_size]
@@ -79,11 +73,11 @@ class SampledLoss(ListwiseLoss):
         """`or_nan`, also in eager mode, with the same noise for value and gradient."""
         return self.or_nan
 
-    def samples_of(self, *fields: tf.Tensor) -> list[tf.Tensor]:
+    def samples_of(self, *fields: Tensor) -> list[Tensor]:
         """Repeats each list once per sample, `[batch_size * sample_size, list_size]`."""
         return [tf.repeat(x, self.sample_size, axis=0) for x in fields]
 
-    def mean_of(self, values: tf.Tensor) -> tf.Tensor:
+    def mean_of(self, values: Tensor) -> Tensor:
         """Averages the samples of each list, from `[batch_size * sample_size]`."""
         return tf.reduce_mean(tf.reshape(values, [-1, self.sample_size]), axis=1)
 
@@ -140,13 +134,8 @@ class GumbelLoss(SampledLoss):
         return self.loss.batch_of(y_true, y_pred, sample_weight, dtype)
 
     def of_noise(
-        self,
-        labels: tf.Tensor,
-        scores: tf.Tensor,
-        mask: tf.Tensor,
-        weights: tf.Tensor,
-        noise: tf.Tensor,
-    ) -> tf.Tensor:
+        self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor, noise: Tensor
+    ) -> Tensor:
         """Averages the loss over the samples of each list."""
         labels, scores, mask, weights = self.samples_of(labels, scores, mask, weights)
         noisy = (scores + tf.reshape(noise, tf.shape(scores))) / self.temperature

@@ -4,15 +4,15 @@ import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.links import convexity
 from tfrank_sel.links.base import Link
 from tfrank_sel.links.combinators import check_invertible
-from tfrank_sel.links.composite import CompositeSoftmax
-from tfrank_sel.links.composite_sigmoid import CompositeSigmoid
+from tfrank_sel.links.composite import CompositeSigmoid, CompositeSoftmax
 from tfrank_sel.losses.bases import ScoreLoss
 from tfrank_sel.ops import masking
-from tfrank_sel.ops.precision import in_float64
+from tfrank_sel.ops.bregman import in_float64
 from tfrank_sel.serialization import register
 
 
@@ -66,9 +66,7 @@ class MatchingLoss(ScoreLoss):
         super().__post_init__()
         _check_convex(self.link, self.allow_nonconvex)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item."""
         return masking.masked_mean(weights * self.link.divergence(scores, labels), mask)
 
@@ -121,9 +119,7 @@ class DecomposedMatchingLoss(ScoreLoss):
         super().__post_init__()
         _check_convex(self.link, self.allow_nonconvex)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the divergence of each item."""
         return masking.masked_sum(weights * self.link.divergence(scores, labels), mask)
 
@@ -180,21 +176,19 @@ class ContrastiveMatchingLoss(ScoreLoss):
                 f"Received: link={self.link}"
             )
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each pair."""
         # in float64 the differences of scores are exact
         z, s = (tf.cast(x, tf.float64) for x in (scores, labels))
         size, half = tf.shape(scores)[1], tf.shape(scores)[1] // 2
 
-        def next_ones(x: tf.Tensor) -> tf.Tensor:
+        def next_ones(x: Tensor) -> Tensor:
             """Returns the `half` items after each item in a circle, `[batch_size, half, size]`."""
             x = tf.tile(x, [1, half + 1])[:, 1 : 1 + half * (size + 1)]
             return tf.reshape(x, [tf.shape(x)[0], half, size + 1])[:, :, :size]
 
         z, s = (x[:, tf.newaxis, :] - next_ones(x) for x in (z, s))
-        # the last of an even number of items is opposite, and so in two places
+        # the last of an even number of items is opposite, and so in two pairs
         step, place = tf.range(1, half + 1)[:, tf.newaxis], tf.range(size)
         valid = mask[:, tf.newaxis, :] & next_ones(mask) & ((2 * step < size) | (place < step))
         # a masked pair may lie outside the domain
@@ -254,23 +248,21 @@ class FenchelYoungLoss(ScoreLoss):
         super().__post_init__()
         check_invertible("link", self.link)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item from the score of its target."""
         return masking.masked_mean(weights * self._areas(scores, labels), mask)
 
     @in_float64
-    def _areas(self, z: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    def _areas(self, z: Tensor, y: Tensor) -> Tensor:
         """Computes `H(z) - z * y + H*(y)` of each item."""
 
         @tf.custom_gradient
-        def f(z: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, object]:
+        def f(z: Tensor, y: Tensor) -> tuple[Tensor, object]:
             s = self.link.inverse(y)
             # the limit of a hard target is reached long before a million
             s = tf.where(tf.math.is_inf(s), 1e6 * tf.sign(s), s)
 
-            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            def gradient(upstream: Tensor) -> tuple[Tensor, Tensor]:
                 return upstream * (self.link(z) - y), -upstream * (z - s)
 
             return self.link.area(z, s), gradient
@@ -307,8 +299,8 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         scaling: The increasing function `q`. `Exp` is sensitive to high scores, `Sinh` to scores
             far from its shift, `Sigmoid` to high scores, `Identity` to scores far from its shift.
         gamma: Temperature of the softmax, positive: the smaller, the more the top items count.
-        log_rho: Number to add to the `Q` of each place of the list, if places are classes: each
-            list then has as many items as `log_rho` has numbers. For other items, use weights.
+        log_rho: Number to add to the `Q` of each class, if the positions of a list are classes:
+            each list then has as many items as `log_rho` has numbers. For other items, use weights.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         allow_nonconvex: Whether to accept a `scaling` that is not increasing.
@@ -351,9 +343,7 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         """A score inside the domain; `None` if each place of a list has its `log_rho`."""
         return super().padding if self.log_rho is None else None
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the divergence of the composite link."""
         return self.link.divergence(scores, labels, mask, weights)
 
@@ -413,9 +403,7 @@ class SelectiveSigmoidLoss(ScoreLoss):
         """The composite link."""
         return CompositeSigmoid(self.scaling, self.gamma, self.offset, self.allow_nonconvex)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item."""
         return masking.masked_mean(weights * self.link.divergence(scores, labels), mask)
 
@@ -439,7 +427,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
     Args:
         scaling: The function `q`, whose potential is `Q`; with `Constant()` the loss is convex.
         gamma: Temperature of the softmax; positive.
-        log_rho: Number to add to the `Q` of each place of the list, if places are classes.
+        log_rho: Number to add to the `Q` of each class, if the positions of a list are classes.
         label_map: The link that makes a score of a label, such as `links.labels.gain()`. If `None`,
             labels are scores.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -475,9 +463,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         """A score inside the domain; `None` if each place of a list has its `log_rho`."""
         return super().padding if self.log_rho is None else None
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of the composite link."""
         return self.link.cross_entropy(scores, labels, mask, weights)
 
@@ -537,8 +523,6 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         """The composite link."""
         return CompositeSigmoid(self.scaling, self.gamma, self.offset, allow_nonconvex=True)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the cross-entropy of each item."""
         return masking.masked_mean(weights * self.link.cross_entropy(scores, labels), mask)

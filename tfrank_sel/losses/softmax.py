@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.losses.bases import LabelOrderedLoss, ListwiseLoss
@@ -63,9 +64,7 @@ class SoftmaxLoss(ListwiseLoss):
             return self.lambda_weight.largest_label(self.dtype)
         return self.targets.largest_label(self.dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list."""
         if self.lambda_weight is not None:
             labels = self.lambda_weight.items(labels, scores, mask)
@@ -121,9 +120,7 @@ class CalibratedSoftmaxLoss(ListwiseLoss):
     def largest_label(self) -> float:
         return self.targets.largest_label(self.dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of each list with its virtual item."""
         labels, scores, weights = (
             tf.pad(x, [[0, 0], [0, 1]], constant_values=tf.constant(virtual, x.dtype))
@@ -182,15 +179,13 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
     def largest_label(self) -> float:
         return self.targets.largest_label(self.dtype)
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropy and the gap between the probabilities and 1."""
         x, targets = scores / self.temperature, weights * self.targets(labels, mask)
         return masking.cross_entropy(targets, x, mask) + self.epsilon * _lacking(targets, x, mask)
 
 
-def _lacking(targets: tf.Tensor, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _lacking(targets: Tensor, x: Tensor, mask: Tensor) -> Tensor:
     """Computes `sum_i t_i * (1 - p_i)` of each list, `p = softmax(x)`.
 
     Its gradient, `p_i * sum_j p_j * (t_j - t_i)`, is computed relative to the target of the largest
@@ -198,8 +193,8 @@ def _lacking(targets: tf.Tensor, x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def f(x: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
             p, scores = masking.softmax(x, mask), tf.where(mask, x, x.dtype.min)
             at_top = mask & (scores == tf.reduce_max(scores, axis=-1, keepdims=True))
             top = tf.reduce_max(tf.where(at_top, targets, 0.0), axis=-1, keepdims=True)
@@ -248,13 +243,13 @@ class UniqueSoftmaxLoss(LabelOrderedLoss):
     """
 
     temperature: Positive = 1.0
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
 
     @property
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the contrasts of each item with those less relevant."""
         x = scores / self.temperature
         below = label_order.log_sum_exp_below(x, labels, mask)
@@ -276,9 +271,9 @@ class ListMLELoss(LabelOrderedLoss):
     where `c` is the weight of a position, 1 by default. It is 0 for a list without a relevant item.
 
     Items of equal labels have no order among themselves, but a model would learn the order in which
-    the list holds them. Here tied items share their places (Efron's method for ties). Let `G` be a
-    group of `m` items of equal labels. The place `r` of the `l`-th of them, counted from 0, has
-    their mean score, and the group counts in the sum with the fraction that is left of it:
+    the list holds them. Here tied items share their positions (Efron's method for ties). Let `G` be
+    a group of `m` items of equal labels. The position `r` of the `l`-th of them, counted from 0,
+    has their mean score, and the group counts in the sum with the fraction that is left of it:
 
     ```
     x_r                      ->  mean_{i in G} x_i
@@ -315,10 +310,10 @@ class ListMLELoss(LabelOrderedLoss):
         of Cox's Likelihood Function for Censored Data, 1977](https://doi.org/10.2307/2286217).
     """
 
-    position_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    position_weight: Callable[[Tensor], Tensor] | None = None
     temperature: Positive = 1.0
 
-    def of_sorted(self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def of_sorted(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Adds up the positions of each list."""
         x, group = scores / self.temperature, label_order.groups(labels, mask)
         positions = ranking.positions(x)

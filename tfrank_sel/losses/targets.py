@@ -1,19 +1,18 @@
 """Targets of a softmax over the items of a list, made from its labels."""
 
 import abc
-import dataclasses
 import math
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import masking, ranking
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Value, register
 
 
-@dataclasses.dataclass(frozen=True)
-class Targets(Configurable, abc.ABC):
+class Targets(Value, abc.ABC):
     """A map from the labels of each list to the targets of its items.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.
@@ -24,12 +23,11 @@ class Targets(Configurable, abc.ABC):
         return math.inf
 
     @abc.abstractmethod
-    def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Computes the target of each item, `[batch_size, list_size]`, 0 on padding."""
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Shares(Targets):
     """Each item's share of the gains of its list; all 0 if no item has a gain.
 
@@ -43,15 +41,14 @@ class Shares(Targets):
         [[0.25, 0.75]]
     """
 
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
 
-    def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
         gains = ranking.relative_gains(self.gain, labels, mask)
         return tf.math.divide_no_nan(gains, tf.reduce_sum(gains, axis=-1, keepdims=True))
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Gains(Targets):
     """Each item's gain: the loss of `Shares`, multiplied by the sum of the gains of the list.
 
@@ -67,17 +64,16 @@ class Gains(Targets):
         [[1.0, 3.0]]
     """
 
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.linear_gain
+    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
 
     def largest_label(self, dtype: str) -> float:
         return ranking.largest_label(self.gain, dtype)
 
-    def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
         return tf.where(mask, self.gain(labels), 0.0)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Softmax(Targets):
     """The softmax of the labels; an item of label 0 also has a share.
 
@@ -95,7 +91,7 @@ class Softmax(Targets):
 
     temperature: Positive = 1.0
 
-    def __call__(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def __call__(self, labels: Tensor, mask: Tensor) -> Tensor:
         return masking.softmax(labels / self.temperature, mask)
 
 

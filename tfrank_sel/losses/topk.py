@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import AtLeast0, Count, Positive
 from tfrank_sel.listwise import ListBatch, as_lists
@@ -18,18 +19,18 @@ from tfrank_sel.serialization import register
 # A form of the loss for lists with several relevant items, those of positive labels; all others of
 # the list compete with them. With one relevant item, all forms are equal. It takes (selection,
 # margin, labels, scores, mask, weights) and returns the loss of each list, `[batch_size]`.
-Form = Callable[[Selection, float, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+Form = Callable[[Selection, float, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 @register
 def mean_over_relevant(
     selection: Selection,
     margin: float,
-    labels: tf.Tensor,
-    scores: tf.Tensor,
-    mask: tf.Tensor,
-    weights: tf.Tensor,
-) -> tf.Tensor:
+    labels: Tensor,
+    scores: Tensor,
+    mask: Tensor,
+    weights: Tensor,
+) -> Tensor:
     """Requires each relevant item to be among the `k` best of itself and the irrelevant items.
 
     ```
@@ -54,11 +55,11 @@ def mean_over_relevant(
 def hit_at_k(
     selection: Selection,
     margin: float,
-    labels: tf.Tensor,
-    scores: tf.Tensor,
-    mask: tf.Tensor,
-    weights: tf.Tensor,
-) -> tf.Tensor:
+    labels: Tensor,
+    scores: Tensor,
+    mask: Tensor,
+    weights: Tensor,
+) -> Tensor:
     """Requires at least one relevant item to be among the `k` best of the list.
 
     ```
@@ -78,11 +79,11 @@ def hit_at_k(
 def recall_structured(
     selection: Selection,
     margin: float,
-    labels: tf.Tensor,
-    scores: tf.Tensor,
-    mask: tf.Tensor,
-    weights: tf.Tensor,
-) -> tf.Tensor:
+    labels: Tensor,
+    scores: Tensor,
+    mask: Tensor,
+    weights: Tensor,
+) -> Tensor:
     """Requires as many relevant items as possible to be among the `k` best of the list.
 
     ```
@@ -92,38 +93,38 @@ def recall_structured(
     where `q` is the smaller of `k` and the number of relevant items; the rest is as in `hit_at_k`.
     """
     relevant, others = _best_means(selection, labels, scores, mask)
-    found = tf.range(selection.k + 1, dtype=relevant.dtype)
+    hits = tf.range(selection.k + 1, dtype=relevant.dtype)
     most = tf.reduce_sum(tf.cast(relevant > -math.inf, relevant.dtype), axis=1, keepdims=True) - 1.0
     sets = relevant + tf.reverse(others, axis=[1])
     nothing = tf.constant(-math.inf, sets.dtype)
-    best = tf.reduce_max(tf.where(found == most, sets, nothing), axis=1)
-    lacking = margin * (1.0 - found / tf.maximum(most, 1.0))
-    rival = selection.maximum(tf.where(found < most, sets + lacking, nothing))
+    best = tf.reduce_max(tf.where(hits == most, sets, nothing), axis=1)
+    lacking = margin * (1.0 - hits / tf.maximum(most, 1.0))
+    rival = selection.maximum(tf.where(hits < most, sets + lacking, nothing))
     loss = _hinge_of_difference(selection, rival, best)
     return mean_by_label(weights, labels, mask) * tf.cast(loss, scores.dtype)
 
 
 def _best_means(
-    selection: Selection, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+    selection: Selection, labels: Tensor, scores: Tensor, mask: Tensor
+) -> tuple[Tensor, Tensor]:
     """The sums of the largest scores of the relevant and of the other items, divided by `k`."""
     relevant = labels > 0.0
     groups = (_only(scores, mask & relevant), _only(scores, mask & ~relevant))
     return tuple(selection.best_means(x) for x in groups)
 
 
-def _hinge_of_difference(selection: Selection, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+def _hinge_of_difference(selection: Selection, a: Tensor, b: Tensor) -> Tensor:
     """The hinge of `a - b`; 0 if one of them does not exist."""
     exist = (a > -math.inf) & (b > -math.inf)
     a, b = tf.where(exist, a, 0.0), tf.where(exist, b, 0.0)
     return tf.where(exist, selection.hinge(a - b), 0.0)
 
 
-def _only(scores: tf.Tensor, which: tf.Tensor) -> tf.Tensor:
+def _only(scores: Tensor, which: Tensor) -> Tensor:
     return tf.where(which, scores, tf.constant(-math.inf, scores.dtype))
 
 
-def mean_by_label(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def mean_by_label(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """Averages over the relevant items of each list, weighted by their labels; 0 without any."""
     total = masking.masked_sum(labels, mask & (labels > 0.0))
     return tf.math.divide_no_nan(masking.masked_sum(x * labels, mask & (labels > 0.0)), total)
@@ -170,9 +171,7 @@ class _TopKLoss(ListwiseLoss):
             )
         return batch
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the loss of each list; for class labels, all but the scores are columns."""
         size = scores.shape[1]
         if size is not None and self.k >= size:
@@ -181,7 +180,7 @@ class _TopKLoss(ListwiseLoss):
             return weights[:, 0] * self._of_class(tf.cast(labels[:, 0], tf.int32), scores)
         return self.form(self.selection, self.margin, labels, scores, mask, weights)
 
-    def _of_class(self, label: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    def _of_class(self, label: Tensor, scores: Tensor) -> Tensor:
         """Computes the loss of one relevant item, equal in all forms, without a one-hot row."""
         valid = (label >= 0) & (label < tf.shape(scores)[1])
         kth, score = self.selection.kth_largest_beside(scores, tf.where(valid, label, -1))
@@ -345,7 +344,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
     Work is linear in the list size, some 10 to 20 passes for each `k`.
 
     Args:
-        k: Numbers of top places, each positive.
+        k: Numbers of top ranks, each positive.
         probabilities: Probability `P_k` of each `k`, positive, with sum 1; all equal if `None`.
         temperature: Divides the scores; positive. As it goes to 0, the memberships become 0 or 1.
         **kwargs: `reduction` and `dtype`, as in `ListwiseLoss`.
@@ -385,9 +384,7 @@ class TopKCrossEntropyLoss(ListwiseLoss):
                 f"each `k`. Received: probabilities={self.probabilities}, k={self.k}"
             )
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the losses of the relevant items of each list, weighted by their labels."""
         shares = self.probabilities or [1.0 / len(self.k)] * len(self.k)
         mask &= scores > -math.inf

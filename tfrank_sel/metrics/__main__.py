@@ -97,11 +97,11 @@ def evaluate(
     if not queries:
         raise refused(f"Expected a query of {qrels} in {run}. Received: no such query")
     for query in queries if per_query else []:
-        for name, found in values.items():
-            _print(name, query, f"{found[query]:.4f}")
+        for name, by_query in values.items():
+            _print(name, query, f"{by_query[query]:.4f}")
     _print("num_q", "all", str(len(queries)))
-    for name, found in values.items():
-        _print(name, "all", f"{statistics.fmean(found.values()):.4f}")
+    for name, by_query in values.items():
+        _print(name, "all", f"{statistics.fmean(by_query.values()):.4f}")
 
 
 @app.command()
@@ -133,7 +133,7 @@ def compare(
     without results.
     """
     try:
-        found = comparison.compare(
+        compared = comparison.compare(
             dict(zip(_names(runs), runs, strict=True)),
             qrels,
             trec.measures(measure or COMPARED, relevance_level),
@@ -142,13 +142,13 @@ def compare(
             seed=seed,
         )
         if picture:
-            _draw(found, picture)
+            _draw(compared, picture)
     except (OSError, ValueError) as error:
         raise refused(error) from error
     if form is Form.MARKDOWN:
-        print(found.markdown() + _most_different(found, show))
+        print(compared.markdown() + _most_different(compared, show))
     else:
-        print(found.json(show))
+        print(compared.json(show))
 
 
 @app.command()
@@ -202,27 +202,27 @@ def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
         return {row["query_id"]: row[str(column)] or "" for row in rows}
 
 
-def _most_different(found: Comparison, count: int) -> str:
+def _most_different(compared: Comparison, count: int) -> str:
     """A table for each metric and pair of runs."""
     text = ""
-    for one in found.differences:
-        most = found.most_different(one.metric, one.a, one.b, count)
+    for one in compared.differences:
+        most = compared.most_different(one.metric, one.a, one.b, count)
         if one.slice == ALL and most:
             text += f"\n\n| {one.metric} of query | {one.a} | {one.b} |\n| --- | --- | --- |"
             text += "".join(f"\n| {x.query} | {x.a:.4f} | {x.b:.4f} |" for x in most)
     return text
 
 
-def _draw(found: Comparison, path: pathlib.Path) -> None:
+def _draw(compared: Comparison, path: pathlib.Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ValueError(
             "--picture requires matplotlib: pip install 'tfrank_sel[plots]'"
         ) from error
-    size = 1.0 + 0.35 * len(found.differences)
+    size = 1.0 + 0.35 * len(compared.differences)
     figure = Figure(figsize=(7.0, size), layout="constrained")
-    found.draw(figure.subplots())
+    compared.draw(figure.subplots())
     figure.savefig(path, dpi=150)
 
 

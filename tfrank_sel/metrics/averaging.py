@@ -4,13 +4,13 @@ Pass one of these values to a metric as `averaging`.
 """
 
 import abc
-import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Value, register
 
 
 class Worth(NamedTuple):
@@ -24,19 +24,18 @@ class Worth(NamedTuple):
             all pairs.
     """
 
-    items: tf.Tensor
+    items: Tensor
     weighs_items: bool
     pooled: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Averaging(Configurable, abc.ABC):
+class Averaging(Value, abc.ABC):
     """The meaning of the weights of lists and items for a metric.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
-    def mask(self, batch: ListBatch) -> tf.Tensor:
+    def mask(self, batch: ListBatch) -> Tensor:
         """Returns which items are ranked."""
         return batch.mask
 
@@ -46,7 +45,6 @@ class Averaging(Configurable, abc.ABC):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class AllLists(Averaging):
     """Every list counts with its own weight; the weights of items count within their list.
 
@@ -63,7 +61,6 @@ class AllLists(Averaging):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class DefinedLists(Averaging):
     """Only lists for which the metric is defined count: those with a relevant item, or a pair.
 
@@ -82,7 +79,6 @@ class DefinedLists(Averaging):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class ByRelevance(Averaging):
     """Weights as in tensorflow-ranking: the mean weight of the relevant items of each list.
 
@@ -107,7 +103,7 @@ class ByRelevance(Averaging):
         0.625
     """
 
-    def mask(self, batch: ListBatch) -> tf.Tensor:
+    def mask(self, batch: ListBatch) -> Tensor:
         return batch.mask & (batch.list_weights[:, tf.newaxis] * batch.weights > 0.0)
 
     def weighed(self, batch: ListBatch, worth: Worth) -> ListBatch:

@@ -8,20 +8,13 @@ from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.averaging import ALL_LISTS, DEFINED_LISTS, Averaging, Worth
 from tfrank_sel.metrics.evaluator import Evaluator, ListValues, Measure, Sort
-from tfrank_sel.metrics.ties import (
-    AVERAGED,
-    IN_ORDER,
-    SHUFFLED,
-    Averaged,
-    Ranks,
-    Ties,
-    retrieved,
-)
+from tfrank_sel.metrics.ties import AVERAGED, IN_ORDER, SHUFFLED, Averaged, Ranks, Ties, retrieved
 
 
 class ListwiseMetric(Measure, keras.metrics.Mean):
@@ -67,11 +60,11 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         """Computes the value and the weight of each list, without changing the mean."""
         return self._evaluator(y_true, y_pred, sample_weight)[self.name]
 
-    def counted(self, batch: ListBatch) -> tf.Tensor:
+    def counted(self, batch: ListBatch) -> Tensor:
         """Returns which items of a batch count."""
         return self.averaging.mask(batch)
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the worth of each item to the measure, `[batch_size, list_size]`.
 
         It is 0 for an irrelevant item. A list without worth has no value.
@@ -90,7 +83,7 @@ class ListwiseMetric(Measure, keras.metrics.Mean):
         values = self.measured(batch, sort)
         return ListValues(values, tf.broadcast_to(batch.list_weights, tf.shape(values)))
 
-    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+    def measured(self, batch: ListBatch, sort: Sort | None) -> Tensor:
         """Computes the value of each list, `[batch_size]`."""
         return self.per_list(batch.labels, batch.scores, batch.mask, batch.weights)
 
@@ -179,24 +172,20 @@ class RankedMetric(ListwiseMetric):
         order = self.ties.order(batch.scores, held, deepest)
         return Sort(order, max(cutoffs, default=None))
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Ranks the items and measures them."""
         order = self.ties.order(scores, retrieved(scores, mask), self.ties.depth(self.k))
         ranks = Ranks(self.ties, scores, mask, order, self.k, self.k)
         return self.at_ranks(labels, mask, weights, ranks)
 
-    def measured(self, batch: ListBatch, sort: Sort | None) -> tf.Tensor:
+    def measured(self, batch: ListBatch, sort: Sort | None) -> Tensor:
         if sort is None:
             return super().measured(batch, sort)
         ranks = Ranks(self.ties, batch.scores, batch.mask, sort.order, self.k, sort.deepest)
         return self.at_ranks(batch.labels, batch.mask, batch.weights, ranks)
 
     @abc.abstractmethod
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Computes the measure of each list, `[batch_size]`, of items at their ranks."""
 
 
@@ -217,7 +206,7 @@ class BinaryMetric(RankedMetric):
 
     relevance_level: Positive | None = field(default=None, kw_only=True)
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for a relevant item and 0 for another."""
         relevant = labels > 0.0
         if self.relevance_level is not None:

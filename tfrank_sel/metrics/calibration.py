@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow import Tensor
 
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
@@ -78,7 +79,7 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
         items = (tf.reshape(x, [-1]) for x in (batch.labels, predictions, weights))
         self.totals.assign_add(self.sums(*items))
 
-    def result(self) -> tf.Tensor:
+    def result(self) -> Tensor:
         """Computes the measure of all items since the last reset; 0 if there are none."""
         return self.of_sums(tf.convert_to_tensor(self.totals))
 
@@ -87,11 +88,11 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
         self.totals.assign(tf.zeros_like(self.totals))  # Keras 2 resets scalars only
 
     @abc.abstractmethod
-    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """Adds up what the measure needs of `[items]`, where padding has weight 0."""
 
     @abc.abstractmethod
-    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+    def of_sums(self, totals: Tensor) -> Tensor:
         """Computes the measure from the sums."""
 
 
@@ -129,11 +130,11 @@ class BrierScore(ItemMetric):
 
     _direction = "down"
 
-    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         errors = weights * tf.square(predictions - labels)
         return tf.stack([tf.reduce_sum(errors), tf.reduce_sum(weights)])
 
-    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+    def of_sums(self, totals: Tensor) -> Tensor:
         return tf.math.divide_no_nan(totals[0], totals[1])
 
 
@@ -168,10 +169,10 @@ class PCOC(ItemMetric):
 
     from_logits: bool = True
 
-    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         return tf.stack([tf.reduce_sum(weights * predictions), tf.reduce_sum(weights * labels)])
 
-    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+    def of_sums(self, totals: Tensor) -> Tensor:
         return tf.math.divide_no_nan(totals[0], totals[1])
 
 
@@ -225,13 +226,13 @@ class ECE(ItemMetric):
         """Three sums of each bin."""
         return 3, len(self.edges) + 1
 
-    def sums(self, labels: tf.Tensor, predictions: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         edges = tf.constant(list(self.edges), predictions.dtype)
         bins = tf.searchsorted(edges, predictions, side="right")
         parts = tf.stack([weights, weights * predictions, weights * labels], axis=1)
         return tf.transpose(tf.math.unsorted_segment_sum(parts, bins, len(self.edges) + 1))
 
-    def of_sums(self, totals: tf.Tensor) -> tf.Tensor:
+    def of_sums(self, totals: Tensor) -> Tensor:
         weights, predictions, labels = tf.unstack(totals)
         gaps = tf.reduce_sum(tf.abs(predictions - labels))
         return tf.math.divide_no_nan(gaps, tf.reduce_sum(weights))
@@ -282,9 +283,7 @@ class LogitNorm(ListwiseMetric):
 
     compares_items = False
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the weighted mean of the squares."""
         shares = tf.math.divide_no_nan(weights, tf.reduce_sum(weights, axis=-1, keepdims=True))
         centre = masking.masked_sum(shares * scores, mask)[:, None]

@@ -13,15 +13,17 @@ from tfrank_sel.metrics import trec
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.metrics.significance import holm, randomisation_test, resampled, t_test
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 ALL = "all"  # the slice of all queries
-
 _HEAD = [
     *("metric", "slice", "queries", "A", "B", "A mean", "B mean", "B - A", "95 % interval"),
     *("p (rand.)", "p (t)", "B wins/ties/losses"),
 ]
+Array = NDArray[np.float64]
+_EQUAL = 1e-6  # differences up to this may be rounding in float32
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,14 +145,14 @@ class Comparison:
         Args:
             count: Maximum number of queries of each metric and pair of runs.
         """
-        found = []
+        rows = []
         for one in self.differences:
             row = dataclasses.asdict(one)
             if one.slice == ALL:
                 most = self.most_different(one.metric, one.a, one.b, count)
                 row["most_different"] = [dataclasses.asdict(x) for x in most]
-            found.append(row)
-        return json.dumps({"differences": found}, indent=2)
+            rows.append(row)
+        return json.dumps({"differences": rows}, indent=2)
 
     def draw(self, axes: "Axes") -> None:
         """Draws the interval of each difference.
@@ -169,11 +171,6 @@ class Comparison:
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlabel("difference of means, 95 % interval")
-
-
-Array = NDArray[np.float64]
-
-_EQUAL = 1e-6  # differences up to this may be rounding in float32
 
 
 class _Paired(NamedTuple):
@@ -276,15 +273,15 @@ def _values(
     run = trec.run_of(source)
     if judged.keys().isdisjoint(run):
         raise ValueError(f"Expected a query of the judgements in the run {name}. Received: none")
-    found = trec.list_values(judged, run, metrics, queries)
-    return {x: np.where(weights > 0.0, values, np.nan) for x, (values, weights) in found.items()}
+    by_metric = trec.list_values(judged, run, metrics, queries).items()
+    return {x: np.where(weights > 0.0, values, np.nan) for x, (values, weights) in by_metric}
 
 
 def _differences(
     pairs: Sequence[_Paired], members: Mapping[str, NDArray[np.bool_]], resamples: int, seed: int
 ) -> list[Difference]:
     """The differences of each slice with a query that counts: one family of tests."""
-    found = []
+    differences = []
     for name, member in members.items():
         counting: dict[bytes, list[_Paired]] = {}  # these share their random numbers
         for pair in pairs:
@@ -293,14 +290,14 @@ def _differences(
         for counted, alike in counting.items():
             rows = np.flatnonzero(np.frombuffer(counted, bool))
             if len(rows):
-                found += _tested(alike, name, rows, resamples, seed)
-    if not found:
+                differences += _tested(alike, name, rows, resamples, seed)
+    if not differences:
         return []
-    randomised = holm(np.array([x.p_randomisation for x in found])).tolist()
-    t = holm(np.array([x.p_t for x in found])).tolist()
+    randomised = holm(np.array([x.p_randomisation for x in differences])).tolist()
+    t = holm(np.array([x.p_t for x in differences])).tolist()
     return [
         dataclasses.replace(one, holm_randomisation=p, holm_t=q)
-        for one, p, q in zip(found, randomised, t, strict=True)
+        for one, p, q in zip(differences, randomised, t, strict=True)
     ]
 
 

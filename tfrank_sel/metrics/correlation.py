@@ -3,6 +3,7 @@
 from dataclasses import field
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff
 from tfrank_sel.metrics.averaging import DEFINED_LISTS, Averaging
@@ -46,23 +47,21 @@ class ARP(RankedMetric):
 
     pooled = True
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item."""
         return tf.where(mask, labels, 0.0)
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the ranks, weighted by the labels."""
-        found = ranks.at(weights * self.worth(labels, mask))
-        total = tf.reduce_sum(found * ranking.positions(found), axis=-1)
-        return tf.math.divide_no_nan(total, tf.reduce_sum(found, axis=-1))
+        at_rank = ranks.at(weights * self.worth(labels, mask))
+        total = tf.reduce_sum(at_rank * ranking.positions(at_rank), axis=-1)
+        return tf.math.divide_no_nan(total, tf.reduce_sum(at_rank, axis=-1))
 
 
 class _Correlation(ComparingMetric):
     """A correlation of labels and scores, undefined for a list of equal labels."""
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item less the smallest label of its list."""
         least = tf.reduce_min(tf.where(mask, labels, labels.dtype.max), axis=-1, keepdims=True)
         return tf.where(mask, labels - least, 0.0)
@@ -97,9 +96,7 @@ class KendallTau(_Correlation):
         https://doi.org/10.1093/biomet/33.3.239).
     """
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Counts the pairs in the right order less those in the wrong order."""
         weights = tf.where(mask, weights, 0.0)
         y, s = (_signs(tf.where(mask, x, 0.0)) for x in (labels, scores))
@@ -141,9 +138,7 @@ class SpearmanRho(_Correlation):
         https://doi.org/10.2307/1412159).
     """
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Correlates the ranks."""
         weights = tf.where(mask, weights, 0.0)
         y, s = (_centred_ranks(x, mask, weights) for x in (labels, scores))
@@ -153,14 +148,14 @@ class SpearmanRho(_Correlation):
         return tf.math.divide_no_nan(both, tf.sqrt(of_labels) * tf.sqrt(of_scores))
 
 
-def _signs(x: tf.Tensor) -> tf.Tensor:
+def _signs(x: Tensor) -> Tensor:
     """Returns the signs of the differences of all pairs, `[batch_size, i, j]`."""
     # by comparison, since a difference of large numbers may overflow
     x, y = x[:, :, tf.newaxis], x[:, tf.newaxis, :]
     return tf.cast(x > y, x.dtype) - tf.cast(x < y, x.dtype)
 
 
-def _centred_ranks(x: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def _centred_ranks(x: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """Ranks by ascending `x`, ties at their mean, less the weighted mean of the ranks."""
     valid = tf.cast(mask, x.dtype)
     # up to a constant of the list, this is half of: the items below less those above
@@ -199,20 +194,18 @@ class OPA(ComparingMetric):
 
     pooled = True
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Counts the items that should rank below each item."""
         return _sum_of_pairs(_pairs(labels, mask), tf.ones_like(labels))
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the weight of the pairs in order by that of all."""
         pairs, ones = _pairs(labels, mask), tf.ones_like(labels)
-        found, total = (
+        in_order, total = (
             tf.reduce_sum(tf.where(mask, weights, 0.0) * _sum_of_pairs(x, ones), axis=-1)
             for x in (pairs & _greater(scores), pairs)
         )
-        return tf.math.divide_no_nan(found, total)
+        return tf.math.divide_no_nan(in_order, total)
 
 
 @register
@@ -243,13 +236,11 @@ class AUC(ComparingMetric):
         https://doi.org/10.1016/j.patrec.2005.10.010).
     """
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Counts the items that should rank below each item."""
         return _sum_of_pairs(_pairs(tf.sign(labels), mask), tf.ones_like(labels))
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Divides the weight of the pairs in order by that of all."""
         weights = tf.where(mask, weights, 0.0)
         pairs, above = _pairs(tf.sign(labels), mask), _greater(scores)
@@ -303,9 +294,7 @@ class BPref(BinaryMetric):
     averages_ties = False
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages, over the relevant items, the share of irrelevant items below them."""
         relevant = self.worth(labels, mask)
         irrelevant = tf.cast(mask, relevant.dtype) - relevant
@@ -317,17 +306,17 @@ class BPref(BinaryMetric):
         return tf.math.divide_no_nan(total, count[:, 0])
 
 
-def _greater(x: tf.Tensor) -> tf.Tensor:
+def _greater(x: Tensor) -> Tensor:
     """Returns where `x_i > x_j`, `[batch_size, i, j]`."""
     return x[:, :, tf.newaxis] > x[:, tf.newaxis, :]
 
 
-def _pairs(labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _pairs(labels: Tensor, mask: Tensor) -> Tensor:
     """Returns the pairs of valid items that should be in this order, `[batch_size, i, j]`."""
     return mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :] & _greater(labels)
 
 
-def _sum_of_pairs(pairs: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+def _sum_of_pairs(pairs: Tensor, x: Tensor) -> Tensor:
     """Sums `x_j` over the pairs of each item `i`."""
     return tf.reduce_sum(
         tf.where(pairs, x[:, tf.newaxis, :], tf.zeros_like(x)[:, tf.newaxis, :]), -1

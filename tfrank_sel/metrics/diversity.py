@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff, Share
 from tfrank_sel.listwise import ListBatch, check_row_lengths
@@ -43,15 +44,15 @@ class DiversityMetric(BinaryMetric):
         valid &= batch.mask[:, :, tf.newaxis]
         return batch._replace(labels=tf.where(valid, labels, tf.zeros_like(labels)))
 
-    def counted(self, batch: ListBatch) -> tf.Tensor:
+    def counted(self, batch: ListBatch) -> Tensor:
         """Returns the valid items; also an item of weight 0 covers its subtopics."""
         return batch.mask
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for an item that is relevant to a subtopic and 0 for another."""
         return tf.reduce_max(self.covered(labels, mask), axis=-1)
 
-    def covered(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def covered(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns 1 for each subtopic that an item covers, `[batch_size, list_size, subtopics]`."""
         # an item covers none if there is no subtopic
         labels = tf.pad(labels, [[0, 0], [0, 0], [0, 1]])
@@ -96,13 +97,11 @@ class PrecisionIA(DiversityMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics that the top items cover by the maximum."""
         covered = self.covered(labels, mask)
-        found = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
-        return tf.math.divide_no_nan(found, ranks.depths(self.clip_k) * _subtopics(covered))
+        hits = tf.reduce_sum(ranks.at(weights * tf.reduce_sum(covered, axis=-1)), axis=-1)
+        return tf.math.divide_no_nan(hits, ranks.depths(self.clip_k) * _subtopics(covered))
 
 
 @register
@@ -141,18 +140,16 @@ class SubtopicRecall(DiversityMetric):
     averages_ties = False
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the number of subtopics covered by the top items by that of the whole list."""
         covered = weights[:, :, tf.newaxis] * self.covered(labels, mask)
         # a row of zeros in front: no item covers no subtopic
         on_top = tf.pad(ranks.gathered(covered), [[0, 0], [1, 0], [0, 0]])
-        found = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
-        return tf.math.divide_no_nan(found, _subtopics(self.covered(labels, mask)))
+        hits = tf.reduce_sum(tf.reduce_max(on_top, axis=1), axis=-1)
+        return tf.math.divide_no_nan(hits, _subtopics(self.covered(labels, mask)))
 
 
-def _subtopics(covered: tf.Tensor) -> tf.Tensor:
+def _subtopics(covered: Tensor) -> Tensor:
     """Counts the subtopics that at least one item of each list covers."""
     return tf.reduce_sum(tf.cast(tf.reduce_any(covered > 0.0, axis=1), covered.dtype), axis=-1)
 
@@ -162,11 +159,11 @@ class _AlphaMetric(DiversityMetric):
 
     k: Cutoff = None
     alpha: Share = 0.5
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
     averages_ties = False
 
-    def alpha_dcg(self, labels: tf.Tensor, weights: tf.Tensor, ranks: Ranks) -> tf.Tensor:
+    def alpha_dcg(self, labels: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
         covered = ranks.gathered(labels)
         before = tf.cumsum(covered, axis=1, exclusive=True)
@@ -208,9 +205,7 @@ class AlphaDCG(_AlphaMetric):
         https://doi.org/10.1145/1390334.1390446).
     """
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
         return self.alpha_dcg(labels, weights, ranks)
 
@@ -249,33 +244,29 @@ class AlphaNDCG(_AlphaMetric):
         https://doi.org/10.1145/1390334.1390446).
     """
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the alpha-DCG of the scores by that of the greedy ranking."""
         weights = tf.where(mask, weights, 0.0)
         best = _greedy_gains(labels, weights, self.k, self.alpha)
         ideal = tf.reduce_sum(best * self.discount(ranking.positions(best)), axis=-1)
-        found = self.alpha_dcg(labels, weights, ranks)
-        return tf.math.divide_no_nan(found, ideal)
+        dcg = self.alpha_dcg(labels, weights, ranks)
+        return tf.math.divide_no_nan(dcg, ideal)
 
 
-def _greedy_gains(labels: tf.Tensor, weights: tf.Tensor, k: int | None, alpha: float) -> tf.Tensor:
+def _greedy_gains(labels: Tensor, weights: Tensor, k: int | None, alpha: float) -> Tensor:
     """Returns the gain at each rank of the greedy ranking."""
     size = tf.shape(labels)[1]
     steps = size if k is None else tf.minimum(k, size)
-    places = tf.cumsum(tf.ones_like(weights, tf.int32), axis=-1, exclusive=True)
+    positions = tf.cumsum(tf.ones_like(weights, tf.int32), axis=-1, exclusive=True)
     keep = tf.constant(1.0 - alpha, labels.dtype)
 
-    def add(
-        step: tf.Tensor, gains: tf.Tensor, left: tf.Tensor, free: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+    def add(step: Tensor, gains: Tensor, left: Tensor, free: Tensor) -> tuple[Tensor, ...]:
         gain = weights * tf.reduce_sum(labels * left[:, tf.newaxis, :], axis=-1)
         of_free = tf.where(free, gain, tf.constant(-1.0, gain.dtype))
         most = tf.reduce_max(of_free, axis=-1, keepdims=True)
-        first = tf.where(of_free == most, places, tf.int32.max)
-        chosen = places == tf.reduce_min(first, axis=-1, keepdims=True)
-        gains = tf.where(places == step, most, gains)
+        first = tf.where(of_free == most, positions, tf.int32.max)
+        chosen = positions == tf.reduce_min(first, axis=-1, keepdims=True)
+        gains = tf.where(positions == step, most, gains)
         covered = tf.where(chosen[:, :, tf.newaxis], labels, tf.zeros_like(labels))
         left = left * tf.pow(keep, tf.reduce_sum(covered, axis=1))
         return step + 1, gains, left, free & ~chosen

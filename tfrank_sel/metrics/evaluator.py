@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Self
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.compilation import in_graph
@@ -20,10 +21,10 @@ class ListValues(NamedTuple):
         weights: Weight of each list in the mean, `[batch_size]`; 0 for a list that does not count.
     """
 
-    values: tf.Tensor
-    weights: tf.Tensor
+    values: Tensor
+    weights: Tensor
 
-    def mean(self) -> tf.Tensor:
+    def mean(self) -> Tensor:
         """Averages the values by weight; 0 if no list counts."""
         total = tf.reduce_sum(self.values * self.weights)
         return tf.math.divide_no_nan(total, tf.reduce_sum(self.weights))
@@ -33,11 +34,11 @@ class Sort(NamedTuple):
     """The order of the items of a batch, for metrics with the same ranking.
 
     Attributes:
-        order: The places of the items, best first, `[batch_size, ranks]`.
+        order: The indices of the items, best first, `[batch_size, ranks]`.
         deepest: The greatest cut-off of these metrics; `None` if they have none.
     """
 
-    order: tf.Tensor
+    order: Tensor
     deepest: int | None
 
 
@@ -108,8 +109,8 @@ class Evaluator(Checked):
             for group, batch in zip(self._groups, batches, strict=True)
         ]
         names = [metric.name for group in self._groups for metric in group]
-        found = dict(zip(names, self._evaluate(batches, sorts), strict=True))
-        return {metric.name: found[metric.name] for metric in self.metrics}
+        values = dict(zip(names, self._evaluate(batches, sorts), strict=True))
+        return {metric.name: values[metric.name] for metric in self.metrics}
 
     def _values(self, batches: list[ListBatch], sorts: list[Sort | None]) -> list[ListValues]:
         return [

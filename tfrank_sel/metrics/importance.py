@@ -65,13 +65,13 @@ def importances(
     random, whole = np.random.default_rng(seed), measured(items)
     of_list = np.repeat(np.arange(len(sizes)), sizes)
     orders = [np.lexsort((random.random(len(of_list)), of_list)) for _ in range(repeats)]
-    found = {}
+    results = {}
     for name, own in columns.items():
         shuffled = [measured(_shuffled(items, own, order)) for order in orders if own]
         drops = whole - np.mean(shuffled or [whole], axis=0)
         margin = _NORMAL * float(drops.std()) / math.sqrt(len(drops))
-        found[name] = Importance(float(drops.mean()), margin)
-    return found
+        results[name] = Importance(float(drops.mean()), margin)
+    return results
 
 
 def _shuffled(

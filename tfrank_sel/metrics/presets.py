@@ -51,7 +51,7 @@ def trec_eval(
     """
     ranked: dict[str, Any] = {"ties": REVERSED, "dtype": dtype}
     binary = {"relevance_level": relevance_level, **ranked}
-    found: list[ListwiseMetric] = [
+    metrics: list[ListwiseMetric] = [
         MAP(name="map", **binary),
         RPrecision(name="Rprec", **binary),
         BPref(name="bpref", **binary),
@@ -59,14 +59,14 @@ def trec_eval(
         NDCG(gain=ranking.linear_gain, name="ndcg", **ranked),
     ]
     for k in cutoffs:
-        found += [
+        metrics += [
             Precision(k, name=f"P_{k}", **binary),
             Recall(k, name=f"recall_{k}", **binary),
             NDCG(k, gain=ranking.linear_gain, name=f"ndcg_cut_{k}", **ranked),
             MAP(k, name=f"map_cut_{k}", **binary),
             Hits(k, name=f"success_{k}", **binary),
         ]
-    return found
+    return metrics
 
 
 def tfr(cutoffs: Sequence[int] = (1, 3, 5, 10)) -> list[ListwiseMetric]:

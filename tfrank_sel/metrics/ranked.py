@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff, OpenShare, Positive
 from tfrank_sel.metrics.base import BinaryMetric, RankedMetric
@@ -15,8 +16,8 @@ class _GainMetric(RankedMetric):
     """A measure of the gains of the items."""
 
     k: Cutoff = None
-    gain: Callable[[tf.Tensor], tf.Tensor] = ranking.exponential_gain
-    discount: Callable[[tf.Tensor], tf.Tensor] = ranking.log2_discount
+    gain: Callable[[Tensor], Tensor] = ranking.exponential_gain
+    discount: Callable[[Tensor], Tensor] = ranking.log2_discount
 
 
 @register
@@ -56,13 +57,11 @@ class DCG(_GainMetric):
     def largest_label(self) -> float:
         return ranking.largest_label(self.gain, self.dtype)
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the gain of each item."""
         return tf.where(mask, self.gain(labels), 0.0)
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Adds up the discounted gains."""
         gains = ranks.at(weights * self.worth(labels, mask))
         return tf.reduce_sum(gains * self.discount(ranking.positions(gains)), axis=-1)
@@ -105,13 +104,11 @@ class NDCG(_GainMetric):
         https://dl.acm.org/doi/10.1145/582415.582418).
     """
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the gain of each item, relative to those of its list."""
         return ranking.relative_gains(self.gain, labels, mask)
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the DCG of the scores by that of the gains."""
         gains = weights * self.worth(labels, mask)
         dcg, ideal = (
@@ -156,19 +153,17 @@ class PWA(RankedMetric):
 
     weighs_items = False
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the label of each item."""
         return tf.where(mask, labels, 0.0)
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the labels, weighted by the reciprocals of their ranks."""
-        found = ranks.at(weights * self.worth(labels, mask))
-        positions = ranking.positions(found)
+        at_rank = ranks.at(weights * self.worth(labels, mask))
+        positions = ranking.positions(at_rank)
         held = positions <= ranks.counts()[:, tf.newaxis]
         total = tf.reduce_sum(tf.where(held, 1.0 / positions, 0.0), axis=-1)
-        return tf.math.divide_no_nan(tf.reduce_sum(found / positions, axis=-1), total)
+        return tf.math.divide_no_nan(tf.reduce_sum(at_rank / positions, axis=-1), total)
 
 
 @register
@@ -209,12 +204,10 @@ class Precision(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by the number of ranks."""
-        found = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
-        return tf.math.divide_no_nan(found, ranks.depths(self.clip_k))
+        hits = tf.reduce_sum(ranks.at(weights * self.worth(labels, mask)), axis=-1)
+        return tf.math.divide_no_nan(hits, ranks.depths(self.clip_k))
 
 
 @register
@@ -252,13 +245,11 @@ class Recall(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by that of all."""
         relevant = weights * self.worth(labels, mask)
-        found, total = (tf.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
-        return tf.math.divide_no_nan(found, total)
+        hits, total = (tf.reduce_sum(x, axis=-1) for x in (ranks.at(relevant), relevant))
+        return tf.math.divide_no_nan(hits, total)
 
 
 @register
@@ -296,13 +287,11 @@ class MAP(BinaryMetric):
 
     k: Cutoff = None
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Averages the precisions at the ranks of the relevant items."""
         relevant = weights * self.worth(labels, mask)
-        found = ranks.so_far(relevant > 0.0)
-        precisions = ranks.at(relevant) * found / ranking.positions(found)
+        hits = ranks.so_far(relevant > 0.0)
+        precisions = ranks.at(relevant) * hits / ranking.positions(hits)
         total = tf.reduce_sum(precisions, axis=-1)
         return tf.math.divide_no_nan(total, tf.reduce_sum(relevant, axis=-1))
 
@@ -337,15 +326,13 @@ class RPrecision(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the relevant items in the top ranks by their number in the list."""
         relevant = self.worth(labels, mask)
         count = tf.reduce_sum(relevant, axis=-1)
-        found = ranks.at(weights * relevant)
-        on_top = ranking.positions(found) <= count[:, tf.newaxis]
-        return tf.math.divide_no_nan(tf.reduce_sum(tf.where(on_top, found, 0.0), axis=-1), count)
+        hits = ranks.at(weights * relevant)
+        on_top = ranking.positions(hits) <= count[:, tf.newaxis]
+        return tf.math.divide_no_nan(tf.reduce_sum(tf.where(on_top, hits, 0.0), axis=-1), count)
 
 
 @register
@@ -384,9 +371,7 @@ class MRR(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the weight of the first relevant item by its rank."""
         first = ranks.first(weights * self.worth(labels, mask))
         return tf.reduce_sum(first / ranking.positions(first), axis=-1)
@@ -427,9 +412,7 @@ class Hits(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Returns the weight of the first relevant item if it is among the top `k`, else 0."""
         first = ranks.first(weights * self.worth(labels, mask))
         return tf.reduce_sum(first, axis=-1)
@@ -475,16 +458,14 @@ class ERR(RankedMetric):
 
     averages_ties = False
 
-    def worth(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def worth(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability that each item satisfies the user."""
         largest = tf.constant(self.max_label, labels.dtype)
         base = tf.constant(2.0, labels.dtype)
         gains = tf.pow(base, tf.minimum(labels, largest) - largest) - tf.pow(base, -largest)
         return tf.where(mask, gains, 0.0)
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Sums the reciprocal ranks, weighted by the probability to stop there."""
         stops = tf.clip_by_value(ranks.at(weights * self.worth(labels, mask)), 0.0, 1.0)
         reaches = tf.math.cumprod(1.0 - stops, axis=-1, exclusive=True)
@@ -526,10 +507,8 @@ class RBP(BinaryMetric):
 
     weighs_items = False
 
-    def at_ranks(
-        self, labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor, ranks: Ranks
-    ) -> tf.Tensor:
+    def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Sums the probabilities to reach the relevant items."""
-        found = ranks.at(weights * self.worth(labels, mask))
-        reaches = tf.pow(tf.constant(self.persistence, found.dtype), ranking.positions(found) - 1.0)
-        return (1.0 - self.persistence) * tf.reduce_sum(found * reaches, axis=-1)
+        hits = ranks.at(weights * self.worth(labels, mask))
+        reaches = tf.pow(tf.constant(self.persistence, hits.dtype), ranking.positions(hits) - 1.0)
+        return (1.0 - self.persistence) * tf.reduce_sum(hits * reaches, axis=-1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.arguments import Bound
 from tfrank_sel.links.base import Link
@@ -56,7 +57,7 @@ class _RegionMetric(ListwiseMetric):
         """Metrics of one region read the same batch of the same input."""
         return super().reading, self.lower, self.upper, id(self.label_map)
 
-    def inside(self, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def inside(self, labels: Tensor, mask: Tensor) -> Tensor:
         """Whether an item is valid and its observed score is in the region."""
         return mask & (labels >= self.lower) & (labels < self.upper)
 
@@ -111,9 +112,7 @@ class RegionDivergence(_RegionMetric):
         super().__init__(lower, upper, label_map, **kwargs)
         self.link = link
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item."""
         mask = self.inside(labels, mask)
         s, z = (tf.where(mask, x, self.link.origin) for x in (labels, scores))
@@ -156,9 +155,7 @@ class RegionAbsoluteError(_RegionMetric):
         https://www.int-res.com/abstracts/cr/v30/n1/p79-82/), restricted to a region.
     """
 
-    def per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor
-    ) -> tf.Tensor:
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the absolute error of each item."""
         return _mean(tf.abs(scores - labels), self.inside(labels, mask), weights)
 
@@ -189,15 +186,15 @@ def by_region(
         raise ValueError(
             f"`edges` must be non-empty and strictly increasing. Received: edges={list(edges)}"
         )
-    found: list[ListwiseMetric] = []
+    made: list[ListwiseMetric] = []
     for low, high in regions:
         place = f"{low:g}_to_{high:g}"
         if math.isinf(low) or math.isinf(high):
             place = f"below_{high:g}" if math.isinf(low) else f"from_{low:g}"
         if link is not None:
-            found.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{place}"))
-        found.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{place}"))
-    return found
+            made.append(RegionDivergence(link, low, high, label_map, name=f"divergence_{place}"))
+        made.append(RegionAbsoluteError(low, high, label_map, name=f"absolute_error_{place}"))
+    return made
 
 
 def quantile_edges(scores: Any, regions: int) -> list[float]:
@@ -230,6 +227,6 @@ def quantile_edges(scores: Any, regions: int) -> list[float]:
     return edges
 
 
-def _mean(values: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def _mean(values: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     total = masking.masked_sum(weights * values, mask)
     return tf.math.divide_no_nan(total, masking.masked_sum(weights, mask))

@@ -7,56 +7,49 @@ import abc
 import dataclasses
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.ops import ranking
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Value, register
 
 
-@dataclasses.dataclass(frozen=True)
-class Ties(Configurable, abc.ABC):
+class Ties(Value, abc.ABC):
     """An order of items with equal scores, and the quantities at each rank under it.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.
     """
 
     @abc.abstractmethod
-    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Returns the places of all items, `[batch_size, list_size]`, in rank order."""
+    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
+        """Returns the indices of all items, `[batch_size, list_size]`, in rank order."""
 
     def depth(self, k: int | None) -> int | None:
         """Returns the number of ranks to sort for a cut-off `k`; all if `None`."""
         return k
 
-    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
-        """Returns the places of the items of the first ranks, best first."""
+    def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
+        """Returns the indices of the items of the first ranks, best first."""
         first = self.arranged(scores, mask)
         scores, mask = (tf.gather(x, first, batch_dims=1) for x in (scores, mask))
         return tf.gather(first, ranking.order(scores, mask, depth), batch_dims=1)
 
-    def at_ranks(
-        self, x: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def at_ranks(self, x: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Returns the expected value of `x` at each of the first `k` ranks, or at all if `None`."""
         return tf.gather(x, order[:, :k], batch_dims=1)
 
-    def first_at(
-        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Returns at each rank the weight there if it is the first above 0, as expected."""
-        found = self.at_ranks(weights, scores, order, k)
-        ranks = ranking.positions(found)
-        first = tf.reduce_min(tf.where(found > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
-        return tf.where(ranks == first, found, tf.zeros_like(found))
+        at_rank = self.at_ranks(weights, scores, order, k)
+        ranks = ranking.positions(at_rank)
+        first = tf.reduce_min(tf.where(at_rank > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
+        return tf.where(ranks == first, at_rank, tf.zeros_like(at_rank))
 
-    def so_far(
-        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         """Counts at each rank the relevant items down to it, given that it holds one."""
         return tf.cumsum(self.at_ranks(relevant, scores, order, k), axis=-1)
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class InOrder(Ties):
     """Items with equal scores keep the order of the list.
 
@@ -66,10 +59,10 @@ class InOrder(Ties):
         0.5
     """
 
-    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
         return tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
 
-    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+    def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
         return ranking.order(scores, mask, depth)
 
 
@@ -77,7 +70,6 @@ IN_ORDER = InOrder()
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Reversed(Ties):
     """Items with equal scores rank in reverse order of the list, as in trec_eval.
 
@@ -90,7 +82,7 @@ class Reversed(Ties):
         0.3333
     """
 
-    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
         return tf.broadcast_to(tf.range(tf.shape(scores)[1])[::-1], tf.shape(scores))
 
 
@@ -98,7 +90,6 @@ REVERSED = Reversed()
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Shuffled(Ties):
     """Items with equal scores rank in a random order, the same at each evaluation.
 
@@ -117,7 +108,7 @@ class Shuffled(Ties):
 
     seed: int = 0
 
-    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
         bits = tf.bitcast(tf.cast(scores, tf.float32), tf.int32)
         of_list = tf.reduce_sum(_scrambled(tf.where(mask, bits, 0)), axis=-1, keepdims=True)
         place = tf.cumsum(tf.cast(mask, tf.int32), axis=-1)
@@ -130,7 +121,6 @@ SHUFFLED = Shuffled()
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class Averaged(Ties):
     """The expected value over all orders of the items with equal scores, in closed form.
 
@@ -144,25 +134,21 @@ class Averaged(Ties):
         the Presence of Tied Scores, 2008](https://doi.org/10.1007/978-3-540-78646-7_38).
     """
 
-    def arranged(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def arranged(self, scores: Tensor, mask: Tensor) -> Tensor:
         return IN_ORDER.arranged(scores, mask)
 
     def depth(self, k: int | None) -> None:
         """Sorts all, because the items tied at rank `k` count."""
 
-    def order(self, scores: tf.Tensor, mask: tf.Tensor, depth: int | None) -> tf.Tensor:
+    def order(self, scores: Tensor, mask: Tensor, depth: int | None) -> Tensor:
         return ranking.order(scores, mask, depth)
 
-    def at_ranks(
-        self, x: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def at_ranks(self, x: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         x = tf.gather(x, order, batch_dims=1)
         block = _Block.of(tf.gather(scores, order, batch_dims=1))
         return tf.math.divide_no_nan(block.total(x), block.total(tf.ones_like(x)))[:, :k]
 
-    def first_at(
-        self, weights: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         block = _Block.of(tf.gather(scores, order, batch_dims=1))
         weights = tf.gather(weights, order, batch_dims=1)
         relevant = block.total(tf.cast(weights > 0.0, weights.dtype))
@@ -173,15 +159,13 @@ class Averaged(Ties):
         weight = tf.math.divide_no_nan(block.total(weights), relevant)
         return (reached * hazard * weight)[:, :k]
 
-    def so_far(
-        self, relevant: tf.Tensor, scores: tf.Tensor, order: tf.Tensor, k: int | None
-    ) -> tf.Tensor:
+    def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
         block = _Block.of(tf.gather(scores, order, batch_dims=1))
         relevant = tf.gather(relevant, order, batch_dims=1)
-        found, size = block.total(relevant), block.total(tf.ones_like(relevant))
+        hits, size = block.total(relevant), block.total(tf.ones_like(relevant))
         before = tf.math.cumsum(relevant, axis=-1, exclusive=True)
         before = tf.gather(before, block.start, batch_dims=1)
-        share = tf.math.divide_no_nan(found - 1.0, size - 1.0)
+        share = tf.math.divide_no_nan(hits - 1.0, size - 1.0)
         return (before + 1.0 + block.offset(relevant.dtype) * share)[:, :k]
 
 
@@ -199,47 +183,47 @@ class Ranks:
         ties: Order of items with equal scores.
         scores: Score of each item, `[batch_size, list_size]`.
         mask: Which items are valid.
-        order: Places of the items, best first, as `ties` ranks those retrieved.
+        order: Indices of the items, best first, as `ties` ranks those retrieved.
         k: The cut-off; none if `None`.
         deepest: The greatest cut-off of the sort in this call, if `k` is a cut-off.
     """
 
     ties: Ties
-    scores: tf.Tensor
-    mask: tf.Tensor
-    order: tf.Tensor
+    scores: Tensor
+    mask: Tensor
+    order: Tensor
     k: int | None
     deepest: int | None
 
-    def best(self, x: tf.Tensor) -> tf.Tensor:
+    def best(self, x: Tensor) -> Tensor:
         """Returns the greatest of `x` of the valid items, `[batch_size, ranks]`, in order."""
         [x] = ranking.sort_by(x, x, mask=self.mask, k=self.k and self.deepest)
         return x[:, : self.k]
 
-    def at(self, x: tf.Tensor) -> tf.Tensor:
+    def at(self, x: Tensor) -> Tensor:
         """Returns the expected value of `x` at each rank, `[batch_size, ranks]`; 0 for no item."""
         return self.ties.at_ranks(*self._held(x))
 
-    def gathered(self, x: tf.Tensor) -> tf.Tensor:
+    def gathered(self, x: Tensor) -> Tensor:
         """Returns the row of `x`, `[batch_size, list_size, n]`, at each rank; 0 for no item."""
         held = retrieved(self.scores, self.mask)[:, :, tf.newaxis]
         x = tf.where(held, x, tf.zeros_like(x))
         return tf.gather(x, self.order[:, : self.k], batch_dims=1)
 
-    def first(self, weights: tf.Tensor) -> tf.Tensor:
+    def first(self, weights: Tensor) -> Tensor:
         """Returns at each rank the weight there if it is the first above 0, as expected."""
         return self.ties.first_at(*self._held(weights))
 
-    def so_far(self, relevant: tf.Tensor) -> tf.Tensor:
+    def so_far(self, relevant: Tensor) -> Tensor:
         """Counts at each rank the relevant items down to it, given that it holds one."""
         return self.ties.so_far(*self._held(relevant))
 
-    def counts(self) -> tf.Tensor:
+    def counts(self) -> Tensor:
         """Counts the items retrieved for each list, `[batch_size]`."""
         held = retrieved(self.scores, self.mask)
         return tf.reduce_sum(tf.cast(held, self.scores.dtype), axis=-1)
 
-    def depths(self, clip: bool) -> tf.Tensor:
+    def depths(self, clip: bool) -> Tensor:
         """Counts the ranks of each list that are used, `[batch_size]`: up to the cut-off, if any.
 
         Args:
@@ -251,7 +235,7 @@ class Ranks:
         k = tf.constant(self.k, counts.dtype)
         return tf.minimum(counts, k) if clip else tf.broadcast_to(k, tf.shape(counts))
 
-    def _held(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, int | None]:
+    def _held(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, int | None]:
         held = retrieved(self.scores, self.mask)
         x = tf.cast(x, self.scores.dtype)
         nowhere = tf.constant(float("nan"), self.scores.dtype)  # equal to no score
@@ -263,7 +247,7 @@ class Ranks:
         )
 
 
-def retrieved(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def retrieved(scores: Tensor, mask: Tensor) -> Tensor:
     """Returns a mask of the items with a rank: the valid ones, except those with score -inf."""
     return mask & (scores != float("-inf"))
 
@@ -272,40 +256,40 @@ def retrieved(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 class _Block:
     """The blocks of equal scores of sorted lists: for each rank, the start of its block."""
 
-    start: tf.Tensor
+    start: Tensor
 
     @classmethod
-    def of(cls, scores: tf.Tensor) -> "_Block":
+    def of(cls, scores: Tensor) -> "_Block":
         """Finds the blocks; NaN, which ranks last, equals no other score."""
         ranks = tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
         begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]], constant_values=True)
         begins = begins[:, : tf.shape(scores)[1]]  # also for an empty list
         return cls(_cumulative_maximum(tf.where(begins, ranks, 0)))
 
-    def total(self, x: tf.Tensor) -> tf.Tensor:
+    def total(self, x: Tensor) -> Tensor:
         """Sums `x` over the block of each rank."""
         rows, columns = tf.shape(x)[0], tf.shape(x)[1]
         ids = self.start + columns * tf.range(rows)[:, tf.newaxis]
         sums = tf.math.unsorted_segment_sum(x, ids, rows * columns)
         return tf.gather(tf.reshape(sums, tf.shape(x)), self.start, batch_dims=1)
 
-    def offset(self, dtype: tf.DType) -> tf.Tensor:
+    def offset(self, dtype: tf.DType) -> Tensor:
         """Counts the ranks from the start of its block to each rank."""
         return tf.cast(tf.range(tf.shape(self.start)[1]) - self.start, dtype)
 
 
-def _cumulative_maximum(x: tf.Tensor) -> tf.Tensor:
+def _cumulative_maximum(x: Tensor) -> Tensor:
     """Doubles the window of a running maximum of numbers from 0 on until it spans the list."""
     size = tf.shape(x)[1]
 
-    def widened(width: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def widened(width: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         shifted = tf.roll(x, width, axis=1)
         return 2 * width, tf.where(tf.range(size) >= width, tf.maximum(x, shifted), x)
 
     return tf.while_loop(lambda width, _: width < size, widened, (tf.constant(1), x))[1]
 
 
-def _scrambled(x: tf.Tensor) -> tf.Tensor:
+def _scrambled(x: Tensor) -> Tensor:
     """Mixes the bits of integers, so that neighbours draw numbers far apart."""
     for shift, factor in ((16, 0x7FEB352D), (15, -0x7B935975)):
         bits = tf.bitcast(x, tf.uint32)

@@ -90,11 +90,11 @@ def measures(names: Sequence[str], relevance_level: float = 1.0) -> list[Listwis
         >>> [metric.name for metric in measures(["map", "P.5,10"])]
         ['map', 'P_5', 'P_10']
     """
-    found: dict[str, ListwiseMetric] = {}
+    metrics: dict[str, ListwiseMetric] = {}
     for name in names:
         for metric in _measures(name, relevance_level):
-            found.setdefault(metric.name, metric)
-    return list(found.values())
+            metrics.setdefault(metric.name, metric)
+    return list(metrics.values())
 
 
 def evaluate(
@@ -136,7 +136,7 @@ def list_values(
         metrics: The metrics.
         queries: Queries of `qrels`.
     """
-    found = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
+    results = {metric.name: np.zeros([2, len(queries)]) for metric in metrics}
     # the other measures treat documents without judgements as irrelevant
     for judged_only in (False, True):
         chosen = [metric for metric in metrics if takes_judged_only(metric) == judged_only]
@@ -145,8 +145,8 @@ def list_values(
             some = slice(begin, begin + QUERIES_AT_ONCE)
             labels, scores = _padded(qrels, run, queries[some], judged_only)
             for name, (values, weights) in evaluator(labels, scores).items():
-                found[name][:, some] = values, weights
-    return found
+                results[name][:, some] = values, weights
+    return results
 
 
 def takes_judged_only(metric: ListwiseMetric) -> bool:
@@ -205,7 +205,7 @@ def _read(
 
     As trec_eval does, it accepts words behind the tag of a run.
     """
-    found: dict[str, dict[str, T]] = {}
+    records: dict[str, dict[str, T]] = {}
     count, line = len(form.split()), 0
     try:
         opened = gzip.open if str(path).endswith(".gz") else open
@@ -218,9 +218,9 @@ def _read(
                     if len(fields) < count or not form.endswith("tag"):
                         raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
                 query, document = fields[0], fields[2]
-                documents = found.get(query)
+                documents = records.get(query)
                 if documents is None:
-                    documents = found[query] = {}
+                    documents = records[query] = {}
                 elif document in documents:
                     raise FileError(path, line, f"Query {query} {verb} document {document} again.")
                 try:
@@ -231,7 +231,7 @@ def _read(
         raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
     if line == 0:
         raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
-    return found
+    return records
 
 
 def _integer(text: str) -> int:
@@ -322,18 +322,18 @@ def qrels_of(source: Any) -> Qrels:
 
 
 def _nested(source: Any, value: str) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    records: dict[str, dict[str, float]] = {}
     for query, document, number in _records(source, value):
         if not isinstance(number, numbers.Real) or not math.isfinite(number):
             raise ValueError(
                 f"`{value}` must be a finite number. Received: {number!r}, query {query}, "
                 f"document {document}"
             )
-        documents = found.setdefault(str(query), {})
+        documents = records.setdefault(str(query), {})
         if str(document) in documents:
             raise ValueError(f"Query {query} has document {document} more than once.")
         documents[str(document)] = float(number)
-    return found
+    return records
 
 
 def _records(source: Any, value: str) -> Iterator[tuple[Any, Any, Any]]:

@@ -6,8 +6,7 @@ import pathlib
 import sys
 
 try:
-    from tfrank_sel.migration.files import rewritten
-    from tfrank_sel.migration.rewriting import MARK
+    from tfrank_sel.migration.rewriting import MARK, rewritten
 except ModuleNotFoundError as error:
     raise ImportError(
         f"tfrank-sel-migrate needs {error.name}: pip install 'tfrank_sel[migrate]'"

@@ -6,21 +6,13 @@ extra `als`.
 
 from tfrank_sel import surface
 from tfrank_sel.models.boosted_trees import BoostedTrees
-from tfrank_sel.models.cosine_classifier import CosineClassifier
-from tfrank_sel.models.dropout import Dropout
 from tfrank_sel.models.ensemble import Ensemble
-from tfrank_sel.models.list_scorer import ListScorer
-from tfrank_sel.models.log_q import LogQCorrection
-from tfrank_sel.models.perceptron import Perceptron
-from tfrank_sel.models.preparation import Preparation
-from tfrank_sel.models.prepared import Prepared
+from tfrank_sel.models.layers import CosineClassifier, LogQCorrection, SoftTopK
+from tfrank_sel.models.preparation import Preparation, WithinList
 from tfrank_sel.models.recalibrated import Recalibrated, recalibrate
-from tfrank_sel.models.scorer import Scorer
-from tfrank_sel.models.soft_top_k import SoftTopK
+from tfrank_sel.models.scorers import Dropout, ListScorer, Perceptron, Prepared, Scorer, TwoTower
 from tfrank_sel.models.summary import moments
 from tfrank_sel.models.transfer import warm_start
-from tfrank_sel.models.two_tower import TwoTower
-from tfrank_sel.models.within_list import WithinList
 
 __all__ = [
     "BoostedTrees",

@@ -81,8 +81,8 @@ class Moments:
 
     def variance(self) -> np.ndarray:
         """Returns the variance of each column; 0 if it has no value."""
-        found: np.ndarray = self.squares / np.maximum(self.count, 1)
-        return found
+        variances: np.ndarray = self.squares / np.maximum(self.count, 1)
+        return variances
 
 
 def compressed(values: npt.ArrayLike) -> np.ndarray:

@@ -6,9 +6,8 @@ import keras
 import numpy as np
 
 from tfrank_sel.models.ensemble import Ensemble
-from tfrank_sel.models.perceptron import Perceptron
 from tfrank_sel.models.preparation import Preparation
-from tfrank_sel.models.prepared import Prepared
+from tfrank_sel.models.scorers import Perceptron, Prepared
 
 
 def warm_start(model: keras.Model, before: keras.Model) -> None:
@@ -100,7 +99,7 @@ def _has_names(model: keras.Model) -> bool:
 
 
 def _by_name(model: Prepared, before: Prepared) -> list[np.ndarray]:
-    """The tables of the embeddings and the first kernel by row name, and all other weights."""
+    """Splits the weights: rows that have a name (embeddings, first kernel), and the rest."""
     meanings, meanings_before = (x.preparation.looked_up for x in (model, before))
     initial, trained = model.network.get_weights(), before.network.get_weights()
     tables = dict(zip(meanings_before, trained, strict=False))
@@ -130,6 +129,6 @@ def _with_rows(
     """Rows, replaced if their name is known."""
     places = {name: place for place, name in enumerate(known_names)}
     taken = {place: places[name] for place, name in enumerate(names) if name in places}
-    found = rows.copy()
-    found[list(taken)] = known[list(taken.values())]
-    return found
+    merged = rows.copy()
+    merged[list(taken)] = known[list(taken.values())]
+    return merged

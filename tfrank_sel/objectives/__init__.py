@@ -4,12 +4,12 @@ from tfrank_sel import surface
 from tfrank_sel.objectives.boosters import (
     lightgbm as lightgbm,
     lightgbm_metric as lightgbm_metric,
+    train_catboost as train_catboost,
     xgboost as xgboost,
     xgboost_metric as xgboost_metric,
 )
 from tfrank_sel.objectives.criteria import torch as torch
 from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
-from tfrank_sel.objectives.newton import train_catboost as train_catboost
 
 
 def __dir__() -> list[str]:

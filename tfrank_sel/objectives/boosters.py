@@ -1,16 +1,96 @@
 """Objectives and metrics in the forms of LightGBM and XGBoost."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.losses import ListwiseLoss
+from tfrank_sel.metrics import ItemMetric, ListwiseMetric
+from tfrank_sel.metrics.base import RankedMetric
 from tfrank_sel.objectives.derivatives import Derivatives
-from tfrank_sel.objectives.lists import Array
-from tfrank_sel.objectives.measures import Measured, Metric
+from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, check_labels, content
+
+Metric = ListwiseMetric | ItemMetric | ListwiseLoss
+
+
+class Measured:
+    """The weighted mean of a metric or a loss over a set of lists.
+
+    The value of a calibration metric is that of the items of all lists. By default a ranking metric
+    is averaged over the orders of items with equal scores, so that the order of the rows does not
+    count.
+
+    Args:
+        metric: The metric, or the loss, whose `reduction` is ignored.
+
+    Raises:
+        TypeError: If `metric` is neither.
+    """
+
+    def __init__(self, metric: Metric) -> None:
+        if not isinstance(metric, Metric):
+            raise TypeError(f"`metric` must be a metric or a loss. Received: metric={metric!r}")
+        self.metric = metric.over_ties() if isinstance(metric, RankedMetric) else metric
+        self._lists = functools.lru_cache(DATA_SETS)(self._read)
+
+    def __deepcopy__(self, memo: Any) -> "Measured":
+        return self  # a function, as `Derivatives`
+
+    def __reduce__(self) -> tuple[type["Measured"], tuple[Any, ...]]:
+        return type(self), (self.metric,)
+
+    @property
+    def is_maximised(self) -> bool:
+        """Whether larger values are better."""
+        return getattr(self.metric, "_direction", "down") == "up"
+
+    def __call__(
+        self,
+        labels: ArrayLike,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        group: ArrayLike | None = None,
+    ) -> float:
+        """Computes the mean; the arguments are those of `Derivatives`."""
+        lists: Lists = self._lists(*content(labels, weights, group))
+        items = np.append(as_scores(scores, len(lists.places)), 0.0)
+        batches = (
+            (y_true, items[index].reshape(y_true.shape), sample_weight)
+            for y_true, sample_weight, index in lists.padded()
+        )
+        if isinstance(self.metric, ItemMetric):
+            return _of_items(self.metric, batches)
+        total = weight = 0.0
+        for batch in batches:
+            values, list_weights = self._of_lists(*batch)
+            counted = np.broadcast_to(list_weights, values.shape)
+            total += float(np.sum(np.where(counted > 0.0, counted * values, 0.0)))
+            weight += float(np.sum(counted))
+        return total / weight if weight else 0.0
+
+    def _read(self, labels: bytes, weights: bytes | None, group: bytes) -> Lists:
+        lists = Lists.of(labels, weights, group)
+        check_labels(self.metric, lists.labels)
+        return lists
+
+    def _of_lists(self, y_true: Any, y_pred: Any, sample_weight: Any) -> tuple[Any, Any]:
+        if isinstance(self.metric, ListwiseMetric):
+            result = self.metric.evaluate(y_true, y_pred, sample_weight)
+            return np.asarray(result.values), np.asarray(result.weights)
+        batch = self.metric.batch_of(y_true, y_pred, sample_weight, self.metric.dtype)
+        values = self.metric.checked(*batch[:4])
+        return np.asarray(values), np.asarray(batch.list_weights)
+
+
+def _of_items(metric: ItemMetric, batches: Iterable[tuple[Any, Any, Any]]) -> float:
+    fresh = type(metric).from_config(metric.get_config())  # keeps the sums of `metric`
+    for batch in batches:
+        fresh.update_state(*batch)
+    return float(fresh.result())
+
 
 Found = tuple[Array, Array]
 
@@ -147,3 +227,97 @@ def _of_matrix(data: Any) -> dict[str, Any]:
         "weights": weights if weights.size else None,
         "group": np.diff(bounds.astype(np.int64)) if bounds.size else None,
     }
+
+
+# A Newton step on any loss is a step on squared errors, whose targets and weights are of the loss.
+NEWTON = {
+    "loss_function": "RMSE",
+    "boost_from_average": False,
+    "leaf_estimation_method": "Newton",
+    "leaf_estimation_iterations": 1,
+    "allow_writing_files": False,
+    "logging_level": "Silent",
+}
+
+
+def train_catboost(
+    params: Mapping[str, Any], pool: Any, loss: ListwiseLoss, iterations: int, **options: Any
+) -> Any:
+    """Trains CatBoost with a loss; needs the extra `[catboost]`.
+
+    CatBoost tells an objective of one's own neither lists nor the scores of all items. So each tree
+    is trained alone, on squared errors with weights `h` and targets `-g / h`, which is the same
+    Newton step: `g` and `h` are the derivatives of the loss. The trees are then summed.
+
+    Args:
+        params: Parameters of CatBoost, such as `depth`, `learning_rate`, `l2_leaf_reg` and
+            `random_seed`. The loss, the number of trees and the method of leaf values are set here.
+        pool: A `catboost.Pool` with `label` and `group_id`, of numerical and categorical features.
+            Weights are those of its items; a baseline is ignored. The pool is copied, not changed.
+        loss: The loss.
+        iterations: Number of trees.
+        **options: `probes`, `floor` and `seed`, as in `Derivatives`.
+
+    Returns:
+        A `catboost.CatBoost`, for `predict`, `staged_predict` and `save_model`.
+
+    Raises:
+        TypeError: As in `Derivatives`.
+        ValueError: As in `Derivatives`, or if the pool has no groups, has text or embedding
+            features, or is quantized and has categorical features.
+    """
+    try:
+        import catboost
+    except ImportError as error:
+        raise ImportError(
+            "`train_catboost` needs CatBoost: pip install 'tfrank_sel[catboost]'"
+        ) from error
+    derivatives = Derivatives(loss, **options)
+    _check(pool)
+    labels = np.asarray(pool.get_label(), np.float64)
+    given = np.asarray(pool.get_weight(), np.float64)
+    group = _sizes(pool)
+    ignored = np.asarray(pool.get_baseline()).sum(axis=-1)
+    copied = pool.slice(np.arange(len(labels)))
+    if not copied.is_quantized():
+        copied.quantize(**{k: v for k, v in params.items() if k == "border_count"})
+    seed, models = params.get("random_seed", 0), []
+    scores = np.zeros(len(labels))
+    for i in range(iterations):
+        gradient, diagonal = derivatives(labels, scores, given, group)
+        weights = np.maximum(diagonal, np.finfo(np.float32).tiny)
+        # less the label, from which CatBoost subtracts it
+        baseline = labels + np.where(diagonal > 0.0, gradient / weights, 0.0)
+        copied.set_weight(weights)
+        copied.set_baseline(baseline[:, np.newaxis])
+        model = catboost.CatBoost({**params, **NEWTON, "iterations": 1, "random_seed": seed + i})
+        model.fit(copied)
+        # not of the copy: CatBoost fails on one-hot features of a quantized pool
+        scores += model.predict(pool) - ignored
+        models.append(model)
+    return catboost.sum_models(models)
+
+
+def _check(pool: Any) -> None:
+    unsummed = [*pool.get_text_feature_indices(), *pool.get_embedding_feature_indices()]
+    if unsummed:
+        raise ValueError(
+            "CatBoost cannot sum trees with text or embedding features. Received: a pool with "
+            f"features {unsummed} of these kinds. Replace them by numerical or categorical ones."
+        )
+    categorical = pool.get_cat_feature_indices()
+    if categorical and pool.is_quantized():
+        raise ValueError(
+            "A pool with categorical features must not be quantized. Received: a quantized pool "
+            f"with categorical features {categorical}. Pass the pool without `quantize`."
+        )
+
+
+def _sizes(pool: Any) -> Any:
+    """Returns the sizes of the lists of a pool."""
+    hashes = pool.get_group_id_hash()
+    if hashes is None:
+        raise ValueError("Lists are needed: give the pool `group_id`. Received: a pool without it")
+    ids = np.asarray(hashes)
+    starts = np.flatnonzero(np.append(True, ids[1:] != ids[:-1]))
+    return np.diff(np.append(starts, len(ids)))

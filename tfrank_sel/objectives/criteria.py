@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.losses import ListwiseLoss
-from tfrank_sel.objectives.labels import check_labels
+from tfrank_sel.objectives.lists import check_labels
 
 # from scores, and whether their gradient is needed, to the value and the gradient
 Evaluate = Callable[[NDArray[Any], bool], tuple[float, NDArray[Any] | None]]
@@ -61,11 +61,7 @@ def torch(loss: ListwiseLoss) -> Callable[..., Any]:
     )
 
     def criterion(
-        scores: Any,
-        labels: Any,
-        weights: Any = None,
-        mask: Any = None,
-        group: Any = None,
+        scores: Any, labels: Any, weights: Any = None, mask: Any = None, group: Any = None
     ) -> Any:
         weights, mask, group = (
             None if x is None else np.asarray(x) for x in (weights, mask, group)

@@ -7,16 +7,137 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from tensorflow import Tensor
 
+from tfrank_sel import losses
+from tfrank_sel.links.composite import CompositeSoftmax
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases import ScoreVectorLoss
+from tfrank_sel.losses.pairwise import PairwiseLoss
 from tfrank_sel.losses.sampled import SampledLoss
-from tfrank_sel.objectives import curvature
-from tfrank_sel.objectives.labels import check_labels
-from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, content
+from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, check_labels, content
 from tfrank_sel.ops import masking
+
+STEP = 1 / 32  # of a central difference: float32 keeps four digits of it
+SEPARABLE = (  # losses of a diagonal Hessian
+    losses.DecomposedMatchingLoss,
+    losses.FenchelYoungLoss,
+    losses.MatchingLoss,
+    losses.MeanSquaredLoss,
+    losses.RG2Loss,
+    losses.SelectiveSigmoidCrossEntropyLoss,
+    losses.SelectiveSigmoidLoss,
+    losses.SigmoidCrossEntropyLoss,
+)
+
+
+@functools.singledispatch
+def hessian_diagonal(
+    loss: ListwiseLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> Tensor | None:
+    """Computes the second derivative of `per_list` in each score, `[batch_size, list_size]`.
+
+    Returns `None` for a loss without a closed form.
+    """
+    return None
+
+
+@hessian_diagonal.register
+def _(
+    loss: losses.SoftmaxLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> Tensor:
+    if loss.lambda_weight is not None:
+        labels = loss.lambda_weight.items(labels, scores, mask)
+    targets = tf.where(mask, weights * loss.targets(labels, mask), 0.0)
+    x = scores / loss.temperature
+    spread = masking.softmax(x, mask) * masking.softmax_complement(x, mask)
+    return tf.reduce_sum(targets, axis=-1, keepdims=True) * spread / loss.temperature**2
+
+
+@hessian_diagonal.register
+def _(
+    loss: losses.RGCrossLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> Tensor:
+    total = tf.reduce_sum(weights, axis=-1, keepdims=True)
+    gains = tf.where(mask & (total > 0.0), loss.gain(labels), 0.0)
+    shares = tf.math.divide_no_nan(weights, total)
+    anchor = loss.alpha * tf.cast(mask & (loss.gain(labels) > 0.0), scores.dtype)
+    return tf.reduce_sum(gains, axis=-1, keepdims=True) * shares * (1.0 - shares) + anchor
+
+
+@hessian_diagonal.register
+def _(
+    loss: losses.SelectiveSoftmaxLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> Tensor:
+    link = CompositeSoftmax(loss.scaling, loss.gamma, loss.log_rho, loss.allow_nonconvex)
+    return link.sensitivity(scores, mask, weights)
+
+
+@hessian_diagonal.register
+def _(loss: PairwiseLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+    return loss.curvature(labels, scores, mask, weights)
+
+
+def _of_separable(
+    loss: ListwiseLoss, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor
+) -> Tensor:
+    """Adds up the rows of a diagonal Hessian."""
+    with tf.GradientTape() as outer:
+        outer.watch(scores)
+        with tf.GradientTape() as inner:
+            inner.watch(scores)
+            value = loss.per_list(labels, scores, mask, weights)
+        slope = inner.gradient(value, scores)
+    return outer.gradient(slope, scores, unconnected_gradients="zero")
+
+
+for kind in SEPARABLE:
+    hessian_diagonal.register(kind, _of_separable)
+
+
+def by_probes(
+    gradient: Callable[[ListBatch], Tensor], batch: ListBatch, signs: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Computes the gradient, and estimates the diagonal of the Hessian `H` from other gradients.
+
+    Args:
+        gradient: Computes the gradient of lists in their scores.
+        batch: The lists.
+        signs: Vectors `z` of signs, of the shape of the scores. The diagonal is the mean of
+            `z * (H z)` over them.
+    """
+    z = tf.stack(signs)
+    moves = STEP * tf.concat([tf.zeros_like(z[:1]), z, -z], axis=0)
+    copies = [tf.broadcast_to(x, [1 + 2 * len(signs), *x.shape]) for x in batch]
+    moved = ListBatch(*copies)._replace(scores=batch.scores + moves)
+    # all in one batch, so that the formula is compiled once
+    slopes = gradient(ListBatch(*(tf.reshape(x, [-1, *x.shape[2:]]) for x in moved)))
+    at, up, down = tf.split(tf.reshape(slopes, moves.shape), [1, len(signs), len(signs)])
+    return at[0], tf.reduce_mean(z * (up - down), axis=0) / (2.0 * STEP)
+
+
+def random_signs(count: int, shape: Tensor, seed: Tensor, dtype: tf.DType) -> list[Tensor]:
+    """Returns vectors of random signs, `[lists, width]`, orthogonal in any `count` neighbours.
+
+    The mean over the vectors `z` of `z * (H z)` estimates the diagonal of `H` without bias. It is
+    exact for lists of at most `count` items; otherwise only items whose distance is a multiple of
+    `count` disturb each other.
+
+    Args:
+        count: Number of vectors; a power of two.
+        shape: Number of lists, and their width.
+        seed: Seed of the signs, two integers.
+        dtype: Type of the vectors.
+    """
+    uniform = tf.random.stateless_uniform(shape, seed, alg="philox")
+    signs = tf.where(uniform < 0.5, tf.ones([], dtype), -tf.ones([], dtype))
+    hadamard: NDArray[Any] = np.ones([1, 1])
+    while len(hadamard) < count:
+        hadamard = np.kron(hadamard, [[1, 1], [1, -1]])
+    place = tf.range(shape[1]) % count
+    return [signs * tf.gather(tf.constant(row, dtype), place) for row in hadamard]
 
 
 class Prepared(NamedTuple):
@@ -28,8 +149,8 @@ class Prepared(NamedTuple):
         batches: Labels, masks and weights, each of the shape of the slots.
     """
 
-    places: tf.Tensor
-    slots: list[tf.Tensor]
+    places: Tensor
+    slots: list[Tensor]
     batches: list[ListBatch]
 
 
@@ -128,53 +249,53 @@ class Derivatives:
 
     def _derivatives(
         self,
-        scores: tf.Tensor,
-        seed: tf.Tensor,
-        places: tf.Tensor,
-        slots: Sequence[tf.Tensor],
+        scores: Tensor,
+        seed: Tensor,
+        places: Tensor,
+        slots: Sequence[Tensor],
         batches: Sequence[ListBatch],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Computes the derivatives of all lists, in one graph."""
         scores = tf.concat([scores, [0.0]], axis=0)
-        found = []
+        of_widths = []
         for i, (index, batch) in enumerate(zip(slots, batches, strict=True)):
             padded = tf.where(batch.mask, tf.gather(scores, index), self.loss.padding)
             chunks = batch._replace(scores=padded), _seeds(seed + [0, i], index.shape[0])
-            found.append(_in_turn(self._of_lists, chunks))
+            of_widths.append(_in_turn(self._of_lists, chunks))
         flat = (
             tf.concat([tf.reshape(x, [-1]) for x in parts], axis=0)
-            for parts in zip(*found, strict=True)
+            for parts in zip(*of_widths, strict=True)
         )
         gradient, diagonal = (tf.gather(x, places) for x in flat)
         return gradient, diagonal
 
-    def _of_lists(self, chunk: tuple[ListBatch, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    def _of_lists(self, chunk: tuple[ListBatch, Tensor]) -> tuple[Tensor, Tensor]:
         """Computes the derivatives of a batch of lists."""
         batch, seed = chunk
-        diagonal = curvature.diagonal(self.loss, *batch[:4])
+        diagonal = hessian_diagonal(self.loss, *batch[:4])
         if diagonal is not None:
             gradient = self._gradient(batch)
             diagonal *= tf.abs(batch.list_weights)[:, tf.newaxis]
         else:
             shape = tf.shape(batch.scores)
-            signs = curvature.probes(self.probes, shape, seed, batch.scores.dtype)
-            gradient, diagonal = curvature.estimate(self._gradient, batch, signs)
+            signs = random_signs(self.probes, shape, seed, batch.scores.dtype)
+            gradient, diagonal = by_probes(self._gradient, batch, signs)
         return tf.where(batch.mask, gradient, 0.0), self._positive(diagonal, gradient, batch.mask)
 
-    def _gradient(self, batch: ListBatch) -> tf.Tensor:
+    def _gradient(self, batch: ListBatch) -> Tensor:
         with tf.GradientTape() as tape:
             tape.watch(batch.scores)
             value = tf.reduce_sum(batch.list_weights * self.loss.per_list(*batch[:4]))
         return tape.gradient(value, batch.scores, unconnected_gradients="zero")
 
-    def _positive(self, diagonal: tf.Tensor, gradient: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    def _positive(self, diagonal: Tensor, gradient: Tensor, mask: Tensor) -> Tensor:
         """Computes absolute values above the floor, also if all second derivatives are 0."""
-        found = tf.abs(diagonal)
+        sizes = tf.abs(diagonal)
         mean, slope = (
-            masking.masked_mean(x, mask)[:, tf.newaxis] for x in (found, tf.abs(gradient))
+            masking.masked_mean(x, mask)[:, tf.newaxis] for x in (sizes, tf.abs(gradient))
         )
         least = tf.where(mean > 0.0, self.floor * mean, slope)
-        return tf.where(mask, tf.maximum(found, least), 0.0)
+        return tf.where(mask, tf.maximum(sizes, least), 0.0)
 
 
 def _in_turn(function: Callable[[Any], Any], chunks: Any) -> Any:
@@ -186,7 +307,7 @@ def _in_turn(function: Callable[[Any], Any], chunks: Any) -> Any:
     return tf.map_fn(function, chunks, fn_output_signature=kinds, parallel_iterations=1)
 
 
-def _seeds(seed: tf.Tensor, count: int) -> tf.Tensor:
+def _seeds(seed: Tensor, count: int) -> Tensor:
     """Derives a seed for each chunk."""
     return seed + tf.stack([tf.range(count, dtype=tf.int64), tf.zeros(count, tf.int64)], axis=1)
 

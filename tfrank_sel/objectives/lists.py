@@ -1,10 +1,17 @@
-"""Lists that lie one after the other, laid out as padded lists of a few widths."""
+"""Lists that lie one after the other, as padded lists of a few widths, and their labels."""
 
+import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
+from tensorflow import Tensor
+
+from tfrank_sel.listwise import Listwise
+from tfrank_sel.metrics import ItemMetric, ListwiseMetric
 
 # widths to choose from: powers of two, and one size between two of them
 SIZES = np.sort(np.outer(2 ** np.arange(3, 31), [1.0, 1.5]).astype(np.int32).ravel())
@@ -99,13 +106,13 @@ def content(labels: ArrayLike, weights: ArrayLike | None, group: ArrayLike | Non
 
 def as_scores(scores: ArrayLike, count: int) -> NDArray[np.float64]:
     """Checks that there is a score for each item."""
-    found = np.ascontiguousarray(scores, np.float64).ravel()
-    if len(found) != count:
+    values = np.ascontiguousarray(scores, np.float64).ravel()
+    if len(values) != count:
         raise ValueError(
             "`scores` must have one number per label. "
-            f"Received: len(scores)={len(found)}, len(labels)={count}"
+            f"Received: len(scores)={len(values)}, len(labels)={count}"
         )
-    return found
+    return values
 
 
 def _widths(sizes: NDArray[np.int64]) -> list[int]:
@@ -119,3 +126,59 @@ def _widths(sizes: NDArray[np.int64]) -> list[int]:
         j = int(np.argmin(costs))
         best.append((costs[j], [*best[j][1], top]))
     return best[-1][1]
+
+
+Formula: TypeAlias = keras.losses.Loss | ListwiseMetric | ItemMetric
+TRIED = 7  # the smallest labels, and the largest
+
+
+def check_labels(formula: Formula, labels: ArrayLike) -> None:
+    """Raises an error if a loss or metric cannot be computed for labels of items.
+
+    Labels of rows are data: one that the formula would take for padding is an error, too. Only NaN
+    is padding. A list of the smallest labels and the largest, with equal scores, is tried.
+
+    Args:
+        formula: A loss of Keras or of this package, or a metric of this package.
+        labels: Labels of items.
+
+    Raises:
+        ValueError: If the formula rejects a label, takes it for padding, or is not finite.
+    """
+    known = np.unique(np.asarray(labels, np.float64))
+    known = known[~np.isnan(known)]
+    if not known.size:
+        return
+    low, high = known[0], known[-1]
+    received = f"Received: labels from {low:g} to {high:g}"
+    y_true = tf.constant([[*known[:TRIED], high, math.nan]], tf.float32)
+    y_pred = tf.zeros_like(y_true)
+    if low < _min_label(formula):
+        raise ValueError(
+            f"{formula.name} requires labels of at least 0. {received}. Shift or map the labels, "
+            "or use a loss of scores such as MeanSquaredLoss or MatchingLoss."
+        )
+    try:
+        value = _value(formula, y_true, y_pred)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        reason = str(error).partition(" Condition x")[0]
+        raise ValueError(f"{formula.name} must accept the labels. {received}. {reason}") from error
+    if not math.isfinite(value):
+        raise ValueError(
+            f"{formula.name} must be finite for the labels, where padding is NaN and all scores "
+            f"are 0. {received}, and a value of {value}"
+        )
+
+
+def _min_label(formula: Formula) -> float:
+    if isinstance(formula, ItemMetric):
+        return 0.0
+    return formula.min_label if isinstance(formula, Listwise) else -math.inf
+
+
+def _value(formula: Formula, y_true: Tensor, y_pred: Tensor) -> float:
+    if isinstance(formula, ItemMetric):
+        return 0.0
+    if isinstance(formula, ListwiseMetric):
+        return float(tf.reduce_sum(formula.evaluate(y_true, y_pred).values))
+    return float(formula(y_true, y_pred))

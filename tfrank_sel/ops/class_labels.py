@@ -3,6 +3,7 @@
 from typing import Any
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 
 def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
@@ -40,7 +41,7 @@ def of_items(y_true: Any, y_pred: Any, are_relevances: bool) -> Any:
     return tf.where(is_one, tf.cast(one_hot(first, y_pred), y_true.dtype), y_true)
 
 
-def indices(y_true: Any, y_pred: Any) -> tf.Tensor | None:
+def indices(y_true: Any, y_pred: Any) -> Tensor | None:
     """Returns `y_true` as the class index of each list, of any dtype, if it is one.
 
     Args:
@@ -60,17 +61,17 @@ def indices(y_true: Any, y_pred: Any) -> tf.Tensor | None:
     return None
 
 
-def one_hot(classes: tf.Tensor, y_pred: Any) -> tf.Tensor | tf.RaggedTensor:
+def one_hot(classes: Tensor, y_pred: Any) -> Tensor | tf.RaggedTensor:
     """Converts indices to labels of items: 1 for the class; none for an index out of range."""
     classes = tf.cast(classes, tf.int32)
     if not isinstance(y_pred, tf.RaggedTensor):
         return tf.one_hot(classes, tf.shape(y_pred)[1])
-    places = tf.cast(tf.ragged.range(y_pred.row_lengths()).values, tf.int32)
+    positions = tf.cast(tf.ragged.range(y_pred.row_lengths()).values, tf.int32)
     of_rows = tf.gather(classes, y_pred.value_rowids())
-    return y_pred.with_values(tf.cast(places == of_rows, tf.float32))
+    return y_pred.with_values(tf.cast(positions == of_rows, tf.float32))
 
 
-def as_matrix(x: tf.Tensor) -> tf.Tensor:
+def as_matrix(x: Tensor) -> Tensor:
     """Adds a column axis to a scalar or a vector, also if the rank is not static."""
     shape = tf.ensure_shape(tf.concat([tf.shape(x), [1, 1]], axis=0)[:2], [2])
     return tf.reshape(x, shape)
@@ -92,7 +93,7 @@ def _shape(y_pred: Any) -> tf.TensorShape:
     return (y_pred if is_ragged else tf.convert_to_tensor(y_pred)).shape
 
 
-def _refusal(y_true: tf.Tensor, scores: tf.TensorShape, are_relevances: bool) -> str:
+def _refusal(y_true: Tensor, scores: tf.TensorShape, are_relevances: bool) -> str:
     accepted, advice = "", f"tf.one_hot(y_true, {scores[1]})"
     if are_relevances:
         accepted = ", or the index of its relevant item, one integer per list"

@@ -8,6 +8,7 @@ import math
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.ops import ranking
 
@@ -16,47 +17,47 @@ class Groups(NamedTuple):
     """The group of each item.
 
     Attributes:
-        first: The place of the first item of the group, `[batch_size, list_size]`, int32.
-        behind: The place behind the last item of the group.
+        first: The position of the first item of the group, `[batch_size, list_size]`, int32.
+        behind: The position behind the last item of the group.
     """
 
-    first: tf.Tensor
-    behind: tf.Tensor
+    first: Tensor
+    behind: Tensor
 
 
-def groups(labels: tf.Tensor, mask: tf.Tensor) -> Groups:
+def groups(labels: Tensor, mask: Tensor) -> Groups:
     """Finds the groups of equal labels; padding is a separate group."""
     size = tf.shape(labels)[1]
-    place = tf.range(size)
+    position = tf.range(size)
     differs = (labels[:, 1:] != labels[:, :-1]) | (mask[:, 1:] != mask[:, :-1])
     starts = tf.pad(differs, [[0, 0], [1, 0]], constant_values=True)
     ends = tf.pad(differs, [[0, 0], [0, 1]], constant_values=True)
     first, behind = _least_behind(
-        tf.reverse(tf.where(starts, -place, 0), [1]), tf.where(ends, place + 1, size)
+        tf.reverse(tf.where(starts, -position, 0), [1]), tf.where(ends, position + 1, size)
     )
     return Groups(-tf.reverse(first, [1]), behind)
 
 
-def mean_ranks(labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def mean_ranks(labels: Tensor, mask: Tensor) -> Tensor:
     """Computes ranks by descending labels, in any order and of any sign; ties have their mean.
 
     It is 0 on padding.
     """
-    places = ranking.order(labels, mask)
-    among = groups(at(labels, places), at(mask, places))
+    indices = ranking.order(labels, mask)
+    among = groups(at(labels, indices), at(mask, indices))
     ranks = tf.cast(among.first + among.behind + 1, labels.dtype) / 2.0
-    return tf.where(mask, ranking.unsorted(ranks, places), 0.0)
+    return tf.where(mask, ranking.unsorted(ranks, indices), 0.0)
 
 
-def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def sort(labels: Tensor, scores: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     """Sorts labels, at least 0, and scores and mask of each list; ties keep their order."""
     size = tf.shape(labels)[1]
     # abs, because both the bits of -0 and the order of XLA put it below 0
     if labels.dtype == tf.float32:
-        # one number for label and place: the bits of non-negative floats sort like the floats
-        places = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
+        # one number for label and position: the bits of non-negative floats sort like the floats
+        positions = tf.range(tf.cast(size, tf.int64) - 1, -1, -1)
         bits = tf.cast(tf.bitcast(tf.abs(labels), tf.int32), tf.int64)
-        keys = tf.where(mask, bits * 2**32 + places, -1)
+        keys = tf.where(mask, bits * 2**32 + positions, -1)
         keys = tf.math.top_k(keys, k=size).values
         mask = keys >= 0
         keys = tf.where(mask, keys, 0)
@@ -71,8 +72,8 @@ def sort(labels: tf.Tensor, scores: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tens
     return labels, at(scores, order), mask
 
 
-def sum_exp_behind(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes `sum_{j >= i} exp(x_j)` for each place `i`, and behind the last place.
+def sum_exp_behind(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes `sum_{j >= i} exp(x_j)` for each position `i`, and behind the last.
 
     Each sum is relative to its largest term, so that the sum and its gradient, `exp(x_j)` divided
     by the sum, are accurate for any size of the terms.
@@ -95,7 +96,7 @@ def sum_exp_behind(x: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
     return tf.pad(top, behind_all, constant_values=least), tf.pad(total, behind_all)
 
 
-def log_sum_exp_below(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def log_sum_exp_below(x: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """Computes `log sum_j exp(x_j)` over the items of lower labels than each; -inf for none."""
     behind = groups(labels, mask).behind
     top, total = (at(part, behind) for part in sum_exp_behind(x, mask))
@@ -103,31 +104,31 @@ def log_sum_exp_below(x: tf.Tensor, labels: tf.Tensor, mask: tf.Tensor) -> tf.Te
     return tf.where(some, top + tf.math.log(tf.where(some, total, tf.ones_like(total))), -math.inf)
 
 
-def at(x: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Gathers the values at `places` of each list."""
-    return tf.gather(x, places, axis=1, batch_dims=1)
+def at(x: Tensor, indices: Tensor) -> Tensor:
+    """Gathers the values at some `indices` of each list."""
+    return tf.gather(x, indices, axis=1, batch_dims=1)
 
 
-def _least_behind(*x: tf.Tensor) -> list[tf.Tensor]:
+def _least_behind(*x: Tensor) -> list[Tensor]:
     """Computes `min_{j >= i} x_j` of each of some tensors."""
 
-    def double(step: tf.Tensor, *x: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def double(step: Tensor, *x: Tensor) -> tuple[Tensor, ...]:
         return 2 * step, *(tf.minimum(y, _moved(y, step, y.dtype.max)) for y in x)
 
     return _doubling(double, tf.shape(x[0])[1], *x)
 
 
-def _decayed_sums(x: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
+def _decayed_sums(x: Tensor, decay: Tensor) -> Tensor:
     """Computes `y_i = x_i + decay_i * y_(i+1)`, where `decay` has one column less than `x`."""
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def f(x: Tensor) -> tuple[Tensor, object]:
         # its transpose runs in the other direction: x_j gets decayed values from each i before it
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             reached = _decayed_sums(tf.reverse(upstream, [1]), tf.reverse(decay, [1]))
             return tf.reverse(reached, [1])
 
-        def double(step: tf.Tensor, y: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def double(step: Tensor, y: Tensor, d: Tensor) -> tuple[Tensor, ...]:
             return 2 * step, y + d * _moved(y, step, 0.0), d * _moved(d, step, 0.0)
 
         padded = tf.pad(decay, [[0, 0], [0, 1]])
@@ -136,12 +137,12 @@ def _decayed_sums(x: tf.Tensor, decay: tf.Tensor) -> tf.Tensor:
     return f(x)
 
 
-def _moved(x: tf.Tensor, step: tf.Tensor, fill: float) -> tf.Tensor:
-    """Shifts values by `step` places to the front."""
+def _moved(x: Tensor, step: Tensor, fill: float) -> Tensor:
+    """Shifts values by `step` positions to the front."""
     left = tf.range(tf.shape(x)[1]) < tf.shape(x)[1] - step
     return tf.where(left, tf.roll(x, -step, axis=1), tf.constant(fill, x.dtype))
 
 
-def _doubling(body: object, size: tf.Tensor, *state: tf.Tensor) -> list[tf.Tensor]:
+def _doubling(body: object, size: Tensor, *state: Tensor) -> list[Tensor]:
     """Repeats the body of a scan with steps of 1, 2, 4, ... that are shorter than a list."""
     return tf.while_loop(lambda step, *_: step < size, body, (tf.constant(1), *state))[1:]

@@ -6,26 +6,27 @@ slots, including NaN and infinity, have no effect.
 """
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 
-def masked_sum(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def masked_sum(x: Tensor, mask: Tensor) -> Tensor:
     """Sums the valid items of each list."""
     return tf.reduce_sum(tf.where(mask, x, tf.zeros_like(x)), axis=-1)
 
 
-def masked_mean(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """Averages the valid items of each list."""
     count = tf.reduce_sum(tf.cast(mask, x.dtype), axis=-1)
     return tf.math.divide_no_nan(masked_sum(x, mask), count)
 
 
-def softmax(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def softmax(x: Tensor, mask: Tensor) -> Tensor:
     """Computes the softmax over the valid items of each list, and 0 on padding."""
     exp, _, rest, count = _exponentials(x, mask)
     return exp / (rest + count)
 
 
-def softmax_complement(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def softmax_complement(x: Tensor, mask: Tensor) -> Tensor:
     """Computes `1 - softmax(x)`, accurate if an item has nearly all the probability."""
     exp, centred, rest, count = _exponentials(x, mask)
     # the top item depends only on `rest`
@@ -33,7 +34,7 @@ def softmax_complement(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return (rest + (count - own)) / (rest + count)
 
 
-def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def log_sum_exp(x: Tensor, mask: Tensor) -> Tensor:
     """Computes `log sum_i exp(x_i)` over the valid items of each list; 0 if there are none."""
     top = tf.where(mask, x, tf.constant(float("-inf"), x.dtype))
     top = tf.stop_gradient(tf.reduce_max(top, axis=-1, keepdims=True))
@@ -43,7 +44,7 @@ def log_sum_exp(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return top[..., 0] + tf.math.log(tf.where(total > 0.0, total, 1.0))
 
 
-def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
+def log1p_sum_exp(x: Tensor, masses: Tensor, axis: int = -1) -> Tensor:
     """Computes `log(1 + sum_i m_i * exp(x_i))`, accurate for tiny and for huge sums.
 
     Args:
@@ -74,7 +75,7 @@ def log1p_sum_exp(x: tf.Tensor, masses: tf.Tensor, axis: int = -1) -> tf.Tensor:
     return top + tf.math.log1p(tf.math.expm1(-top) + total)
 
 
-def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def cross_entropy(targets: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     """Computes `-sum_i t_i * log softmax(x)_i` over the valid items of each list.
 
     It is accurate at both ends: if an item has nearly all the probability, its logarithm is `log1p`
@@ -92,8 +93,8 @@ def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.
     targets = tf.where(mask, targets, 0.0)
 
     @tf.custom_gradient
-    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+    def f(logits: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
             return upstream[..., tf.newaxis] * _residual(targets, logits, mask)
 
         _, centred, rest, count = _exponentials(logits, mask)
@@ -104,19 +105,19 @@ def cross_entropy(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.
     return f(logits)
 
 
-def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _residual(targets: Tensor, logits: Tensor, mask: Tensor) -> Tensor:
     """Computes `softmax(x)_i * sum_j t_j - t_i`, with a custom gradient."""
 
     @tf.custom_gradient
-    def f(logits: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def f(logits: Tensor) -> tuple[Tensor, object]:
         total = tf.reduce_sum(targets, axis=-1, keepdims=True)
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             p = softmax(logits, mask)
             return total * p * (upstream - tf.reduce_sum(p * upstream, axis=-1, keepdims=True))
 
         exp, centred, rest, count = _exponentials(logits, mask)
-        # at the top, p * total = (below + tied) / (rest + count): relative to one of the tied #
+        # at the top, p * total = (below + tied) / (rest + count): relative to one of the tied
         # targets, equal targets cancel
         is_below = centred < 0.0
         below = masked_sum(targets, is_below)[..., tf.newaxis]
@@ -129,9 +130,7 @@ def _residual(targets: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor) -> tf.Tens
     return f(logits)
 
 
-def _exponentials(
-    x: tf.Tensor, mask: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+def _exponentials(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Computes `exp(x - max x)`, `x - max x`, the sum of the former below its top, and tie counts.
 
     The sum of all is the sum below the top and the number of items tied at the top (at least 1).

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow import Tensor
 
-# The summands of a row are first added in lanes: adding along a row is a chain of dependent #
+# The summands of a row are first added in lanes: adding along a row is a chain of dependent
 # operations, but lanes are independent of one another.
 LANES = 4
 SHORT = 64  # lists of fewer items have one lane
@@ -32,21 +33,21 @@ class Items(NamedTuple):
         gains: Their gains for a lambda weight.
     """
 
-    scores: tf.Tensor
-    labels: tf.Tensor
-    mask: tf.Tensor
-    weights: tf.Tensor
-    ranks: tf.Tensor
-    gains: tf.Tensor
+    scores: Tensor
+    labels: Tensor
+    mask: Tensor
+    weights: Tensor
+    ranks: Tensor
+    gains: Tensor
 
 
-# Maps the items on both sides and the differences of their scores to the cost and the count of #
+# Maps the items on both sides and the differences of their scores to the cost and the count of
 # each pair.
-PairFunction = Callable[[Items, Items, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-Sums = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+PairFunction = Callable[[Items, Items, Tensor], tuple[Tensor, Tensor]]
+Sums = tuple[Tensor, Tensor, Tensor]
 
 
-def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tensor]:
+def sums_over_pairs(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
     """Sums the costs and the counts of the unordered pairs of each list.
 
     Args:
@@ -60,15 +61,15 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
         `items.scores`, through the differences; it is computed together with the sums.
     """
 
-    def with_slope(first: Items, second: Items, difference: tf.Tensor) -> Sums:
+    def with_slope(first: Items, second: Items, difference: Tensor) -> Sums:
         with tf.GradientTape() as tape:
             tape.watch(difference)
             cost, count = function(first, second, difference)
         return cost, count, tape.gradient(cost, difference)
 
     @tf.custom_gradient
-    def slopes_again(scores: tf.Tensor, slopes: tf.Tensor) -> tuple[tf.Tensor, object]:
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+    def slopes_again(scores: Tensor, slopes: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> tuple[Tensor, None]:
             with tf.GradientTape() as tape:
                 tape.watch(scores)
                 slopes = _row_sums(with_slope, items._replace(scores=scores))[2]
@@ -77,10 +78,10 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
         return slopes, gradient
 
     @tf.custom_gradient
-    def f(scores: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
+    def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
         costs, counts, slopes = _row_sums(with_slope, items._replace(scores=scores))
 
-        def gradient(upstream: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: Tensor, _: Tensor) -> Tensor:
             return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
 
         # each pair is computed from both sides
@@ -89,7 +90,7 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf
     return f(items.scores)
 
 
-def curvatures(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tensor]:
+def curvatures(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
     """Sums the second derivatives of the costs of the pairs of each item.
 
     Args:
@@ -101,7 +102,7 @@ def curvatures(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tens
         `[batch_size, list_size]`, and the second of these sums, `[batch_size]`.
     """
 
-    def with_curvature(first: Items, second: Items, difference: tf.Tensor) -> Sums:
+    def with_curvature(first: Items, second: Items, difference: Tensor) -> Sums:
         with tf.GradientTape() as outer:
             outer.watch(difference)
             with tf.GradientTape() as inner:
@@ -110,11 +111,11 @@ def curvatures(function: PairFunction, items: Items) -> tuple[tf.Tensor, tf.Tens
             slope = inner.gradient(cost, difference)
         return cost, count, outer.gradient(slope, difference, unconnected_gradients="zero")
 
-    _, counts, found = _row_sums(with_curvature, items)
-    return found, 0.5 * tf.reduce_sum(counts, axis=-1)
+    _, counts, curvature = _row_sums(with_curvature, items)
+    return curvature, 0.5 * tf.reduce_sum(counts, axis=-1)
 
 
-def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items) -> Sums:
+def _row_sums(function: Callable[[Items, Items, Tensor], Sums], items: Items) -> Sums:
     """Adds up a function of each item with the others, `[batch_size, list_size]`.
 
     Lists are split into one block per lane; lane `l` pairs each block with the one `l` blocks
@@ -130,7 +131,7 @@ def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items)
         rows = tf.maximum(-(-width // chunks), 1)
         width = chunks * rows
 
-    def blocks(x: tf.Tensor) -> tf.Tensor:
+    def blocks(x: Tensor) -> Tensor:
         x = tf.pad(x, [[0, 0], [0, num_lanes * width - list_size]])
         return tf.reshape(x, [tf.shape(x)[0], num_lanes, width])
 
@@ -149,10 +150,10 @@ def _row_sums(function: Callable[[Items, Items, tf.Tensor], Sums], items: Items)
     return tuple(tf.reshape(x, [batch_size, num_lanes * width])[:, :list_size] for x in sums)
 
 
-def _in_chunks(row_sums: Callable[[Items], Sums], blocked: Items, rows: tf.Tensor) -> Sums:
+def _in_chunks(row_sums: Callable[[Items], Sums], blocked: Items, rows: Tensor) -> Sums:
     """Computes the sums of a number of rows of each block at a time."""
 
-    def chunks(x: tf.Tensor) -> tf.Tensor:
+    def chunks(x: Tensor) -> Tensor:
         batch_size, num_lanes, width = tf.unstack(tf.shape(x))
         x = tf.reshape(x, [batch_size, num_lanes, width // rows, rows])
         return tf.transpose(x, [2, 0, 1, 3])

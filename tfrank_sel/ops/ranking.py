@@ -11,12 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorflow import Tensor
 
 from tfrank_sel.serialization import register
 
 
-def order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None) -> tf.Tensor:
-    """Returns the places of the first `k` items by descending `scores`, or of all if `None`."""
+def order(scores: Tensor, mask: Tensor, k: int | Tensor | None = None) -> Tensor:
+    """Returns the indices of the first `k` items by descending `scores`, or of all if `None`."""
     list_size = tf.shape(scores)[1]
     size = list_size if k is None else tf.minimum(k, list_size)
     if _lies_on_the_host(scores):
@@ -26,33 +27,33 @@ def order(scores: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None) 
 
 
 def sort_by(
-    scores: tf.Tensor, *tensors: tf.Tensor, mask: tf.Tensor, k: int | tf.Tensor | None = None
-) -> list[tf.Tensor]:
+    scores: Tensor, *tensors: Tensor, mask: Tensor, k: int | Tensor | None = None
+) -> list[Tensor]:
     """Sorts `tensors` by descending `scores` and keeps the first `k` items, or all if `None`."""
-    places = order(scores, mask, k)
-    return [tf.gather(x, places, batch_dims=1, axis=1) for x in tensors]
+    indices = order(scores, mask, k)
+    return [tf.gather(x, indices, batch_dims=1, axis=1) for x in tensors]
 
 
-def ranks(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def ranks(scores: Tensor, mask: Tensor) -> Tensor:
     """Computes the rank of each item in its list, in the dtype of `scores`."""
     in_order = tf.broadcast_to(positions(scores), tf.shape(scores))
     return unsorted(in_order, order(scores, mask))
 
 
-def unsorted(x: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-    """Returns the items of a sorted tensor to their `places`, which `order` has found."""
+def unsorted(x: Tensor, indices: Tensor) -> Tensor:
+    """Undoes `order`: returns the items of a sorted tensor to their `indices`."""
     shape = tf.shape(x)
     lists = tf.broadcast_to(tf.range(shape[0])[:, tf.newaxis], shape)
-    # a second sort, of the places, would take as long as the first
-    return tf.scatter_nd(tf.stack([lists, places], axis=-1), x, shape)
+    # a second sort, of the indices, would take as long as the first
+    return tf.scatter_nd(tf.stack([lists, indices], axis=-1), x, shape)
 
 
-def positions(x: tf.Tensor) -> tf.Tensor:
+def positions(x: Tensor) -> Tensor:
     """Returns the ranks 1, 2, ... of the columns of `x`, `[list_size]`, in its dtype."""
     return tf.cast(tf.range(1, tf.shape(x)[-1] + 1), x.dtype)
 
 
-def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def mean_weight(labels: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
     """Averages the item weights of each list, weighted by the labels; 0 if all labels are 0."""
     labels = _in_range(tf.where(mask, labels, 0.0))
     weighted = tf.reduce_sum(tf.where(mask, weights * labels, 0.0), axis=-1)
@@ -60,13 +61,13 @@ def mean_weight(labels: tf.Tensor, mask: tf.Tensor, weights: tf.Tensor) -> tf.Te
 
 
 @register
-def exponential_gain(labels: tf.Tensor) -> tf.Tensor:
+def exponential_gain(labels: Tensor) -> Tensor:
     """Computes `2**y - 1`."""
     return tf.pow(tf.constant(2.0, labels.dtype), labels) - 1.0
 
 
 @register
-def linear_gain(labels: tf.Tensor) -> tf.Tensor:
+def linear_gain(labels: Tensor) -> Tensor:
     """Computes `y`."""
     return labels
 
@@ -74,9 +75,7 @@ def linear_gain(labels: tf.Tensor) -> tf.Tensor:
 GAINS = {"exponential": exponential_gain, "linear": linear_gain}  # by their names in options
 
 
-def relative_gains(
-    gain: Callable[[tf.Tensor], tf.Tensor], labels: tf.Tensor, mask: tf.Tensor
-) -> tf.Tensor:
+def relative_gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:
     """Computes the gains of each list, up to a common factor, for ratios of gains; 0 on padding.
 
     They are finite for all finite labels if the gain is `exponential_gain` or `linear_gain`: the
@@ -90,7 +89,7 @@ def relative_gains(
     return tf.where(mask, tf.pow(base, labels - c) - tf.pow(base, -c), 0.0)
 
 
-def largest_label(gain: Callable[[tf.Tensor], tf.Tensor], dtype: str) -> float:
+def largest_label(gain: Callable[[Tensor], Tensor], dtype: str) -> float:
     """Returns the largest label whose gain, and the sum of many such gains, is finite."""
     if gain is not exponential_gain:
         return math.inf
@@ -98,32 +97,32 @@ def largest_label(gain: Callable[[tf.Tensor], tf.Tensor], dtype: str) -> float:
 
 
 @register
-def inverse_discount(ranks: tf.Tensor) -> tf.Tensor:
+def inverse_discount(ranks: Tensor) -> Tensor:
     """Computes `1 / r`."""
     return 1.0 / ranks
 
 
 @register
-def log2_discount(ranks: tf.Tensor) -> tf.Tensor:
+def log2_discount(ranks: Tensor) -> Tensor:
     """Computes `1 / log2(1 + r)`."""
     return tf.math.log(tf.constant(2.0, ranks.dtype)) / tf.math.log1p(ranks)
 
 
-def _in_range(x: tf.Tensor) -> tf.Tensor:
+def _in_range(x: Tensor) -> Tensor:
     """Scales lists with a value so large that sums or products could overflow."""
     bound = math.sqrt(x.dtype.max)
     top = tf.reduce_max(tf.abs(x), axis=-1, keepdims=True)
     return x * tf.where(top > bound, bound / top, 1.0)
 
 
-def _key(scores: tf.Tensor) -> tf.Tensor:
+def _key(scores: Tensor) -> Tensor:
     """Replaces NaN and -inf by the lowest number, above padding, and -0 by 0."""
     lowest = tf.constant(scores.dtype.min, scores.dtype)
     key = tf.where(scores > lowest, scores, lowest)  # NaN fails the comparison
     return tf.where(key == 0.0, tf.zeros_like(key), key)  # XLA sorts -0 below 0
 
 
-def _lies_on_the_host(scores: tf.Tensor) -> bool:
+def _lies_on_the_host(scores: Tensor) -> bool:
     return tf.executing_eagerly() and scores.dtype == tf.float32 and "CPU" in scores.device
 
 

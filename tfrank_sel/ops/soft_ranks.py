@@ -1,6 +1,6 @@
-"""Soft ranks by the distribution function of Laplace, in `O(n log n)`.
+"""Soft ranks: by the distribution function of Laplace, in `O(n log n)`, and of noisy scores.
 
-For scores `x` of a list, and the items `among` which are counted,
+For scores `x` of a list, and the items `among` which are counted, the former are
 
 ```
 rank_i = 1/2 + sum_j F(x_j - x_i),  F(d) = exp(d) / 2 for d < 0, and 1 - exp(-d) / 2 for d >= 0
@@ -10,6 +10,11 @@ Once the scores are sorted, the exponential of a difference is the product of th
 between neighbours. Sums over all items above, or below, are therefore a recurrence, which takes
 `log2(n)` steps over the whole list. No exponential exceeds 1.
 
+The latter treat the pairs of items as independent: item `i` is ahead of item `j` with probability
+`ahead[b, i, j]`, and behind with `behind`; both are `[batch_size, list_size, list_size]`. With
+probability 1, an item is behind itself and padding is behind all. Their time is cubic in the list
+size, their memory quadratic.
+
 Reference:
     [Struski et al., LapSum: One Method to Differentiate Them All, 2025](
     https://arxiv.org/abs/2503.06242).
@@ -18,13 +23,14 @@ Reference:
 import math
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.ops import ranking
 
 _MOST_STEPS = 31  # of doubling, up to the longest list
 
 
-def laplace_ranks(x: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
+def laplace_ranks(x: Tensor, among: Tensor) -> Tensor:
     """Computes the soft rank of each item; NaN where it is compared with one that is not finite.
 
     Args:
@@ -36,32 +42,32 @@ def laplace_ranks(x: tf.Tensor, among: tf.Tensor) -> tf.Tensor:
     """
 
     @tf.custom_gradient
-    def f(x: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def f(x: Tensor) -> tuple[Tensor, object]:
         is_finite, lost = tf.math.is_finite(x), tf.constant(math.nan, x.dtype)
         is_lost = ~is_finite | tf.reduce_any(among & ~is_finite, axis=1, keepdims=True)
         finite = tf.where(is_finite, x, 0.0)
-        places = ranking.order(finite, tf.ones_like(among))
+        order = ranking.order(finite, tf.ones_like(among))
         scores, counts = (
-            tf.gather(y, places, batch_dims=1) for y in (finite, tf.cast(among, x.dtype))
+            tf.gather(y, order, batch_dims=1) for y in (finite, tf.cast(among, x.dtype))
         )
         above, below = _sums(scores, counts)
         # an item above counts 1, less half an exponential; one below, or a tie, half of it
         ahead = tf.cumsum(counts, axis=1, exclusive=True) + 0.5 * (counts - above + below)
-        found = ranking.unsorted(0.5 + ahead, places)
+        ranks = ranking.unsorted(0.5 + ahead, order)
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
-            moved = tf.gather(upstream, places, batch_dims=1)
+            moved = tf.gather(upstream, order, batch_dims=1)
             moved_above, moved_below = _sums(scores, moved)
             slope = counts * (moved_above + moved_below) - moved * (above + below)
-            return tf.where(is_lost, lost, ranking.unsorted(0.5 * slope, places))
+            return tf.where(is_lost, lost, ranking.unsorted(0.5 * slope, order))
 
-        return tf.where(is_lost, lost, found), gradient
+        return tf.where(is_lost, lost, ranks), gradient
 
     return f(x)
 
 
-def _sums(scores: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _sums(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Sums `weights_j * exp(-abs(x_i - x_j))` over the items above, and over those below.
 
     Args:
@@ -75,10 +81,10 @@ def _sums(scores: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return _accumulated(from_above, weights), tf.reverse(below, [1])
 
 
-def _accumulated(steps: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+def _accumulated(steps: Tensor, x: Tensor) -> Tensor:
     """Solves `y_i = steps_i * (y_{i-1} + x_{i-1})`, by sums over twice as many items each time."""
 
-    def doubled(width: tf.Tensor | int, steps: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    def doubled(width: Tensor | int, steps: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         return steps * _shifted(steps, width), y + steps * _shifted(y, width)
 
     y, list_size = steps * _shifted(x, 1), steps.shape[1]
@@ -95,9 +101,113 @@ def _accumulated(steps: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
     return y
 
 
-def _shifted(x: tf.Tensor, places: tf.Tensor | int) -> tf.Tensor:
+def _shifted(x: Tensor, width: Tensor | int) -> Tensor:
     """Moves all columns to the right, and fills with 0."""
-    if isinstance(places, int):  # in a quarter of the time
-        return tf.pad(x, [[0, 0], [places, 0]])[:, :-places]
-    is_left = tf.range(tf.shape(x)[1]) < places
-    return tf.where(is_left, tf.zeros_like(x), tf.roll(x, places, axis=1))
+    if isinstance(width, int):  # in a quarter of the time
+        return tf.pad(x, [[0, 0], [width, 0]])[:, :-width]
+    is_left = tf.range(tf.shape(x)[1]) < width
+    return tf.where(is_left, tf.zeros_like(x), tf.roll(x, width, axis=1))
+
+
+def ahead_and_behind(scores: Tensor, mask: Tensor, sigma: float) -> tuple[Tensor, Tensor]:
+    """Computes the probabilities of all pairs, for scores with Gaussian noise.
+
+    Args:
+        scores: Mean score of each item, `[batch_size, list_size]`.
+        mask: True for the valid items.
+        sigma: Standard deviation of each score.
+
+    Returns:
+        `ahead = Phi((s_i - s_j) / (sigma * sqrt(2)))` and `behind = 1 - ahead`, neither of them
+        rounded to 1 less the other.
+    """
+    x = _differences(scores) / (2.0 * sigma)
+    pairs = _pairs(mask)
+    ahead = tf.where(pairs, 0.5 * tf.math.erfc(-x), tf.zeros_like(x))
+    return ahead, tf.where(pairs, 0.5 * tf.math.erfc(x), tf.ones_like(x))
+
+
+def rank_distributions(ahead: Tensor, behind: Tensor) -> Tensor:
+    """Computes the probability of each 0-based rank of each item.
+
+    Args:
+        ahead: Probability that item `i` is ahead of item `j`.
+        behind: Probability that it is not.
+
+    Returns:
+        The probability that item `j` has rank `r`, `[batch_size, list_size, list_size]`.
+    """
+    size = tf.shape(ahead)[-1]
+    first = tf.one_hot(0, size, dtype=ahead.dtype)
+
+    def add(i: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        # the last rank is not reached before all other items are added, so the rolled value is 0
+        later = tf.roll(p, 1, axis=-1)
+        return i + 1, p * behind[:, i, :, tf.newaxis] + later * ahead[:, i, :, tf.newaxis]
+
+    start = tf.broadcast_to(first, tf.shape(ahead))
+    return tf.while_loop(lambda i, _: i < size, add, (tf.constant(0), start))[1]
+
+
+def expected_discounts(scores: Tensor, mask: Tensor, sigma: float, discounts: Tensor) -> Tensor:
+    """Computes the expected discount of each item, for scores with Gaussian noise.
+
+    Its gradient needs the rank distribution of each item without each other item. This is computed
+    by removing the other item again, without storing intermediate results.
+
+    Args:
+        scores: Mean score of each item, `[batch_size, list_size]`.
+        mask: True for the valid items.
+        sigma: Standard deviation of each score.
+        discounts: Discount of each rank, `[list_size]`.
+
+    Returns:
+        The expectation for each item, `[batch_size, list_size]`, differentiable in the scores.
+    """
+
+    @tf.custom_gradient
+    def f(scores: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
+            x = _differences(scores) / (2.0 * sigma)
+            density = tf.exp(-tf.square(x)) / (2.0 * sigma * math.sqrt(math.pi))
+            steps = _discount_steps(*ahead_and_behind(scores, mask, sigma), discounts)
+            slope = upstream[:, tf.newaxis, :] * steps * density
+            slope = tf.where(_pairs(mask), slope, tf.zeros_like(slope))
+            return tf.reduce_sum(slope, axis=2) - tf.reduce_sum(slope, axis=1)
+
+        p = rank_distributions(*ahead_and_behind(scores, mask, sigma))
+        return tf.linalg.matvec(p, tf.broadcast_to(discounts, tf.shape(scores))), gradient
+
+    return f(scores)
+
+
+def _discount_steps(ahead: Tensor, behind: Tensor, discounts: Tensor) -> Tensor:
+    """Computes the expected change of the discount of `j` if `i` is ahead of it.
+
+    With `q` the distribution of `j` without `i`, `p_r = behind * q_r + ahead * q_(r-1)`. This is
+    solved forward from the first rank if `behind` is larger, else backward from the last rank, so
+    that errors shrink.
+    """
+    p = rank_distributions(ahead, behind)
+    steps = discounts[1:] - discounts[:-1]
+    size = tf.size(steps)
+    from_last = ahead > behind
+    smaller, larger = tf.minimum(ahead, behind), tf.maximum(ahead, behind)
+
+    def add(t: Tensor, q: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        here = tf.where(from_last, p[:, tf.newaxis, :, size - t], p[:, tf.newaxis, :, t])
+        q = (here - smaller * q) / larger
+        return t + 1, q, total + q * tf.where(from_last, steps[size - 1 - t], steps[t])
+
+    zeros = tf.zeros_like(ahead)
+    return tf.while_loop(lambda t, *_: t < size, add, (tf.constant(0), zeros, zeros))[2]
+
+
+def _differences(scores: Tensor) -> Tensor:
+    return scores[:, :, tf.newaxis] - scores[:, tf.newaxis, :]
+
+
+def _pairs(mask: Tensor) -> Tensor:
+    """Returns a mask of the pairs of two different valid items."""
+    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+    return tf.linalg.set_diag(pairs, tf.zeros_like(mask))

@@ -22,6 +22,7 @@ Reference:
 import math
 
 import tensorflow as tf
+from tensorflow import Tensor
 
 from tfrank_sel.ops import masking
 
@@ -29,23 +30,23 @@ QUICK_STEPS = 8  # before every second step halves the range
 MOST_STEPS = 200  # no more are needed until the range of float64 is halved to its digits
 
 
-def memberships(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tf.Tensor:
+def memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
     """Returns the membership of each item in the top `k`, and 0 on padding."""
     gaps, has_more = _gaps(scores, k, mask)
     above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
-    found = tf.where(gaps >= 0.0, 1.0 - tf.exp(-above) / 2.0, tf.exp(below) / 2.0)
-    return tf.where(mask, tf.where(has_more, found, 1.0), 0.0)
+    p = tf.where(gaps >= 0.0, 1.0 - tf.exp(-above) / 2.0, tf.exp(below) / 2.0)
+    return tf.where(mask, tf.where(has_more, p, 1.0), 0.0)
 
 
-def log_memberships(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tf.Tensor:
+def log_memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
     """Returns the logarithm of `memberships`, exact where they are tiny, and 0 on padding."""
     gaps, has_more = _gaps(scores, k, mask)
     above, below = tf.maximum(gaps, 0.0), tf.minimum(gaps, 0.0)
-    found = tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
-    return tf.where(mask & has_more, found, 0.0)
+    log_p = tf.where(gaps >= 0.0, tf.math.log1p(-tf.exp(-above) / 2.0), below - math.log(2.0))
+    return tf.where(mask & has_more, log_p, 0.0)
 
 
-def _gaps(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Returns `s - b`, and whether a list has more than `k` items, without which `b` is any."""
     count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
     has_more = count > k
@@ -53,19 +54,17 @@ def _gaps(scores: tf.Tensor, k: float, mask: tf.Tensor) -> tuple[tf.Tensor, tf.T
     return _over_threshold(tf.where(mask, scores, 0.0), taken, mask), has_more
 
 
-def _over_threshold(
-    scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor, known: tf.Tensor | None = None
-) -> tf.Tensor:
+def _over_threshold(scores: Tensor, k: Tensor, mask: Tensor, known: Tensor | None = None) -> Tensor:
     """Returns `s - b`, solved for or known, whose gradient of any order is exact.
 
     With the density `f` of `F`, `db / ds_i = f(s_i - b) / sum_j f(s_j - b)`.
     """
 
     @tf.custom_gradient
-    def solved(scores: tf.Tensor) -> tuple[tf.Tensor, object]:
+    def solved(scores: Tensor) -> tuple[Tensor, object]:
         gaps = _solve(scores, k, mask) if known is None else tf.identity(known)
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: Tensor) -> Tensor:
             shares = masking.softmax(-tf.abs(_over_threshold(scores, k, mask, gaps)), mask)
             return upstream - shares * masking.masked_sum(upstream, mask)[:, tf.newaxis]
 
@@ -74,7 +73,7 @@ def _over_threshold(
     return solved(scores)
 
 
-def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _solve(scores: Tensor, k: Tensor, mask: Tensor) -> Tensor:
     """Returns `s - b` of each list."""
     count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
@@ -84,17 +83,19 @@ def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     low, high = lowest - margin, highest + margin
 
     def step(
-        number: tf.Tensor, low: tf.Tensor, high: tf.Tensor, b: tf.Tensor, done: tf.Tensor
-    ) -> tuple[tf.Tensor, ...]:
+        number: Tensor, low: Tensor, high: Tensor, b: Tensor, done: Tensor
+    ) -> tuple[Tensor, ...]:
         shift, excess = _newton(scores - b, k, mask)
         low, high = tf.where(excess > 0.0, b, low), tf.where(excess > 0.0, high, b)
-        found = b + shift
+        proposal = b + shift
         # where scores are far apart, a solution passes one of them; halving passes many
-        is_taken = (found > low) & (found < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
-        found = tf.where(is_taken, found, (low + high) / 2.0)
-        found = tf.where(done | (excess == 0.0), b, found)
-        same = tf.reduce_all(((scores >= b) == (scores >= found)) | ~mask, 1, keepdims=True)
-        return number + 1, low, high, found, done | (excess == 0.0) | (is_taken & same)
+        is_taken = (
+            (proposal > low) & (proposal < high) & ((number < QUICK_STEPS) | (number % 2 == 0))
+        )
+        proposal = tf.where(is_taken, proposal, (low + high) / 2.0)
+        proposal = tf.where(done | (excess == 0.0), b, proposal)
+        same = tf.reduce_all(((scores >= b) == (scores >= proposal)) | ~mask, 1, keepdims=True)
+        return number + 1, low, high, proposal, done | (excess == 0.0) | (is_taken & same)
 
     _, _, _, b, _ = tf.while_loop(
         lambda number, low, high, b, done: ~tf.reduce_all(done),
@@ -115,7 +116,7 @@ def _solve(scores: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return x - offset
 
 
-def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _newton(gaps: Tensor, k: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Returns how far to shift `b` by the items on its two sides, and the sign of `sum p - k`.
 
     With the `m` items above `b`, `A = sum_{i above} exp(b - s_i)` and
@@ -140,7 +141,7 @@ def _newton(gaps: tf.Tensor, k: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, 
     return shift, tf.where(many == 0.0, balanced, many + (below - above) / 2.0)
 
 
-def _log_sum(distances: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def _log_sum(distances: Tensor, mask: Tensor) -> Tensor:
     """Returns the logarithm of the sum of `exp(-distance)`."""
     x = tf.where(mask, -distances, distances.dtype.min)
     return tf.reduce_logsumexp(x, axis=1, keepdims=True)

@@ -9,8 +9,7 @@ try:
         draw_reliability as draw_reliability,
         draw_sensitivity as draw_sensitivity,
     )
-    from tfrank_sel.plots.catalogue import FIGURES as FIGURES
-    from tfrank_sel.plots.gallery import save_figures as save_figures
+    from tfrank_sel.plots.catalogue import FIGURES as FIGURES, save_figures as save_figures
 except ModuleNotFoundError as error:
     raise ImportError(
         f"`tfrank_sel.plots` requires {error.name}: pip install 'tfrank_sel[plots]'"

@@ -14,8 +14,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel.commandline import Version
-from tfrank_sel.plots.catalogue import FIGURES
-from tfrank_sel.plots.gallery import save_figures
+from tfrank_sel.plots.catalogue import FIGURES, save_figures
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -6,8 +6,7 @@ from matplotlib.figure import Figure
 
 from tfrank_sel import links
 from tfrank_sel.plots import panels
-from tfrank_sel.plots.panels import Panel, figure_of
-from tfrank_sel.plots.subjects import Composite, Decomposed, Subject
+from tfrank_sel.plots.panels import Composite, Decomposed, Panel, Subject, figure_of
 
 LINK = Panel("h, h' (dashed)", panels.link_and_slope)
 LOSS = Panel("scalar loss", panels.scalar_losses)

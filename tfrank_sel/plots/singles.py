@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from tfrank_sel import links
 from tfrank_sel.plots.axes import AROUND, LOW_MIDDLE_HIGH, Array, colors, evaluate, grid
 from tfrank_sel.plots.composites import LIST_LOSS, LOSS, SHARES
-from tfrank_sel.plots.panels import figure_of, legend_below
-from tfrank_sel.plots.subjects import Composite, Decomposed, Subject
+from tfrank_sel.plots.panels import Composite, Decomposed, Subject, figure_of, legend_below
 
 SQUARE = (-1.0, 7.0)
 LEVELS = 0.05 * 2.0 ** np.arange(8.0)
@@ -108,3 +107,108 @@ def _plane(subject: Subject, scores: tuple[float, float]) -> tuple[Array, Array,
     lists = np.stack([first.ravel(), second.ravel()], axis=-1)
     loss = subject.list_loss(lists, np.tile(scores, [len(lists), 1]))
     return first, second, loss.reshape(first.shape)
+
+
+FIRST, LAST = 0.05, 0.1  # of I.1: the label of many examples, and that of the last, for n = 0
+
+
+def two_regimes() -> tuple[Array, Array]:
+    """Returns the features, `[30, 2]`, and the scores of experiment F.1.
+
+    The low scores are in the second feature, the fewer high scores in the first. The other feature
+    is a nuisance, 1 or 3, which a linear model without a bias cannot distinguish from a score.
+    """
+    rows = [((nuisance, s), s) for s in np.arange(-10.0, 0.0) for nuisance in (1.0, 3.0)]
+    rows += [((s, nuisance), s) for s in np.arange(6.0, 11.0) for nuisance in (1.0, 3.0)]
+    features, scores = zip(*rows, strict=True)
+    return np.array(features), np.array(scores)
+
+
+def linear_fit(link: links.Link, features: Array, scores: Array) -> Array:
+    """Minimises the mean matching loss of a linear model without a bias, by Newton's steps."""
+
+    def loss(w: Array) -> float:
+        return float(np.mean(evaluate(link.divergence, features @ w, scores)))
+
+    w = np.linalg.lstsq(features, scores, rcond=None)[0].astype(np.float64)
+    for _ in range(200):
+        gradient = features.T @ evaluate(link.difference, features @ w, scores)
+        hessian = (features.T * evaluate(link.slope, features @ w)) @ features
+        move = np.linalg.lstsq(hessian, -gradient, rcond=None)[0]
+        size = 1.0
+        while size > 1e-12 and loss(w + size * move) > loss(w):
+            size *= 0.5
+        w = w + size * move
+        if np.max(np.abs(size * move)) <= 1e-14 * np.max(np.abs(w)):
+            break
+    return w
+
+
+def last_label(n: int) -> float:
+    """Returns the label of the last example of experiment I.1, after `n` of label 0.05."""
+    return LAST + FIRST * n
+
+
+def figure_f1() -> Figure:
+    """Draws linear fits to two regimes, of which a loss selects one; below, the mirror image."""
+    x, s = two_regimes()
+    columns: list[tuple[str, links.Link]] = [
+        (f"Sigmoid, b={shift:g}", links.Sigmoid(shift=shift)) for shift in (10.0, 0.0, -10.0)
+    ]
+    columns.append(("squared error", links.Identity()))
+    figure = Figure(figsize=(13.0, 7.0), layout="constrained")
+    figure.suptitle("A linear fit to few high and many low scores, and to its mirror image")
+    rows = figure.subplots(2, len(columns), sharex=True, sharey=True)
+    for row, features, scores in zip(rows, (x, -x[:, ::-1]), (s, -s), strict=True):
+        for axes, (name, link) in zip(row, columns, strict=True):
+            _draw_fit(axes, name, link, features, scores)
+        row[0].set_ylabel("predicted score")
+    for axes in rows[-1]:
+        axes.set_xlabel("observed score")
+    rows[0, 0].legend(loc="upper left")
+    return figure
+
+
+def figure_i1() -> Figure:
+    """Draws the best bias: of many low labels and a higher one, and of two labels."""
+    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    counts, distances = np.arange(1, 19), np.linspace(0.0, 5.0, 51)
+    for scale, color in zip((1.0, 5.0, 20.0), colors(3), strict=True):
+        best = [best_bias(scale, int(n)) for n in counts]
+        left.plot(counts, best, color=color, marker=".", label=f"Exp, a={scale:g}")
+    left.plot(counts, [last_label(int(n)) for n in counts], "k--", label="last label")
+    left.set(xlabel="examples of label 0.05", ylabel="best bias", title="One higher label")
+    left.set_xticks(range(2, 19, 4))
+    for scale, color in zip((0.5, 1.0, 2.0), colors(3), strict=True):
+        lift = [lift_of_bias(scale, float(d)) for d in distances]
+        right.plot(distances, lift, color=color, label=f"Exp, a={scale:g}")
+    right.plot(distances, distances, "k--", label="higher label")
+    right.set(xlabel="distance of both labels from their mean", title="Two labels")
+    right.set_ylabel("best bias, above the mean")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+        axes.legend()
+    return figure
+
+
+def best_bias(scale: float, n: int) -> float:
+    """Returns the best constant for `n` labels of 0.05 and the last one, with the link `Exp`."""
+    labels = [FIRST] * n + [last_label(n)]
+    return float(links.constant_predictor(links.Exp(scale=scale), labels))
+
+
+def lift_of_bias(scale: float, distance: float) -> float:
+    """Returns the difference between the best constant for two labels and their mean."""
+    return float(links.constant_predictor(links.Exp(scale=scale), [-distance, distance]))
+
+
+def _draw_fit(axes: Axes, name: str, link: links.Link, features: Array, scores: Array) -> None:
+    w = linear_fit(link, features, scores)
+    predicted = features @ w
+    high = scores > 0.0
+    for where, color, label in ((high, "tab:blue", "high"), (~high, "tab:red", "low")):
+        axes.plot(scores[where], predicted[where], "o", markersize=4, color=color, label=label)
+    axes.plot([-10.0, 10.0], [-10.0, 10.0], color="gray", linestyle="--")
+    axes.set_title(f"{name}\nw = ({w[0]:.3f}, {w[1]:.3f})", fontsize=10)
+    axes.grid(alpha=0.3)

@@ -21,7 +21,7 @@ from tfrank_sel.features import (
     Timestamp,
     Vector,
 )
-from tfrank_sel.models.within_list import FARTHEST
+from tfrank_sel.models.preparation import FARTHEST
 from tfrank_sel.spelling import spelled
 
 _INTEGER = re.compile("0|-?[1-9][0-9]*")
@@ -192,7 +192,7 @@ def within_list(graph: Graph, layer: Any, features: str, mask: str) -> str:
 
 
 def _texts(graph: Graph, layer: Any, values: Mapping[str, str]) -> list[str]:
-    """One-hot features, and then integers: see `tfrank_sel.models.texts.Texts`."""
+    """One-hot features, and then integers: see `tfrank_sel.models.preparation.Texts`."""
     hot, ids = [], []
     for name, kind in layer._types.items():
         if not kind.texts(name):

@@ -22,8 +22,7 @@ from tfrank_sel.export.onnx_format.graph import (
 )
 from tfrank_sel.export.onnx_format.standard import array
 from tfrank_sel.export.signatures import PADDING_SCORE
-from tfrank_sel.models.boosted_trees.model import Node
-from tfrank_sel.models.boosted_trees.readers import ZERO
+from tfrank_sel.models.boosted_trees import ZERO, Node
 from tfrank_sel.models.recalibrated import SHARE
 
 _OF_LAYERS = (keras.Sequential, stack.FUNCTIONAL)

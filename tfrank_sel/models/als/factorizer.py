@@ -1,20 +1,29 @@
 """Matrix factorisation by alternating least squares over RG and square losses."""
 
+import json
 import os
+import pathlib
+import tempfile
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
-from tfrank_sel.models.als import archive, ids, progress, retrieval
-from tfrank_sel.models.als.explanation import Explanation, explained
+from tfrank_sel.models.als import ids, progress, retrieval
 from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix, merged
-from tfrank_sel.models.als.objectives import RG2, Objective
+from tfrank_sel.models.als.objectives import (
+    RG2,
+    Objective,
+    activity_weights,
+    base_weights,
+    random_factors,
+)
+from tfrank_sel.models.als.retrieval import Explanation, explained
 from tfrank_sel.models.als.solver import Solver
-from tfrank_sel.models.als.weights import activity_weights, base_weights, random_factors
-from tfrank_sel.models.two_tower import TwoTower
+from tfrank_sel.models.scorers import TwoTower
 from tfrank_sel.serialization import Configurable, register
 
 if TYPE_CHECKING:
@@ -160,14 +169,14 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If shapes do not match, or if a system is singular.
         """
-        interactions, found = ids.numbered(interactions)
-        if found[0] is not None and not isinstance(group, SingleProcess):
+        interactions, known_ids = ids.numbered(interactions)
+        if known_ids[0] is not None and not isinstance(group, SingleProcess):
             raise ValueError("Interactions of several processes must be indices. Received: a frame")
-        self.user_ids_, self.item_ids_ = found
+        self.user_ids_, self.item_ids_ = known_ids
         matrix = as_matrix(interactions)
         num_items = int(group.gathered(np.array([matrix.shape[1]])).max())
         matrix.resize(matrix.shape[0], num_items)
-        validation = None if validation is None else ids.renumbered(validation, found)
+        validation = None if validation is None else ids.renumbered(validation, known_ids)
         held_out = None if validation is None else as_matrix(validation, matrix.shape)
         first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
         self._start(matrix, factors, first_user)
@@ -270,16 +279,18 @@ class RGFactorizer(Configurable):
         if index is None:
             if items is not None:
                 items = ids.rows("items", items, len(factors), self.item_ids_)
-            found = retrieval.best_among(items, self.user_factors_[rows], factors, k, seen, threads)
+            result = retrieval.best_among(
+                items, self.user_factors_[rows], factors, k, seen, threads
+            )
         elif items is None and index.num_items == len(factors):
-            found = index.best(self.user_factors_[rows], k, seen, threads)
+            result = index.best(self.user_factors_[rows], k, seen, threads)
         else:
             raise ValueError(
                 f"`index` must be of the {len(factors)} items, and excludes `items`. "
                 f"Received: {index.num_items} items in `index`, items={items!r}"
             )
-        best = ids.named(found[0], self.item_ids_)
-        return (best, found[1]) if users.ndim else (best[0], found[1][0])
+        best = ids.named(result[0], self.item_ids_)
+        return (best, result[1]) if users.ndim else (best[0], result[1][0])
 
     def similar_items(self, items: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the items most similar to some items, without these, and their cosines.
@@ -292,14 +303,14 @@ class RGFactorizer(Configurable):
             ValueError: If `k` is not positive, or an index is out of range.
         """
         rows = ids.rows("items", items, len(self.item_factors_), self.item_ids_)
-        found, cosines = retrieval.most_similar(rows, self.item_factors_, k)
-        return ids.named(found, self.item_ids_), cosines
+        similar, cosines = retrieval.most_similar(rows, self.item_factors_, k)
+        return ids.named(similar, self.item_ids_), cosines
 
     def similar_users(self, users: ArrayLike, k: int = 10) -> tuple[NDArray[Any], Array]:
         """Returns the users most similar to some users, as `similar_items`."""
         rows = ids.rows("users", users, len(self.user_factors_), self.user_ids_)
-        found, cosines = retrieval.most_similar(rows, self.user_factors_, k)
-        return ids.named(found, self.user_ids_), cosines
+        similar, cosines = retrieval.most_similar(rows, self.user_factors_, k)
+        return ids.named(similar, self.user_ids_), cosines
 
     def explain(self, user: int | str, item: int | str) -> Explanation:
         """Divides the score of an item into contributions of the items that the user took.
@@ -317,8 +328,8 @@ class RGFactorizer(Configurable):
         weights = base_weights(counts, self.popularity_exponent)
         row, factors = self.seen_[user], self.item_factors_
         (ridge,) = self._ridges(np.array([row.nnz]))
-        found = explained(item, row, self.objective, factors, weights, ridge / weight)
-        return found._replace(items=ids.named(found.items, self.item_ids_))
+        explanation = explained(item, row, self.objective, factors, weights, ridge / weight)
+        return explanation._replace(items=ids.named(explanation.items, self.item_ids_))
 
     def to_keras(self) -> TwoTower:
         """Returns a Keras model with these embeddings."""
@@ -335,7 +346,7 @@ class RGFactorizer(Configurable):
         """
         names = ("user_factors", "item_factors", "user_ids", "item_ids")
         arrays = {name: getattr(self, f"{name}_") for name in names}
-        archive.write(path, self.get_config(), arrays, self.seen_)
+        _write(path, self.get_config(), arrays, self.seen_)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -344,7 +355,7 @@ class RGFactorizer(Configurable):
         Raises:
             ValueError: If the shapes of the arrays do not match.
         """
-        config, arrays, seen = archive.read(path)
+        config, arrays, seen = _read(path)
         model = cls.from_config(config)
         model._start(seen, (arrays["user_factors"], arrays["item_factors"]))
         model.user_ids_, model.item_ids_ = arrays.get("user_ids"), arrays.get("item_ids")
@@ -397,3 +408,32 @@ class RGFactorizer(Configurable):
 
     def _ridges(self, counts: NDArray[Any]) -> NDArray[np.float64]:
         return self.regularization * np.maximum(counts, 1.0) ** self.count_exponent
+
+
+def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: Any) -> None:
+    """Writes a temporary folder and renames it."""
+    path = pathlib.Path(path)
+    if path.exists():
+        raise FileExistsError(f"`path` must not exist. Received: {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
+    with tempfile.TemporaryDirectory(prefix=".save-", dir=path.parent) as aside:
+        written = pathlib.Path(aside) / "model"
+        written.mkdir()
+        (written / "config.json").write_text(json.dumps(config, indent=1))
+        stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
+        np.savez(written / "arrays.npz", **stored)
+        written.rename(path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Reads the configuration, the arrays and the matrix."""
+    path = pathlib.Path(path)
+    config = json.loads((path / "config.json").read_text())
+    with np.load(path / "arrays.npz", allow_pickle=False) as stored:
+        arrays = dict(stored)
+    parts = [arrays.pop(name) for name in ("gains", "indices", "indptr")]
+    shape = (len(arrays["user_factors"]), len(arrays["item_factors"]))
+    matrix = sp.csr_matrix(tuple(parts), shape=shape)
+    matrix.check_format()
+    return config, arrays, matrix

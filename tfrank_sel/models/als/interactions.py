@@ -58,9 +58,9 @@ def merged(old: Matrix, new: Matrix) -> Matrix:
     old, new = old.copy(), new.copy()
     old.resize(shape)
     new.resize(shape)
-    found = sp.csr_matrix(old - old.multiply(new != 0) + new)
-    found.eliminate_zeros()
-    return found
+    union = sp.csr_matrix(old - old.multiply(new != 0) + new)
+    union.eliminate_zeros()
+    return union
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

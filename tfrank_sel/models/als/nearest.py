@@ -98,16 +98,16 @@ class ItemIndex:
         sizes = np.minimum(k + np.exp2(np.ceil(np.log2(counts + 1))).astype(int), self.num_items)
         for size in np.unique(sizes):
             rows = np.flatnonzero(sizes == size)
-            found, of_found = self._index.search(queries[rows], int(size))[::-1]
-            found = found.astype(np.int32)
-            is_out = found < 0
+            candidates, candidate_scores = self._index.search(queries[rows], int(size))[::-1]
+            candidates = candidates.astype(np.int32)
+            is_out = candidates < 0
             if seen is not None:
-                is_out |= marked(found, seen[rows])
+                is_out |= marked(candidates, seen[rows])
             first = np.argsort(is_out, axis=1, kind="stable")[:, :k]
             is_out = np.take_along_axis(is_out, first, axis=1)
             width = first.shape[1]
-            ids[rows, :width] = np.where(is_out, -1, np.take_along_axis(found, first, axis=1))
+            ids[rows, :width] = np.where(is_out, -1, np.take_along_axis(candidates, first, axis=1))
             scores[rows, :width] = np.where(
-                is_out, -np.inf, np.take_along_axis(of_found, first, axis=1)
+                is_out, -np.inf, np.take_along_axis(candidate_scores, first, axis=1)
             )
         return ids, scores

@@ -1,15 +1,17 @@
-"""Retrieval of the best items of a user by score, and metrics of recommendations."""
+"""Retrieval of the best items of a user by score, metrics and explanations of it."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.linalg
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
 from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
+from tfrank_sel.models.als.objectives import Objective
 
 Array: TypeAlias = NDArray[np.floating]
 Ids: TypeAlias = NDArray[np.int32]
@@ -89,14 +91,14 @@ def indices(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     Raises:
         ValueError: If an index is not an integer, or out of range.
     """
-    found = np.asarray(given)
-    if found.size and not np.issubdtype(found.dtype, np.integer):
-        raise ValueError(f"`{name}` must be integers. Received: dtype {found.dtype}")
-    if found.size and not 0 <= found.min() <= found.max() < count:
+    array = np.asarray(given)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"`{name}` must be integers. Received: dtype {array.dtype}")
+    if array.size and not 0 <= array.min() <= array.max() < count:
         raise ValueError(
-            f"`{name}` must lie from 0 to {count - 1}. Received: {found.min()} to {found.max()}"
+            f"`{name}` must lie from 0 to {count - 1}. Received: {array.min()} to {array.max()}"
         )
-    return found.astype(np.int64)
+    return array.astype(np.int64)
 
 
 def most_similar(places: NDArray[np.int64], factors: Array, k: int) -> tuple[Ids, Array]:
@@ -182,3 +184,59 @@ def _marked(ids: Ids, indptr: NDArray[np.int64], indices: Ids) -> NDArray[np.boo
             for place in range(ids.shape[1]):
                 is_in[row, place] |= ids[row, place] == indices[at]
     return is_in
+
+
+Float64s = NDArray[np.float64]
+
+
+class Explanation(NamedTuple):
+    """A score as a sum over the items that the user took.
+
+    Attributes:
+        items: The user's items, from the largest contribution to the smallest.
+        contributions: Their contributions to the score.
+        rest: The rest of the score, which the loss of the items not taken contributes.
+    """
+
+    items: NDArray[Any]
+    contributions: Float64s
+    rest: float
+
+    @property
+    def score(self) -> float:
+        """The sum of all contributions."""
+        return float(self.contributions.sum() + self.rest)
+
+
+def explained(
+    item: int,
+    row: Any,
+    objective: Objective,
+    factors: NDArray[Any],
+    base_weights: Float64s,
+    ridge: float,
+) -> Explanation:
+    """Divides the score of an item by the terms of the linear system of the user's vector.
+
+    Args:
+        item: Index of the item.
+        row: SciPy CSR matrix of the user's positives, `[1, items]`.
+        objective: The loss of the user.
+        factors: The items' vectors.
+        base_weights: Base weight of each item.
+        ridge: Regularisation of the user.
+    """
+    q, gains = factors.astype(np.float64), row.data.astype(np.float64)
+    taken, num_items = q[row.indices], len(q)
+    (scale,) = objective.scale(np.array([gains.sum()]), num_items)
+    total = base_weights @ q
+    system = scale * (q.T * base_weights) @ q
+    system -= scale * objective.kappa / num_items * np.outer(total, total)
+    curvatures = objective.curvature[0] + objective.curvature[1] * gains
+    system += (taken.T * curvatures) @ taken + ridge * np.eye(q.shape[1])
+    direction = scipy.linalg.solve(system, q[item], assume_a="pos")
+    slopes = objective.slope[0] + objective.slope[1] * gains
+    contributions = slopes * (taken @ direction)
+    order = np.argsort(-contributions, kind="stable")
+    rest = -scale * objective.lift * float(total @ direction)
+    return Explanation(row.indices[order].astype(np.int32), contributions[order], rest)

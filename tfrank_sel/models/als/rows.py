@@ -9,11 +9,145 @@ b = sum_j l_j * y_j - scale * pull
 ```
 """
 
-import numpy as np
+from typing import NamedTuple, TypeAlias
 
-from tfrank_sel.models.als.definite import add_gram, solve_definite
-from tfrank_sel.models.als.systems import BLOCK, Array, Rows, Scratch, Shared, compiled
-from tfrank_sel.models.als.vectors import add_row, dot
+import numpy as np
+from numba import njit
+from numpy.typing import DTypeLike, NDArray
+
+from tfrank_sel.models.als.vectors import (
+    TILE_ROWS,
+    add_row,
+    add_tile,
+    dot,
+    subtract_row,
+    subtract_tile,
+)
+
+Array: TypeAlias = NDArray[np.floating]
+# Compiled code does not allocate. Without Numba's runtime it does not count references either,
+# which would cost more than a short row. A division by zero gives an infinity without a branch.
+compiled = njit(
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+    fastmath={"contract", "nsz", "arcp", "reassoc"},
+    _nrt=False,
+)
+BLOCK = 128  # rows of gathered factors that fit the first-level cache
+
+
+class Rows(NamedTuple):
+    """The rows of a half-sweep, in compressed form.
+
+    Attributes:
+        indptr: Start of the positives of each row, `[num_rows + 1]`.
+        indices: The columns of the positives.
+        gains: The gains of the positives, above 0.
+        weights: Weight of each row's positives, `[num_rows]`.
+        column_weights: Weight of each column's positives, `[num_columns]`.
+        scales: Factor of the shared matrix in each row, `[num_rows]`.
+        ridges: Regularisation of each row, `[num_rows]`.
+    """
+
+    indptr: NDArray[np.int64]
+    indices: NDArray[np.int32]
+    gains: Array
+    weights: Array
+    column_weights: Array
+    scales: Array
+    ridges: Array
+
+
+class Shared(NamedTuple):
+    """Data shared by all rows of a half-sweep.
+
+    Attributes:
+        factors: The fixed factors in the eigenbasis, columns padded to whole registers.
+        eigenvalues: Eigenvalues of the shared matrix, one per column.
+        pull: The linear term of all pairs, in the eigenbasis.
+        curvature: `q_j = weight * (curvature[0] + curvature[1] * gain)`.
+        slope: `l_j = weight * (slope[0] + slope[1] * gain)`.
+    """
+
+    factors: Array
+    eigenvalues: Array
+    pull: Array
+    curvature: tuple[float, float]
+    slope: tuple[float, float]
+
+
+class Scratch(NamedTuple):
+    """Scratch arrays for the solution of one row, created once per thread."""
+
+    diagonal: Array
+    rhs: Array
+    root: Array
+    x: Array
+    y: Array
+    curvature: Array
+    slope: Array
+    block: Array
+    turned: Array
+    matrix: Array
+    direction: Array
+    product: Array
+
+    @classmethod
+    def of(cls, width: int, dtype: DTypeLike) -> "Scratch":
+        """Creates the arrays for rows of a width."""
+        row, square = (width,), (width, width)
+        shapes = [row] * 5 + [(BLOCK,)] * 2 + [(BLOCK, width), square, square] + [row] * 2
+        return cls(*(np.empty(shape, dtype) for shape in shapes))
+
+
+@compiled
+def add_gram(matrix: Array, size: int, block: Array, count: int) -> None:
+    """Adds `B' B` of the first rows of a block to the upper triangle of a matrix."""
+    width = matrix.shape[1]
+    lanes = 64 // matrix.itemsize
+    for i in range(0, size, TILE_ROWS):
+        for j in range(i // lanes * lanes, size, lanes):
+            add_tile(matrix, i * width + j, width, block, i, width, block, j, width, count)
+
+
+@compiled
+def solve_definite(matrix: Array, x: Array, y: Array, size: int) -> bool:
+    """Solves a positive definite system in place by Cholesky, from its upper triangle.
+
+    `size` is a multiple of the lanes. Left of the diagonal, tiles write values that are never read.
+    At the end, the diagonal holds the inverse of the diagonal of the triangular factor.
+    """
+    width = matrix.shape[1]
+    lanes = 64 // matrix.itemsize
+    least = matrix[0, 0]
+    for i in range(1, size):
+        least = max(least, matrix[i, i])
+    least *= np.finfo(x.dtype).eps
+    for p in range(0, size, TILE_ROWS):
+        for j in range(p // lanes * lanes, size, lanes):
+            subtract_tile(matrix, p * width + j, width, matrix, p, width, matrix, j, width, p)
+        for q in range(p, p + TILE_ROWS):
+            if not matrix[q, q] > least:
+                return False
+            inverse = 1 / np.sqrt(matrix[q, q])
+            start = q // lanes * lanes
+            for j in range(start, size):
+                matrix[q, j] *= inverse
+            y[q] = x[q] * inverse
+            for j in range(start, size, lanes):
+                for r in range(q + 1, p + TILE_ROWS):
+                    at, left = r * width + j, q * width + r
+                    subtract_row(matrix, at, 0, matrix, left, 0, matrix, q * width + j, 0, 1)
+                subtract_row(x, j, 0, y, q, 0, matrix, q * width + j, 0, 1)
+            matrix[q, q] = inverse
+    for i in range(size):
+        x[i] = 0
+    for i in range(size - 1, -1, -1):
+        start = i // lanes * lanes
+        known = dot(matrix, i * width + start, x, start, (size - start) // lanes)
+        x[i] = (y[i] - known) * matrix[i, i]
+    return True
 
 
 @compiled
@@ -46,13 +180,7 @@ def solve_exactly(
 
 @compiled
 def improve(
-    rows: Rows,
-    shared: Shared,
-    begin: int,
-    end: int,
-    out: Array,
-    scratch: Scratch,
-    steps: int,
+    rows: Rows, shared: Shared, begin: int, end: int, out: Array, scratch: Scratch, steps: int
 ) -> int:
     """Improves the rows of `out` by conjugate gradient steps; returns the number of singular rows.
 

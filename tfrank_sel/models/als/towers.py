@@ -12,7 +12,7 @@ from tfrank_sel.models.als import progress
 from tfrank_sel.models.als.factorizer import RGFactorizer
 from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
-from tfrank_sel.models.als.systems import Rows
+from tfrank_sel.models.als.rows import Rows
 
 _ROWS = 1 << 12  # of features at a time, for the vectors of a whole side
 

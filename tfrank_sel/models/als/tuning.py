@@ -76,7 +76,7 @@ def tune(
             f"Received: held_out={held_out}, trials={trials}"
         )
     random = np.random.default_rng(seed)
-    interactions, found = ids.numbered(interactions)
+    interactions, known_ids = ids.numbered(interactions)
     matrix = as_matrix(interactions)
     columns = split_columns(matrix if times is None else interactions)
     if times is None:
@@ -116,5 +116,5 @@ def tune(
         warnings.warn(f"no trial is better than the most popular items: {tried}", stacklevel=2)
     settings = {name: tried[0][name] for name in (*search, "sweeps")}
     chosen_model = type(model)(**{**known, **settings}).fit(matrix)
-    chosen_model.user_ids_, chosen_model.item_ids_ = found
+    chosen_model.user_ids_, chosen_model.item_ids_ = known_ids
     return chosen_model, tried

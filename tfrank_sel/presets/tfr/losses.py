@@ -42,9 +42,7 @@ def get(loss: str, **arguments: Any) -> losses.ListwiseLoss:
 
 
 def softmax_loss(
-    temperature: float = 1.0,
-    lambda_weight: lambdas.SwapLambdaWeight | None = None,
-    **kwargs: Any,
+    temperature: float = 1.0, lambda_weight: lambdas.SwapLambdaWeight | None = None, **kwargs: Any
 ) -> losses.SoftmaxLoss:
     """Makes a softmax loss that is not divided by the sum of the labels of a list.
 

@@ -1,0 +1,370 @@
+"""Sum of decision trees as a Keras model, and readers of LightGBM, XGBoost and CatBoost."""
+
+import json
+import math
+import pathlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfrank_sel.models.preparation import features_shape
+from tfrank_sel.serialization import Configurable, register
+
+_KIND = {"trainable": False, "initializer": "zeros"}
+
+
+ZERO = 1e-35  # up to this a feature counts as 0, as in LightGBM
+
+
+class Split(NamedTuple):
+    """A decision: `x <= threshold` goes left, and NaN if `missing_left`. A leaf is its value."""
+
+    feature: int
+    threshold: float
+    missing_left: bool
+    left: "Tree"
+    right: "Tree"
+
+
+Tree: TypeAlias = float | Split
+
+
+class Forest(NamedTuple):
+    """Trees whose sum is the score, and their number of features."""
+
+    trees: list[Tree]
+    num_features: int
+
+
+def of_lightgbm(booster: Any) -> Forest:
+    """Reads a `lightgbm.Booster` or a fitted scikit-learn model of LightGBM."""
+    if _kind(booster, "lightgbm", "Booster", "LGBMModel") == "LGBMModel":
+        booster = booster.booster_
+    dump = booster.dump_model()
+    _check_single("num_tree_per_iteration", dump["num_tree_per_iteration"])
+    trees = [_lightgbm_tree(tree["tree_structure"]) for tree in dump["tree_info"]]
+    return Forest(trees, dump["max_feature_idx"] + 1)
+
+
+def of_xgboost(booster: Any) -> Forest:
+    """Reads an `xgboost.Booster` or a fitted scikit-learn model of XGBoost."""
+    if _kind(booster, "xgboost", "Booster", "XGBModel") == "XGBModel":
+        model, booster = booster, booster.get_booster()
+        if not np.isnan(model.missing):
+            raise ValueError(f"Expected missing=NaN. Received: missing={model.missing}")
+        if getattr(model, "best_iteration", None) is not None:
+            booster = booster[: model.best_iteration + 1]
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    kind = learner["gradient_booster"]["name"]
+    if kind != "gbtree":
+        raise ValueError(f"Expected booster='gbtree'. Received: booster={kind!r}")
+    num_features = int(learner["learner_model_param"]["num_feature"])
+    nothing = np.full([1, num_features], np.nan, np.float32)
+    margin = booster.inplace_predict(nothing, predict_type="margin")
+    _check_single("outputs", np.size(margin))
+    trees = [_xgboost_tree(tree, 0) for tree in learner["gradient_booster"]["model"]["trees"]]
+    # the base score, of which the file has a function that depends on the objective
+    base = float(np.ravel(margin)[0]) - math.fsum(map(_of_missing, trees))
+    return Forest([*trees, base], num_features)
+
+
+def of_catboost(model: Any) -> Forest:
+    """Reads a trained `catboost.CatBoost` or one of its subclasses."""
+    _kind(model, "catboost", "CatBoost")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "model.json")
+        model.save_model(str(path), format="json")
+        dump = json.loads(path.read_text())
+    if others := dump["features_info"].keys() - {"float_features"}:
+        raise ValueError(f"Expected only numerical features. Received: {', '.join(sorted(others))}")
+    scale, bias = dump["scale_and_bias"]
+    _check_single("outputs", len(bias))
+    features = dump["features_info"]["float_features"]
+    # "AsIs" is also False: NaN is not above a border
+    missing_left = [feature["nan_value_treatment"] != "AsTrue" for feature in features]
+    trees = [
+        _oblivious_tree(tree["splits"], tree["leaf_values"], scale, missing_left)
+        for tree in dump.get("oblivious_trees", [])
+    ]
+    trees += [_catboost_tree(tree, scale, missing_left) for tree in dump.get("trees", [])]
+    return Forest([*trees, *bias], len(features))
+
+
+def _kind(booster: Any, library: str, *kinds: str) -> str:
+    """The class of a library that a model belongs to."""
+    classes = type(booster).__mro__
+    for kind in kinds:
+        if any(c.__name__ == kind and c.__module__.split(".")[0] == library for c in classes):
+            return kind
+    expected = " or ".join(f"{library}.{kind}" for kind in kinds)
+    received = f"{classes[0].__module__}.{classes[0].__qualname__}"
+    raise TypeError(f"Expected an object of {expected}. Received: an object of {received}")
+
+
+def _check_single(name: str, count: int) -> None:
+    if count != 1:
+        raise ValueError(f"Expected one score per item. Received: {name}={count}")
+
+
+def _lightgbm_tree(node: Mapping[str, Any]) -> Tree:
+    if "split_feature" not in node:
+        if "leaf_coeff" in node:
+            raise ValueError("Expected constant leaves. Received: a tree with linear leaves")
+        return float(node["leaf_value"])
+    if node["decision_type"] != "<=" or node["missing_type"] == "Zero":
+        raise ValueError(
+            "Expected numerical features in which zeros are not missing. Received: "
+            f"decision_type={node['decision_type']!r}, missing_type={node['missing_type']!r}"
+        )
+    threshold = _rounded_down(node["threshold"])
+    # without missing values in training, LightGBM replaces NaN by 0
+    missing_left = node["default_left"] if node["missing_type"] == "NaN" else threshold >= 0.0
+    left, right = (_lightgbm_tree(node[f"{side}_child"]) for side in ("left", "right"))
+    return Split(node["split_feature"], threshold, missing_left, left, right)
+
+
+def _xgboost_tree(tree: Mapping[str, Any], number: int) -> Tree:
+    left, right = tree["left_children"][number], tree["right_children"][number]
+    value, feature = tree["split_conditions"][number], tree["split_indices"][number]
+    if left < 0:
+        return float(value)
+    if tree["split_type"][number] != 0:
+        raise ValueError(f"Expected numerical splits. Received: categorical feature {feature}")
+    children = _xgboost_tree(tree, left), _xgboost_tree(tree, right)
+    threshold = _rounded_down(float(np.float32(value)), strictly=True)
+    return Split(feature, threshold, bool(tree["default_left"][number]), *children)
+
+
+def _oblivious_tree(
+    splits: Sequence[Any], values: Sequence[float], scale: float, missing_left: Sequence[bool]
+) -> Tree:
+    """Reads a tree whose levels have one split each. The last split has the highest bit."""
+    if not splits:
+        return scale * values[0]
+    half = len(values) // 2
+    halves = (
+        _oblivious_tree(splits[:-1], part, scale, missing_left)
+        for part in (values[:half], values[half:])
+    )
+    return _catboost_split(splits[-1], missing_left, *halves)
+
+
+def _catboost_tree(node: Mapping[str, Any], scale: float, missing_left: Sequence[bool]) -> Tree:
+    if "split" not in node:
+        return scale * float(node["value"])
+    children = (_catboost_tree(node[side], scale, missing_left) for side in ("left", "right"))
+    return _catboost_split(node["split"], missing_left, *children)
+
+
+def _catboost_split(
+    split: Mapping[str, Any], missing_left: Sequence[bool], left: Tree, right: Tree
+) -> Tree:
+    feature = split["float_feature_index"]
+    return Split(feature, _rounded_down(split["border"]), missing_left[feature], left, right)
+
+
+def _of_missing(tree: Tree) -> float:
+    """The tree's output for an item whose features are all missing."""
+    while isinstance(tree, Split):
+        tree = tree.left if tree.missing_left else tree.right
+    return tree
+
+
+def _rounded_down(threshold: float, strictly: bool = False) -> float:
+    """The largest float32 up to a threshold, or below it: float32 features compare the same."""
+    with np.errstate(over="ignore"):
+        rounded = np.float32(threshold)
+    if float(rounded) > threshold or (strictly and float(rounded) == threshold):
+        rounded = np.nextafter(rounded, np.float32(-math.inf))
+    if abs(rounded) < ZERO:  # tiny features count as 0, and processors may round these
+        return 0.0 if rounded >= 0.0 else -ZERO
+    return float(rounded)
+
+
+class Node(NamedTuple):
+    """A node of a tree. A leaf is its own child."""
+
+    feature: int
+    threshold: float
+    missing_left: bool
+    left: int
+    right: int
+    value: float
+
+
+@register
+class BoostedTrees(Configurable, keras.Model):
+    """Sum of decision trees, such as those of LightGBM, XGBoost and CatBoost.
+
+    `from_lightgbm`, `from_xgboost` and `from_catboost` make it. The trees are then part of a
+    SavedModel, alone or in an `Ensemble` with networks, which is served without their library. They
+    are not trained further.
+
+    Args:
+        num_trees: Number of trees.
+        num_nodes: Number of nodes of all trees, leaves included.
+        depth: Maximum number of decisions from a root to a leaf.
+        num_features: Number of features.
+        name: Name of the model.
+        **kwargs: As in `keras.Model`.
+
+    Inputs: features of shape `[batch_size, list_size, num_features]`. NaN is missing, and takes the
+    same branch as in the library that trained the trees.
+
+    Outputs: scores of shape `[batch_size, list_size]`, float32. They are the raw scores of that
+    library, up to rounding of the sum.
+
+    Raises:
+        ValueError: If a size is out of range.
+    """
+
+    def __init__(
+        self,
+        num_trees: int,
+        num_nodes: int,
+        depth: int,
+        num_features: int,
+        name: str = "boosted_trees",
+        **kwargs: Any,
+    ) -> None:
+        if not 0 < num_trees <= num_nodes or depth < 0 or num_features < 1:
+            raise ValueError(
+                "Expected num_nodes >= num_trees > 0, depth >= 0 and num_features > 0. Received: "
+                f"{num_trees=}, {num_nodes=}, {depth=}, {num_features=}"
+            )
+        super().__init__(name=name, **kwargs)
+        self.num_trees = num_trees
+        self.num_nodes = num_nodes
+        self.depth = depth
+        self.num_features = num_features
+
+    @classmethod
+    def from_lightgbm(cls, booster: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of LightGBM that its `predict` uses.
+
+        Args:
+            booster: A `lightgbm.Booster`, or a fitted scikit-learn model such as `LGBMRanker`, with
+                one score per item.
+            name: Name of the model.
+
+        Raises:
+            TypeError: If `booster` is of another class.
+            ValueError: If a tree has categorical features, zeros that count as missing, or linear
+                leaves, or if there is more than one score per item.
+        """
+        return cls._of(of_lightgbm(booster), name)
+
+    @classmethod
+    def from_xgboost(cls, booster: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of XGBoost that its `predict` uses.
+
+        Args:
+            booster: An `xgboost.Booster` of the type `gbtree`, or a fitted scikit-learn model such
+                as `XGBRanker`, with one score per item. All trees of a `Booster` are read; slice it
+                to end with the best iteration.
+            name: Name of the model.
+
+        Raises:
+            TypeError: If `booster` is of another class.
+            ValueError: If a split is categorical, if a number other than NaN counts as missing, if
+                the booster is of another type, or if there is more than one score per item.
+        """
+        return cls._of(of_xgboost(booster), name)
+
+    @classmethod
+    def from_catboost(cls, model: Any, name: str = "boosted_trees") -> Self:
+        """Reads the trees of CatBoost that its `predict` uses.
+
+        Args:
+            model: A trained `catboost.CatBoost`, such as a `CatBoostRanker`, with numerical
+                features and one score per item.
+            name: Name of the model.
+
+        Raises:
+            TypeError: If `model` is of another class.
+            ValueError: If a feature is not a number, or if there is more than one score per item.
+        """
+        return cls._of(of_catboost(model), name)
+
+    @classmethod
+    def _of(cls, forest: Forest, name: str) -> Self:
+        nodes: list[Node] = []
+        roots, depths = [], []
+        for tree in forest.trees:
+            roots.append(len(nodes))
+            depths.append(_append(tree, nodes))
+        model = cls(len(roots), len(nodes), max(depths), forest.num_features, name)
+        model.build((None, None, model.num_features))
+        columns = dict(zip(Node._fields, map(np.array, zip(*nodes, strict=True)), strict=True))
+        model.set_weights([np.array(roots), *columns.values()])
+        return model
+
+    def forest(self) -> Forest:
+        """Returns the trees, as nested splits."""
+        columns = {name: getattr(self, name).numpy().tolist() for name in Node._fields}
+        nodes = [Node(*row) for row in zip(*columns.values(), strict=True)]
+
+        def tree(number: int) -> Tree:
+            node = nodes[number]
+            if node.left == number:
+                return node.value
+            children = tree(node.left), tree(node.right)
+            return Split(node.feature, node.threshold, bool(node.missing_left), *children)
+
+        return Forest([tree(root) for root in self.roots.numpy()], self.num_features)
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the trees."""
+
+        def made(name: str, size: int, dtype: str) -> Any:
+            return self.add_weight(shape=(size,), name=name, dtype=dtype, **_KIND)
+
+        self.roots = made("roots", self.num_trees, "int32")
+        self.feature = made("feature", self.num_nodes, "int32")
+        self.threshold = made("threshold", self.num_nodes, "float32")
+        self.missing_left = made("missing_left", self.num_nodes, "int32")
+        self.left = made("left", self.num_nodes, "int32")
+        self.right = made("right", self.num_nodes, "int32")
+        self.value = made("value", self.num_nodes, "float32")
+        self.built = True
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of the items."""
+        features = tf.cast(inputs, tf.float32)
+        if features.shape[-1] != self.num_features:
+            raise ValueError(
+                f"Expected features [batch_size, list_size, {self.num_features}]. "
+                f"Received: shape {tuple(features.shape)}"
+            )
+        items = tf.reshape(features, [-1, self.num_features])
+        items = tf.where(tf.abs(items) <= ZERO, 0.0, items)
+        nodes = tf.tile(tf.convert_to_tensor(self.roots)[tf.newaxis], [tf.shape(items)[0], 1])
+        for _ in range(self.depth):
+            x = tf.gather(items, tf.gather(self.feature, nodes), batch_dims=1)
+            below = x <= tf.gather(self.threshold, nodes)
+            to_left = tf.where(tf.math.is_nan(x), tf.gather(self.missing_left, nodes) > 0, below)
+            nodes = tf.where(to_left, tf.gather(self.left, nodes), tf.gather(self.right, nodes))
+        scores = tf.reduce_sum(tf.gather(self.value, nodes), axis=1)
+        return tf.reshape(scores, tf.shape(features)[:-1])
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
+        """Returns the shape of the scores: the shape of the features without the last axis."""
+        return tuple(features_shape(input_shape)[:-1])
+
+
+def _append(tree: Tree, nodes: list[Node]) -> int:
+    """Appends the nodes of a tree, and returns its depth."""
+    number = len(nodes)
+    if not isinstance(tree, Split):
+        nodes.append(Node(0, 0.0, False, number, number, tree))
+        return 0
+    nodes.append(Node(tree.feature, tree.threshold, tree.missing_left, number, number, 0.0))
+    left_depth = _append(tree.left, nodes)
+    right = len(nodes)
+    right_depth = _append(tree.right, nodes)
+    nodes[number] = nodes[number]._replace(left=number + 1, right=right)
+    return 1 + max(left_depth, right_depth)

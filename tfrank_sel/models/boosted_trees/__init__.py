@@ -1,3 +1,0 @@
-"""Boosted trees as a model of TensorFlow."""
-
-from tfrank_sel.models.boosted_trees.model import BoostedTrees as BoostedTrees
