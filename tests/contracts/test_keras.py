@@ -11,7 +11,7 @@ import pytest
 
 from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS, Case, name_of, one_per_class
 from tests.models.test_modes import MODELS
-from tfrank_sel import losses, metrics, models, stack
+from tfrank_sel import keras_versions, losses, metrics, models
 
 RNG = np.random.default_rng(0)
 IN_A_NEW_PROCESS = """
@@ -53,7 +53,7 @@ def test_metrics_have_the_state_that_keras_keeps(case: Case) -> None:
     metric.reset_state()
     assert not np.any(metric.result())
     assert not any(np.any(variable.numpy()) for variable in metric.variables)
-    if stack.IS_KERAS_3:
+    if keras_versions.IS_KERAS_3:
         state = metric.stateless_update_state([v.value for v in metric.variables], *lists)
         np.testing.assert_allclose(metric.stateless_result(state), value, rtol=1e-6)
 

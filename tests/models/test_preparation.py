@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel import models, stack
+from tfrank_sel import keras_versions, models
 from tfrank_sel.models import preparation as module
 
 RNG = np.random.default_rng(0)
@@ -17,7 +17,7 @@ FEATURES[..., 2] = np.round(np.log(FEATURES[..., 2]))
 MASK = np.arange(150) < SIZES[:, None]
 MOMENTS = {"mean": [0.3, 1.7, -0.2], "variance": [3.1, 0.0, 2.0]}
 # Keras 2 has another format of files, and random numbers of its own
-of_keras_3 = pytest.mark.skipif(not stack.IS_KERAS_3, reason="is of Keras 3")
+of_keras_3 = pytest.mark.skipif(not keras_versions.IS_KERAS_3, reason="is of Keras 3")
 SAVED = Path(__file__).parent / "saved"
 
 

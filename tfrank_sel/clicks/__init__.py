@@ -1,6 +1,6 @@
 """Click logs: propensities of positions, labels without position bias, values of new rankers."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.clicks.correction import (
     CORRECTIONS as CORRECTIONS,
     effective as effective,
@@ -23,4 +23,4 @@ from tfrank_sel.clicks.propensities import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return lazy.names(globals())

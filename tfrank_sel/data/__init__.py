@@ -5,7 +5,7 @@ Modules are imported at their first use: reading files and tables does not impor
 
 from typing import TYPE_CHECKING
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 
 if TYPE_CHECKING:
     from tfrank_sel.data import (
@@ -75,7 +75,7 @@ _HOMES = {
     "top": "batching",
 }
 
-__getattr__ = surface.lazily(__name__, set(__all__) - set(_HOMES), _HOMES)
+__getattr__ = lazy.imports(__name__, set(__all__) - set(_HOMES), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "Layout", "feature_spec", "from_schema", "is_index", "to_schema"]
 
-__getattr__ = surface.lazily(
+__getattr__ = lazy.imports(
     "tfrank_sel.data", (), dict.fromkeys(("feature_spec", "from_schema", "to_schema"), "spec")
 )
 

@@ -1,6 +1,6 @@
 """Training on several processes or machines, each on a share of every batch."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.distribution.cluster import Cluster as Cluster, launch as launch
 from tfrank_sel.distribution.workers import (
     LostWorkerError as LostWorkerError,
@@ -10,4 +10,4 @@ from tfrank_sel.distribution.workers import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return lazy.names(globals())

@@ -1,6 +1,6 @@
 """Export of models as SavedModels for TensorFlow Serving, and their release to servers."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.export.engines import search_engine as search_engine
 from tfrank_sel.export.onnx_format import onnx as onnx
 from tfrank_sel.export.releases import (
@@ -18,4 +18,4 @@ from tfrank_sel.export.signatures import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return lazy.names(globals())

@@ -1,6 +1,6 @@
 """Links: increasing functions that define where a loss is sensitive."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.links import labels as labels
 from tfrank_sel.links.base import ElementaryLink as ElementaryLink, Link as Link
 from tfrank_sel.links.bounded import (
@@ -66,4 +66,4 @@ from tfrank_sel.links.sensitivity import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals(), ["labels"])
+    return lazy.names(globals(), ["labels"])

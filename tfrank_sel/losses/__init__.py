@@ -1,6 +1,6 @@
 """Ranking losses."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.losses import lambdas as lambdas, margin as margin, targets as targets
 from tfrank_sel.losses.bases import (
     ListwiseLoss as ListwiseLoss,
@@ -91,4 +91,4 @@ from tfrank_sel.losses.topk import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals(), ["lambdas", "margin", "targets"])
+    return lazy.names(globals(), ["lambdas", "margin", "targets"])

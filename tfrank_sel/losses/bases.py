@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.compilation import Formula, differentiable, in_graph
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise
@@ -62,7 +62,7 @@ def of_items(normalizer: Normalizer, values: Tensor, mask: Tensor) -> Tensor:
     return normalizer(masking.masked_sum(values, mask), items, tf.shape(values)[1])
 
 
-class ListwiseLoss(Listwise, stack.Loss):
+class ListwiseLoss(Listwise, keras_versions.Loss):
     """A loss over lists of scored items.
 
     A subclass is final: it declares the arguments of its constructor as annotated attributes, like

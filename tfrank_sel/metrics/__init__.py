@@ -1,6 +1,6 @@
 """Ranking metrics."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.metrics import averaging as averaging, ties as ties
 from tfrank_sel.metrics.base import (
     BinaryMetric as BinaryMetric,
@@ -60,4 +60,4 @@ from tfrank_sel.metrics.trec import (
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals(), ["averaging", "ties"])
+    return lazy.names(globals(), ["averaging", "ties"])

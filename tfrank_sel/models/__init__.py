@@ -4,7 +4,7 @@ The factorisation by alternating least squares is in `tfrank_sel.models.als`, wh
 extra `als`.
 """
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.models.boosted_trees import BoostedTrees
 from tfrank_sel.models.ensemble import Ensemble
 from tfrank_sel.models.layers import CosineClassifier, LogQCorrection, SoftTopK
@@ -35,7 +35,7 @@ __all__ = [
     "warm_start",
 ]
 
-__getattr__ = surface.lazily(__name__, ["als"])
+__getattr__ = lazy.imports(__name__, ["als"])
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.ops import soft_topk
 from tfrank_sel.serialization import Configurable, register
 
@@ -54,7 +54,10 @@ class CosineClassifier(Configurable, keras.layers.Layer):
         """Creates the class vectors, for `[..., num_features]`."""
         shape = (int(input_shape[-1]), self.classes)
         self.kernel = self.add_weight(
-            shape=shape, initializer="glorot_uniform", name="kernel", **stack.FULL_PRECISION
+            shape=shape,
+            initializer="glorot_uniform",
+            name="kernel",
+            **keras_versions.FULL_PRECISION,
         )
         self.built = True
 
@@ -251,7 +254,7 @@ class LogQCorrection(Configurable, keras.layers.Layer):
         """Creates the tables and the hash functions, of which the first is the identity."""
 
         def table(name: str, shape: list[int], dtype: str) -> Any:
-            kept = {"initializer": "zeros", "trainable": False, **stack.FULL_PRECISION}
+            kept = {"initializer": "zeros", "trainable": False, **keras_versions.FULL_PRECISION}
             return self.add_weight(name=name, shape=shape, dtype=dtype, **kept)
 
         size = [self.num_hashes * self.num_buckets]

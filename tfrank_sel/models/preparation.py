@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.features import (
     DAY,
     MEAN,
@@ -215,7 +215,7 @@ def _centred_ranks(x: tf.Tensor, is_item: tf.Tensor, size: tf.Tensor) -> tf.Tens
     # padding sorts above every item, so that it can be subtracted again
     x = tf.stop_gradient(tf.where(is_item, x, x.dtype.max))
     count = tf.shape(x)[1]
-    longest = COUNTED_BY_XLA if stack.is_compiled_by_xla() else COUNTED
+    longest = COUNTED_BY_XLA if keras_versions.is_compiled_by_xla() else COUNTED
     total = tf.cond(count <= longest, lambda: _counted(x, count), lambda: _sorted(x, count))
     total += tf.cast(count, x.dtype) - size
     return tf.where(is_item, tf.math.divide_no_nan(total, size - 1.0), 0.0)

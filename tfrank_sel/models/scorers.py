@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
@@ -35,7 +35,7 @@ class Dropout(keras.layers.Dropout):
         [0.0, 2.0, 2.0, 0.0, 0.0, 0.0]
     """
 
-    if stack.IS_KERAS_3:
+    if keras_versions.IS_KERAS_3:
 
         def call(self, inputs: tf.Tensor, training: bool | None = False) -> tf.Tensor:
             """Drops a share of the inputs in training."""

@@ -1,6 +1,6 @@
 """Losses as objectives of boosted trees and of PyTorch, and metrics as evaluation of trees."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.objectives.boosters import (
     lightgbm as lightgbm,
     lightgbm_metric as lightgbm_metric,
@@ -13,4 +13,4 @@ from tfrank_sel.objectives.derivatives import Derivatives as Derivatives
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return lazy.names(globals())

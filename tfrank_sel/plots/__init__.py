@@ -1,6 +1,6 @@
 """Plots of links, losses and sensitivities, and the figures of the paper."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 
 try:
     from tfrank_sel.plots.axes import (
@@ -17,4 +17,4 @@ except ModuleNotFoundError as error:
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals())
+    return lazy.names(globals())

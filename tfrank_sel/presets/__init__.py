@@ -1,8 +1,8 @@
 """Losses and metrics with the numbers of other libraries."""
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.presets import tfr as tfr
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals(), ["tfr"])
+    return lazy.names(globals(), ["tfr"])

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 
 _NEEDED = (
     "grpc",
@@ -24,4 +24,4 @@ if _missing:
         f"`tfrank_sel.serving` needs {', '.join(_missing)}: pip install 'tfrank_sel[serving]'"
     )
 
-__getattr__ = surface.lazily(__name__, ["client", "deployment"])
+__getattr__ = lazy.imports(__name__, ["client", "deployment"])

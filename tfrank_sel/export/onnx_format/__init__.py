@@ -5,7 +5,7 @@ from pathlib import Path
 
 import keras
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.locks import created
 
 
@@ -48,7 +48,7 @@ def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
         [scores] = session.run(["scores"], {"features": features, "mask": mask})
         ```
     """
-    if not stack.IS_KERAS_3:
+    if not keras_versions.IS_KERAS_3:
         raise ImportError("`export.onnx` requires Keras 3")
     try:
         from tfrank_sel.export.onnx_format import rankers

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import models, stack
+from tfrank_sel import keras_versions, models
 from tfrank_sel.export.onnx_format import features, standard
 from tfrank_sel.export.onnx_format.graph import (
     TREES,
@@ -25,7 +25,7 @@ from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.models.boosted_trees import ZERO, Node
 from tfrank_sel.models.recalibrated import SHARE
 
-_OF_LAYERS = (keras.Sequential, stack.FUNCTIONAL)
+_OF_LAYERS = (keras.Sequential, keras_versions.FUNCTIONAL)
 _IDS = {"user": [None], "item": [None, None]}
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 

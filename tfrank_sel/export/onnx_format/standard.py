@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import stack
+from tfrank_sel import keras_versions
 from tfrank_sel.export.onnx_format.graph import TREES, Graph, Rule, indices, refusal
 from tfrank_sel.models import CosineClassifier, Dropout
 
@@ -226,13 +226,13 @@ def _cosines(graph: Graph, layer: Any, x: str) -> str:
 
 
 def _functional(graph: Graph, layer: Any, x: Any) -> Any:
-    return stack.through_layers(layer, x, graph.layer)
+    return keras_versions.through_layers(layer, x, graph.layer)
 
 
 _layers = keras.layers
 RULES: dict[type, Rule] = {
     keras.Sequential: _functional,
-    stack.FUNCTIONAL: _functional,
+    keras_versions.FUNCTIONAL: _functional,
     CosineClassifier: _cosines,
     _layers.Activation: lambda graph, layer, x: _activated(graph, layer, x),
     _layers.Add: _merged("Add"),

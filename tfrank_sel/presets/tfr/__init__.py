@@ -5,10 +5,10 @@ Arguments have the names that tensorflow-ranking gives them; results are losses 
 package. A model that is trained with them keeps its learning rate and its loss curve.
 """
 
-from tfrank_sel import surface
+from tfrank_sel import lazy
 from tfrank_sel.presets.tfr import losses as losses, metrics as metrics
 from tfrank_sel.presets.tfr.sorting import sort_by_scores as sort_by_scores
 
 
 def __dir__() -> list[str]:
-    return surface.names(globals(), ["losses", "metrics"])
+    return lazy.names(globals(), ["losses", "metrics"])

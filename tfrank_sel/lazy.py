@@ -1,17 +1,57 @@
-"""Registration with Keras of classes that are not imported yet, so that it can load saved models.
+"""Imports at first use, of public modules and registered classes; public names of a package.
 
 The decorator `serialization.register` registers a class when its module is imported. Here the names
-of these classes are registered as soon as Keras is imported, and modules at the first use of one.
+of these classes are registered as soon as Keras is imported, so that it can load saved models, and
+modules are imported at the first use of one.
 """
 
 import importlib
 import pathlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
+
+
+def names(namespace: Mapping[str, Any], modules: Iterable[str] = ()) -> list[str]:
+    """Returns the result of `dir` for a package: its exports, without its internal modules.
+
+    Args:
+        namespace: The `globals()` of the package.
+        modules: Names of the modules that it exports.
+    """
+    shown = {
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
+    return sorted(shown | set(modules))
+
+
+def imports(
+    package: str, modules: Iterable[str], names: Mapping[str, str] | None = None
+) -> Callable[[str], Any]:
+    """Returns a `__getattr__` for a package that imports modules at their first use.
+
+    Args:
+        package: The `__name__` of the package.
+        modules: Names of the modules.
+        names: Names that the package takes from modules, and the module of each.
+    """
+    homes = names or {}
+
+    def attribute(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{package}.{name}")
+        if name in homes:
+            return getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return attribute
+
 
 _PACKAGES = ("links", "losses", "metrics", "models", "ops", "presets")
 _REGISTERED = re.compile(r"^@register\n(?:@.*\n)*(?:class|def) (\w+)", re.MULTILINE)
