@@ -29,7 +29,7 @@ from tfrank_sel.models.summary import (
     by_feature,
     compressed,
     decoded,
-    told_apart,
+    distinguishable,
     vocabulary,
 )
 from tfrank_sel.serialization import Configurable, register
@@ -77,14 +77,14 @@ class Texts(tf.Module):
         self, encoding: str, vocabularies: Mapping[str, Sequence[str]]
     ) -> dict[str, list[str]]:
         """Returns the meaning of each integer, for each feature of an encoding."""
-        found = {}
+        words = {}
         for name, kind in self._types.items():
             if kind.encoding == encoding:
                 hashed = kind.out_of_vocabulary if isinstance(kind, Category) else kind.buckets
                 others = [f"hash {place} of {hashed}" for place in range(hashed)]
                 values = [f"value {value}" for value in vocabularies.get(name, ())]
-                found[name] = ["missing", *others, *values]
-        return found
+                words[name] = ["missing", *others, *values]
+        return words
 
     @property
     def width(self) -> int:
@@ -100,14 +100,14 @@ class Texts(tf.Module):
         hot, ids = [], []
         parts = tf.split(texts, widths, axis=-1)
         for (name, kind), part in zip(self._types.items(), parts, strict=True):
-            found = self._ids(name, part)
+            integers = self._ids(name, part)
             if kind.encoding == "embedding":
-                ids.append(tf.cast(found, tf.float32))
+                ids.append(tf.cast(integers, tf.float32))
             else:
                 # 0 is a missing value, which is also one-hot, except beside other values of a set
-                each = tf.one_hot(found, self._sizes[name])
+                each = tf.one_hot(integers, self._sizes[name])
                 each = tf.reduce_max(each, axis=-2)
-                is_none = tf.reduce_all(found == 0, axis=-1, keepdims=True)
+                is_none = tf.reduce_all(integers == 0, axis=-1, keepdims=True)
                 first = tf.cast(is_none, tf.float32)
                 hot.append(tf.concat([first, each[..., 1:]], axis=-1))
         return tf.concat([*hot, *ids], axis=-1)
@@ -119,10 +119,10 @@ class Texts(tf.Module):
             place = self._tables[name].lookup(texts)
             known = place + 1 + others
             unknown = 1 + tf.strings.to_hash_bucket_fast(texts, others)
-            found = tf.where(place < 0, unknown, known)
+            integers = tf.where(place < 0, unknown, known)
         else:
-            found = 1 + tf.strings.to_hash_bucket_fast(texts, kind.buckets)
-        return tf.where(texts == "", tf.zeros_like(found), found)
+            integers = 1 + tf.strings.to_hash_bucket_fast(texts, kind.buckets)
+        return tf.where(texts == "", tf.zeros_like(integers), integers)
 
     def _table(self, name: str, values: Sequence[str]) -> tf.lookup.StaticHashTable:
         if not values or any(not value or "\n" in value or "\r" in value for value in values):
@@ -136,8 +136,8 @@ class Texts(tf.Module):
         path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.txt"
         # texts are looked up as they are spelled; an earlier vocabulary may have several spellings
         lines = {spelled(value): place for place, value in reversed([*enumerate(values)])}
-        found = enumerate(map(spelled, values))
-        keys = [x if lines[x] == place else f"\uffff{place}" for place, x in found]
+        spellings = enumerate(map(spelled, values))
+        keys = [x if lines[x] == place else f"\uffff{place}" for place, x in spellings]
         path.write_text("".join(f"{key}\n" for key in keys))
         whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
         source = tf.lookup.TextFileInitializer(str(path), tf.string, whole, tf.int64, number)
@@ -379,7 +379,7 @@ class Preparation(Configurable, keras.layers.Layer):
             raise ValueError(
                 f"`batches` must have at least one item and finite numbers. Received: {received}"
             )
-        found = Moments.of(compressed(values))
+        moments = Moments.of(compressed(values))
         vocabularies = {}
         for texts in others:
             for name, counts in by_feature(decoded(texts), types).items():
@@ -387,8 +387,8 @@ class Preparation(Configurable, keras.layers.Layer):
                     vocabularies[name] = vocabulary(counts, kind)
         lacking = set(np.array(column_names(types))[np.isnan(values).any(axis=0)])
         return cls(
-            found.mean.tolist(),
-            told_apart(found.mean, found.variance()).tolist(),
+            moments.mean.tolist(),
+            distinguishable(moments.mean, moments.variance()).tolist(),
             within_list,
             features,
             vocabularies or None,
@@ -493,13 +493,13 @@ def columns(features: Mapping[str, Feature], numbers: tf.Tensor) -> tf.Tensor:
         The columns, in the order of `column_names`; NaN if missing.
     """
     widths = [len(feature.numbers(name)) for name, feature in features.items()]
-    found = dict(zip(features, tf.split(numbers, widths, axis=-1), strict=True))
+    by_name = dict(zip(features, tf.split(numbers, widths, axis=-1), strict=True))
     parts = []
     for name, feature in features.items():
-        x = found[name]
+        x = by_name[name]
         if isinstance(feature, Timestamp):
             if feature.since is not None:
-                gap = found[feature.since] - x
+                gap = by_name[feature.since] - x
                 parts.append(gap[..., :1] + gap[..., 1:] / DAY)
             if feature.parts:
                 day, second = x[..., :1], x[..., 1:]
@@ -519,8 +519,8 @@ def _types(features: Mapping[str, Any] | None, count: int) -> dict[str, Feature]
     if features is None:
         return {"features": Vector(size=count, within_list=True)}
     types = {
-        name: found if isinstance(found, Feature) else of_config(found)
-        for name, found in features.items()
+        name: kind if isinstance(kind, Feature) else of_config(kind)
+        for name, kind in features.items()
     }
     check(types)
     return types

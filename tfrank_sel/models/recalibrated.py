@@ -217,19 +217,19 @@ def _platt(scores: Array, labels: Array, weights: Array) -> tuple[float, float]:
     def loss(log_odds: Array) -> float:
         return float(weights @ (np.logaddexp(0.0, log_odds) - targets * log_odds))
 
-    found = np.array([0.0, np.log((ones + 1.0) / (zeros + 1.0))])
+    coefficients = np.array([0.0, np.log((ones + 1.0) / (zeros + 1.0))])
     for _ in range(STEPS):
-        p = 1.0 / (1.0 + np.exp(-(found @ x)))
+        p = 1.0 / (1.0 + np.exp(-(coefficients @ x)))
         gradient = x @ (weights * (p - targets))
         step = np.linalg.solve((x * (weights * p * (1.0 - p))) @ x.T, gradient)
-        here = loss(found @ x)
-        while (after := loss((found - step) @ x)) > here and abs(step).max() > 1e-12:
+        here = loss(coefficients @ x)
+        while (after := loss((coefficients - step) @ x)) > here and abs(step).max() > 1e-12:
             step /= 2.0
-        found = found - step
+        coefficients = coefficients - step
         if here - after <= 1e-12 * abs(here):
             break
-    slope = found[0] / width
-    return float(slope), float(found[1] - slope * centre)
+    slope = coefficients[0] / width
+    return float(slope), float(coefficients[1] - slope * centre)
 
 
 def _isotonic(scores: Array, labels: Array, weights: Array) -> tuple[list[float], list[float]]:

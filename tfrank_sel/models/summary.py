@@ -45,8 +45,8 @@ def moments(
             f"Received: {len(rows)} items, {int((~np.isfinite(rows)).sum())} values not finite"
         )
     blocks = (rows[i : i + BLOCK].astype(np.float64) for i in range(0, len(rows), BLOCK))
-    found = functools.reduce(Moments.merged, (Moments.of(compressed(x)) for x in blocks))
-    return found.mean.tolist(), told_apart(found.mean, found.variance()).tolist()
+    total = functools.reduce(Moments.merged, (Moments.of(compressed(x)) for x in blocks))
+    return total.mean.tolist(), distinguishable(total.mean, total.variance()).tolist()
 
 
 @dataclasses.dataclass
@@ -90,7 +90,7 @@ def compressed(values: npt.ArrayLike) -> np.ndarray:
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)))
 
 
-def told_apart(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def distinguishable(mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Returns variances, with 0 if float32, the dtype of models, can hardly distinguish the values.
 
     Dividing by the rounding error of a constant would turn it into noise.
@@ -116,12 +116,12 @@ def by_feature(
     Returns:
         The count of each value; an empty text means a missing value.
     """
-    found = {}
+    counters = {}
     for name, of_feature in of_features(texts, features).items():
         counts = collections.Counter(of_feature.ravel().tolist())
         counts[""] = int(np.sum(np.all(of_feature == "", axis=1)))
-        found[name] = +counts
-    return found
+        counters[name] = +counts
+    return counters
 
 
 def of_features(texts: np.ndarray, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:

@@ -185,7 +185,7 @@ def prepared(
     measures = {name: np.array(values) for name, values in found.features.items()}
     missing = dict(zip(found.names, measures["missing"], strict=True))
     mean = measures["compressed_mean"]
-    variance = summary.told_apart(mean, measures["compressed_variance"])
+    variance = summary.distinguishable(mean, measures["compressed_variance"])
     missing_before = before.missing if before else ()
     return models.Preparation(
         mean.tolist(),
