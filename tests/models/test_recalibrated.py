@@ -158,7 +158,7 @@ def test_lists_without_an_increasing_function(
 def test_unfit_arguments() -> None:
     with pytest.raises(ValueError, match=r"'isotonic' or 'platt'. Received: method='beta'"):
         models.recalibrate(flat(), [clicks(9)], method="beta")
-    with pytest.raises(ValueError, match=r"must be positive. Received: slope=0.0, max_label=1.0"):
+    with pytest.raises(ValueError, match=r"`slope` must be positive. Received: slope=0.0"):
         models.Recalibrated(flat(), 0.0, 0.0)
     with pytest.raises(ValueError, match=r"knots=\[1.0, 0.0\]"):
         models.Recalibrated(flat(), 1.0, 0.0, [1.0, 0.0], [0.0, 1.0])

@@ -2,13 +2,13 @@
 
 import abc
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.arguments import AtLeast0, Positive
+from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking
@@ -80,12 +80,8 @@ class ArcFace(Margin):
         https://arxiv.org/abs/1801.07698).
     """
 
-    margin: float = 0.5
+    margin: Annotated[float, Range("in [0, pi / 2]", lambda x: 0.0 <= x <= math.pi / 2)] = 0.5
     fall_back: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.margin <= math.pi / 2:
-            raise ValueError(f"`margin` must be in [0, pi / 2]. Received: margin={self.margin}")
 
     def __call__(self, cosines: Tensor) -> Tensor:
         c, cos_m, sin_m = cosines, math.cos(self.margin), math.sin(self.margin)

@@ -1,11 +1,12 @@
 """Pointwise losses, which treat each item of a list independently, alone or beside its list."""
 
 import math
+from typing import Annotated
 
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.arguments import Bound, Count, Share
+from tfrank_sel.arguments import Bound, Count, Range, Share
 from tfrank_sel.links.elementary import Identity, Sigmoid
 from tfrank_sel.losses.bases import (
     ListwiseLoss,
@@ -196,13 +197,9 @@ class MultiClassLoss(Normalized, ScoreVectorLoss):
         https://papers.nips.cc/paper/2007/hash/b86e8d03fe992d1b0e19656875ee557c-Abstract.html).
     """
 
-    num_classes: int
+    num_classes: Annotated[int, Range("at least 2", lambda x: x >= 2)]
     label_smoothing: Share = 0.0
     normalizer: Normalizer = mean_over_terms
-
-    def __post_init__(self) -> None:
-        if self.num_classes < 2:
-            raise ValueError(f"`num_classes` must be at least 2. Received: {self.num_classes}")
 
     @property
     def num_scores(self) -> int:

@@ -1,11 +1,12 @@
 """Softmax cross-entropies of a list, their variants, and the likelihood of its order."""
 
 from collections.abc import Callable
+from typing import Annotated
 
 import tensorflow as tf
 from tensorflow import Tensor
 
-from tfrank_sel.arguments import AtLeast0, Positive
+from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.losses.bases import LabelOrderedLoss, ListwiseLoss
 from tfrank_sel.losses.lambdas import SwapLambdaWeight
 from tfrank_sel.losses.targets import BY_SHARES, Targets
@@ -167,13 +168,9 @@ class PolyOneSoftmaxLoss(ListwiseLoss):
         2022](https://arxiv.org/abs/2204.12511).
     """
 
-    epsilon: float = 1.0
+    epsilon: Annotated[float, Range("at least -1", lambda x: x >= -1.0)] = 1.0
     temperature: Positive = 1.0
     targets: Targets = BY_SHARES
-
-    def __post_init__(self) -> None:
-        if not self.epsilon >= -1.0:
-            raise ValueError(f"`epsilon` must be at least -1. Received: epsilon={self.epsilon}")
 
     @property
     def largest_label(self) -> float:

@@ -1,13 +1,14 @@
 """Layers beside a loss: cosines of classes, soft top k, and correction of sampled similarities."""
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
+from tfrank_sel.arguments import Count, Positive, Range
 from tfrank_sel.ops import soft_topk
 from tfrank_sel.serialization import Configurable, register
 
@@ -44,9 +45,7 @@ class CosineClassifier(Configurable, keras.layers.Layer):
         (3, 10)
     """
 
-    def __init__(self, classes: int, name: str | None = None, **kwargs: Any) -> None:
-        if classes < 1:
-            raise ValueError(f"`classes` must be positive. Received: classes={classes}")
+    def __init__(self, classes: Count, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
         self.classes = classes
 
@@ -125,11 +124,8 @@ class SoftTopK(Configurable, keras.layers.Layer):
     """
 
     def __init__(
-        self, k: float, temperature: float = 1.0, name: str = "soft_top_k", **kwargs: Any
+        self, k: Positive, temperature: Positive = 1.0, name: str = "soft_top_k", **kwargs: Any
     ) -> None:
-        if not (k > 0.0 and temperature > 0.0):
-            received = f"k={k}, temperature={temperature}"
-            raise ValueError(f"`k` and `temperature` must be positive. Received: {received}")
         super().__init__(name=name, autocast=False, **kwargs)
         self.k = k
         self.temperature = temperature
@@ -231,20 +227,14 @@ class LogQCorrection(Configurable, keras.layers.Layer):
 
     def __init__(
         self,
-        num_buckets: int,
-        temperature: float = 1.0,
-        alpha: float = 0.01,
-        num_hashes: int = 1,
+        num_buckets: Count,
+        temperature: Positive = 1.0,
+        alpha: Annotated[float, Range("in (0, 1]", lambda x: 0.0 < x <= 1.0)] = 0.01,
+        num_hashes: Count = 1,
         name: str = "log_q_correction",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        if min(num_buckets, num_hashes) < 1 or not temperature > 0.0 or not 0.0 < alpha <= 1.0:
-            raise ValueError(
-                "`num_buckets`, `num_hashes` and `temperature` must be positive, and `alpha` in "
-                f"(0, 1]. Received: num_buckets={num_buckets}, num_hashes={num_hashes}, "
-                f"temperature={temperature}, alpha={alpha}"
-            )
         self.num_buckets = num_buckets
         self.temperature = temperature
         self.alpha = alpha

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import Positive
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
@@ -69,19 +70,14 @@ class Recalibrated(Configurable, keras.Model):
     def __init__(
         self,
         model: keras.Model,
-        slope: float,
+        slope: Positive,
         intercept: float,
         knots: Sequence[float] = (),
         values: Sequence[float] = (),
-        max_label: float = 1.0,
+        max_label: Positive = 1.0,
         name: str = "recalibrated",
         **kwargs: Any,
     ) -> None:
-        if not (slope > 0.0 and max_label > 0.0):
-            raise ValueError(
-                "`slope` and `max_label` must be positive. "
-                f"Received: slope={slope}, max_label={max_label}"
-            )
         if (
             len(knots) != len(values)
             or np.any(np.diff(knots) <= 0.0)

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
+from tfrank_sel.arguments import Count
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
@@ -394,18 +395,13 @@ class TwoTower(Configurable, keras.Model):
 
     def __init__(
         self,
-        num_users: int,
-        num_items: int,
-        num_factors: int,
+        num_users: Count,
+        num_items: Count,
+        num_factors: Count,
         name: str = "two_tower",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        if min(num_users, num_items, num_factors) < 1:
-            raise ValueError(
-                "`num_users`, `num_items` and `num_factors` must be positive. Received: "
-                f"num_users={num_users}, num_items={num_items}, num_factors={num_factors}"
-            )
         self.num_users = int(num_users)
         self.num_items = int(num_items)
         self.num_factors = int(num_factors)

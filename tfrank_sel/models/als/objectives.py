@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.models.als.group import Group
 from tfrank_sel.serialization import Configurable, register
 
@@ -57,14 +58,10 @@ class Objective(Configurable, abc.ABC):
 class _Anchored(Objective):
     """Base of RG^2 and RG^x: the anchor of the positives."""
 
-    alpha: float = 1.0
+    alpha: AtLeast0 = 1.0
     target: float = 1.0
 
     lift = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.alpha >= 0.0:
-            raise ValueError(f"`alpha` must not be negative. Received: alpha={self.alpha}")
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -148,16 +145,12 @@ class WeightedSquare(Objective):
         ValueError: If a weight is not positive.
     """
 
-    alpha: float = 1.0
+    alpha: Positive = 1.0
     target: float = 1.0
-    unobserved: float = 0.1
+    unobserved: Positive = 0.1
 
     kappa = 0.0
     lift = 0.0
-
-    def __post_init__(self) -> None:
-        if not (self.alpha > 0.0 and self.unobserved > 0.0):
-            raise ValueError(f"`alpha` and `unobserved` must be positive. Received: {self}")
 
     @property
     def curvature(self) -> tuple[float, float]:
