@@ -132,7 +132,7 @@ def linear_fit(link: links.Link, features: Array, scores: Array) -> Array:
 
     w = np.linalg.lstsq(features, scores, rcond=None)[0].astype(np.float64)
     for _ in range(200):
-        gradient = features.T @ evaluate(link.difference, features @ w, scores)
+        gradient = features.T @ (evaluate(link, features @ w) - evaluate(link, scores))
         hessian = (features.T * evaluate(link.slope, features @ w)) @ features
         move = np.linalg.lstsq(hessian, -gradient, rcond=None)[0]
         size = 1.0

@@ -15,6 +15,9 @@ from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.rows import Array, Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
 
+Float64s: TypeAlias = NDArray[np.float64]
+
+_CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 _BATCH_VALUES = 1 << 24  # size of the largest array of a batch, unless a single row needs more
 
 
@@ -83,12 +86,6 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     definite = tf.reduce_all(tf.square(tf.linalg.diag_part(triangle)) > rounding * most, axis=-1)
     solution = tf.linalg.cholesky_solve(triangle, rhs[:, :, None])[:, :, 0]
     return solution, tf.math.count_nonzero(~definite)
-
-
-Array: TypeAlias = NDArray[np.floating]
-Float64s: TypeAlias = NDArray[np.float64]
-
-_CHUNK = 1 << 12  # rows at a time, to avoid a copy of all of them
 
 
 class _Side(NamedTuple):
