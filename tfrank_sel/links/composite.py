@@ -185,7 +185,7 @@ class CompositeSoftmax(Value):
         return p * self.scaling(s) * (v - row_sum(p * v)) / self.gamma
 
     def _neutral(self, s: Tensor, mask: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Gives masked items a harmless score and weight 0; so it does items of weight 0."""
+        """Gives items that are masked, or of weight 0, a score inside the domain and weight 0."""
         if self.log_rho is not None and s.shape[-1] not in (None, len(self.log_rho)):
             raise ValueError(
                 "`log_rho` must have a number for each place of a list. Received: "

@@ -382,7 +382,7 @@ class ApproxPrecisionLoss(RelaxedMetricLoss):
 
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the number of relevant items in the top ranks by the number of ranks."""
-        return _found(self, labels, scores, mask, self.k) / float(self.k)
+        return _hits(self, labels, scores, mask, self.k) / float(self.k)
 
 
 @register
@@ -428,10 +428,10 @@ class ApproxRecallLoss(RelaxedMetricLoss):
     def metric(self, labels: Tensor, scores: Tensor, mask: Tensor) -> Tensor:
         """Divides the number of relevant items in the top ranks by their total number."""
         relevant = tf.reduce_sum(tf.cast(mask & (labels > 0.0), scores.dtype), axis=-1)
-        return tf.math.divide_no_nan(_found(self, labels, scores, mask, self.k), relevant)
+        return tf.math.divide_no_nan(_hits(self, labels, scores, mask, self.k), relevant)
 
 
-def _found(loss: RelaxedMetricLoss, labels: Tensor, scores: Tensor, mask: Tensor, k: int) -> Tensor:
+def _hits(loss: RelaxedMetricLoss, labels: Tensor, scores: Tensor, mask: Tensor, k: int) -> Tensor:
     """Counts the relevant items with a soft rank up to `k`."""
     inside = loss.link(float(k) + 0.5 - loss.ranks(scores, mask))
     return masking.masked_sum(inside, mask & (labels > 0.0))

@@ -340,7 +340,7 @@ class SelectiveSoftmaxLoss(ScoreLoss):
 
     @property
     def padding(self) -> float | None:
-        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        """A score inside the domain; `None` if positions are classes, each with its `log_rho`."""
         return super().padding if self.log_rho is None else None
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
@@ -460,7 +460,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
 
     @property
     def padding(self) -> float | None:
-        """A score inside the domain; `None` if each place of a list has its `log_rho`."""
+        """A score inside the domain; `None` if positions are classes, each with its `log_rho`."""
         return super().padding if self.log_rho is None else None
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

@@ -302,10 +302,6 @@ class TopKHingeLoss(_TopKLoss):
         https://arxiv.org/abs/1802.07595), equation 4.
     """
 
-    k: Count
-    margin: AtLeast0 = 1.0
-    form: Form = mean_over_relevant
-
     @property
     def selection(self) -> Selection:
         """The `k` items with the largest scores."""

@@ -41,7 +41,7 @@ class Form(enum.StrEnum):
 
 
 class Method(enum.StrEnum):
-    """Method of trec."""
+    """Method of fusion."""
 
     RRF = "rrf"
     COMBSUM = "combsum"

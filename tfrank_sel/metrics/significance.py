@@ -82,14 +82,14 @@ def resampled(
     return total
 
 
-def mixed(numbers: np.ndarray) -> np.ndarray:
-    """Returns a pseudo-random number for each number: SplitMix64.
+def splitmix64(numbers: np.ndarray) -> np.ndarray:
+    """Returns a pseudo-random number for each number, by the hash SplitMix64.
 
     Args:
         numbers: uint64, of any shape.
 
     Example:
-        >>> mixed(np.array([0x9E3779B97F4A7C15], np.uint64))  # the first of the seed 0
+        >>> splitmix64(np.array([0x9E3779B97F4A7C15], np.uint64))  # the first of the seed 0
         array([16294208416658607535], dtype=uint64)
     """
     for shift, factor in _MIXERS:
@@ -105,9 +105,9 @@ def random_bits(keys: np.ndarray, seed: int, count: int) -> np.ndarray:
         seed: Seed of the numbers.
         count: How many of each key.
     """
-    starts = mixed(keys + mixed(np.full(1, seed, np.uint64)))
+    starts = splitmix64(keys + splitmix64(np.full(1, seed, np.uint64)))
     steps = np.arange(1, count + 1, dtype=np.uint64) * _STEP
-    return mixed(starts[:, None] + steps)
+    return splitmix64(starts[:, None] + steps)
 
 
 def _weights(keys: np.ndarray, seed: int, resamples: int) -> np.ndarray:

@@ -38,14 +38,14 @@ class Ties(Value, abc.ABC):
         return tf.gather(x, order[:, :k], batch_dims=1)
 
     def first_at(self, weights: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        """Returns the expected weight at each rank, where only the first above 0 counts."""
         at_rank = self.at_ranks(weights, scores, order, k)
         ranks = ranking.positions(at_rank)
         first = tf.reduce_min(tf.where(at_rank > 0.0, ranks, ranks.dtype.max), -1, keepdims=True)
         return tf.where(ranks == first, at_rank, tf.zeros_like(at_rank))
 
     def so_far(self, relevant: Tensor, scores: Tensor, order: Tensor, k: int | None) -> Tensor:
-        """Counts at each rank the relevant items down to it, given that it holds one."""
+        """Returns the expected number of relevant items down to each rank that holds one."""
         return tf.cumsum(self.at_ranks(relevant, scores, order, k), axis=-1)
 
 
@@ -211,11 +211,11 @@ class Ranks:
         return tf.gather(x, self.order[:, : self.k], batch_dims=1)
 
     def first(self, weights: Tensor) -> Tensor:
-        """Returns at each rank the weight there if it is the first above 0, as expected."""
+        """Returns the expected weight at each rank, where only the first above 0 counts."""
         return self.ties.first_at(*self._held(weights))
 
     def so_far(self, relevant: Tensor) -> Tensor:
-        """Counts at each rank the relevant items down to it, given that it holds one."""
+        """Returns the expected number of relevant items down to each rank that holds one."""
         return self.ties.so_far(*self._held(relevant))
 
     def counts(self) -> Tensor:

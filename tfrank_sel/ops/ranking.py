@@ -135,12 +135,12 @@ def _host_order(
     at_once = max(1, 32_768 // max(columns, 1))  # so that the data stays in the cache
     for begin in range(0, rows, at_once):
         some = slice(begin, begin + at_once)
-        order[some] = _sorted_places(scores[some], mask[some])[:, :size]
+        order[some] = _sorted_indices(scores[some], mask[some])[:, :size]
     return order
 
 
-def _sorted_places(scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Sorts numbers whose high half orders like the score and whose low half is the place.
+def _sorted_indices(scores: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Sorts numbers whose high half orders like the score and whose low half is the index.
 
     Equal scores thus keep their order.
     """

@@ -47,7 +47,7 @@ def log_memberships(scores: Tensor, k: float, mask: Tensor) -> Tensor:
 
 
 def _gaps(scores: Tensor, k: float, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns `s - b`, and whether a list has more than `k` items, without which `b` is any."""
+    """Returns `s - b`, and whether a list has more than `k` items; if not, `b` is arbitrary."""
     count = tf.reduce_sum(tf.cast(mask, scores.dtype), axis=1, keepdims=True)
     has_more = count > k
     taken = tf.where(has_more, tf.cast(k, scores.dtype), tf.maximum(count, 1.0) / 2.0)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfrank_sel.arguments import Checked
 
 Array: TypeAlias = NDArray[Any]
-Places: TypeAlias = NDArray[np.int64] | slice
+Indices: TypeAlias = NDArray[np.int64] | slice
 
 _ALL = slice(None)
 
@@ -33,12 +33,12 @@ class Group(Checked, abc.ABC):
         """Returns the sum of the arrays of all processes, which have the same shape."""
 
     @abc.abstractmethod
-    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
-        """Returns rows of all processes in their order, at the given increasing places."""
+    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
+        """Returns rows of all processes in their order, at the given increasing indices."""
 
     @abc.abstractmethod
-    def compact(self, matrix: Any) -> tuple[Any, Places]:
-        """Drops the empty columns of a CSR matrix; returns the places of the others."""
+    def compact(self, matrix: Any) -> tuple[Any, Indices]:
+        """Drops the empty columns of a CSR matrix; returns the indices of the others."""
 
     @abc.abstractmethod
     def transposed(self, matrix: Any) -> Any:
@@ -66,10 +66,10 @@ class SingleProcess(Group):
     def total(self, values: Array) -> Array:
         return values
 
-    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
+    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
         return rows[needed]
 
-    def compact(self, matrix: Any) -> tuple[Any, Places]:
+    def compact(self, matrix: Any) -> tuple[Any, Indices]:
         return matrix, _ALL  # avoids a copy
 
     def transposed(self, matrix: Any) -> Any:
@@ -116,21 +116,21 @@ class CollectiveGroup(Group):
         summed = self._sum(values.astype(np.float64).ravel()).numpy()
         return summed.reshape(values.shape).astype(values.dtype)
 
-    def gathered(self, rows: Array, needed: Places = _ALL) -> Array:
+    def gathered(self, rows: Array, needed: Indices = _ALL) -> Array:
         counts = self._each(np.array([len(rows)]))[:, 0]
         ends = np.cumsum(counts)
-        places = np.arange(ends[-1])[needed]
-        out = np.empty((len(places), *rows.shape[1:]), rows.dtype)
+        wanted = np.arange(ends[-1])[needed]
+        out = np.empty((len(wanted), *rows.shape[1:]), rows.dtype)
         for at, parts in self._pieces(rows, counts):
             for begin, part in zip(ends - counts + at, parts, strict=True):
-                low, high = np.searchsorted(places, (begin, begin + len(part)))
-                out[low:high] = part[places[low:high] - begin]
+                low, high = np.searchsorted(wanted, (begin, begin + len(part)))
+                out[low:high] = part[wanted[low:high] - begin]
         return out
 
-    def compact(self, matrix: Any) -> tuple[Any, Places]:
-        places, indices = np.unique(matrix.indices, return_inverse=True)
-        shape = (matrix.shape[0], len(places))
-        return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), places
+    def compact(self, matrix: Any) -> tuple[Any, Indices]:
+        columns, indices = np.unique(matrix.indices, return_inverse=True)
+        shape = (matrix.shape[0], len(columns))
+        return sp.csr_matrix((matrix.data, indices, matrix.indptr), shape), columns
 
     def transposed(self, matrix: Any) -> Any:
         counts = self._each(np.array([matrix.nnz, matrix.shape[0]]))
@@ -142,9 +142,9 @@ class CollectiveGroup(Group):
         for _, parts in self._pieces(triples, counts[:, 0]):
             kept += [part[(part[:, 1] >= own.start) & (part[:, 1] < own.stop)] for part in parts]
         row, column, data = np.concatenate(kept).T
-        places = (column.astype(np.int64) - own.start, row.astype(np.int64))
+        positions = (column.astype(np.int64) - own.start, row.astype(np.int64))
         shape = (own.stop - own.start, counts[:, 1].sum())
-        return sp.csr_matrix((data.astype(matrix.dtype), places), shape)
+        return sp.csr_matrix((data.astype(matrix.dtype), positions), shape)
 
     def _pieces(self, rows: Array, counts: NDArray[np.int64]) -> Iterator[tuple[int, list[Array]]]:
         """Yields the start of a piece in each process's rows, and the piece of each process."""

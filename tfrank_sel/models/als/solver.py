@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tfrank_sel.models.als import rows as kernels
-from tfrank_sel.models.als.group import Group, Places, SingleProcess
+from tfrank_sel.models.als.group import Group, Indices, SingleProcess
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.rows import Array, Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
@@ -89,10 +89,10 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
 
 
 class _Side(NamedTuple):
-    """The rows of this process, the places of the columns that they need, and batches of rows."""
+    """The rows of this process, the indices of the columns that they need, and batches of rows."""
 
     rows: Rows
-    needed: Places
+    needed: Indices
     batched: BatchedRows | None
 
 

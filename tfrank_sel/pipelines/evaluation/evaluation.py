@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfrank_sel import metrics
 from tfrank_sel.data import stores
-from tfrank_sel.metrics.significance import Resampled, mixed, nothing, resampled
+from tfrank_sel.metrics.significance import Resampled, nothing, resampled, splitmix64
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.evaluation.lists import Lists
@@ -304,7 +304,7 @@ class _Score(beam.DoFn):
         queries = [census.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
-        chance = mixed(mixed(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
+        chance = splitmix64(splitmix64(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
         ideal = np.nan_to_num(labels)  # padding is of no account
         others = np.stack([chance, ideal, *(ranking(records) for ranking in self.simple)])
         values = self.values(inputs, labels, others.astype(np.float32)).numpy()
