@@ -11,8 +11,20 @@ from tfrank_sel.ops import masking, ranking
 from tfrank_sel.serialization import register
 
 
+class _RGLoss(ListwiseLoss):
+    """An expansion of the softmax cross-entropy, with an anchor of the logits of relevant items."""
+
+    alpha: AtLeast0 = 0.0
+    target: float = 1.0
+    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
+
+    @property
+    def largest_label(self) -> float:
+        return ranking.largest_label(self.gain, self.dtype)
+
+
 @register
-class RG2Loss(ListwiseLoss):
+class RG2Loss(_RGLoss):
     """Weighted least-squares loss of the logits, an upper bound of `RGCrossLoss`.
 
     For each list of gains `g = gain(y)` of the labels `y` in `y_true` and logits `o` in `y_pred`:
@@ -58,14 +70,6 @@ class RG2Loss(ListwiseLoss):
         https://arxiv.org/abs/2506.09454).
     """
 
-    alpha: AtLeast0 = 0.0
-    target: float = 1.0
-    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
-
-    @property
-    def largest_label(self) -> float:
-        return ranking.largest_label(self.gain, self.dtype)
-
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the square of the mean logit to the shift-invariant expansion."""
         gains = _gains(self.gain, labels, mask)
@@ -75,7 +79,7 @@ class RG2Loss(ListwiseLoss):
 
 
 @register
-class RGCrossLoss(ListwiseLoss):
+class RGCrossLoss(_RGLoss):
     """Second-order expansion of the softmax cross-entropy around equal logits: RG^x.
 
     For each list of gains `g = gain(y)` of the labels `y` in `y_true` and logits `o` in `y_pred`:
@@ -114,14 +118,6 @@ class RGCrossLoss(ListwiseLoss):
         [NDCG-Consistent Softmax Approximation with Accelerated Convergence, 2025](
         https://arxiv.org/abs/2506.09454).
     """
-
-    alpha: AtLeast0 = 0.0
-    target: float = 1.0
-    gain: Callable[[Tensor], Tensor] = ranking.linear_gain
-
-    @property
-    def largest_label(self) -> float:
-        return ranking.largest_label(self.gain, self.dtype)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the expansion about the mean logit."""

@@ -16,8 +16,27 @@ from tfrank_sel.ops.bregman import in_float64
 from tfrank_sel.serialization import register
 
 
+class _ScalarLoss(ScoreLoss):
+    """A matching loss of each item for itself."""
+
+    link: Link
+    label_map: Link | None = None
+    allow_nonconvex: bool = False
+
+    compares_items = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        convexity.check_increasing(
+            "link",
+            self.link,
+            self.allow_nonconvex,
+            "a matching loss is convex only if its link increases",
+        )
+
+
 @register
-class MatchingLoss(ScoreLoss):
+class MatchingLoss(_ScalarLoss):
     """Scalar matching loss of a link, averaged over the items of each list.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -56,23 +75,13 @@ class MatchingLoss(ScoreLoss):
         equation 2.
     """
 
-    link: Link
-    label_map: Link | None = None
-    allow_nonconvex: bool = False
-
-    compares_items = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_convex(self.link, self.allow_nonconvex)
-
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Averages the divergence of each item."""
         return masking.masked_mean(weights * self.link.divergence(scores, labels), mask)
 
 
 @register
-class DecomposedMatchingLoss(ScoreLoss):
+class DecomposedMatchingLoss(_ScalarLoss):
     """Scalar matching loss of a link, summed over the items, or classes, of each list.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -108,16 +117,6 @@ class DecomposedMatchingLoss(ScoreLoss):
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
         equation 28.
     """
-
-    link: Link
-    label_map: Link | None = None
-    allow_nonconvex: bool = False
-
-    compares_items = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_convex(self.link, self.allow_nonconvex)
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the divergence of each item."""
@@ -270,14 +269,22 @@ class FenchelYoungLoss(ScoreLoss):
         return f(z, y)
 
 
-def _check_convex(link: Link, allow_nonconvex: bool) -> None:
-    convexity.check_increasing(
-        "link", link, allow_nonconvex, "a matching loss is convex only if its link increases"
-    )
+class _SoftmaxLinkLoss(ScoreLoss):
+    """A loss of a composite Softmax."""
+
+    scaling: Link
+    gamma: float = 1.0
+    log_rho: Sequence[float] | None = None
+    label_map: Link | None = None
+
+    @property
+    def padding(self) -> float | None:
+        """A score inside the domain; `None` if positions are classes, each with its `log_rho`."""
+        return super().padding if self.log_rho is None else None
 
 
 @register
-class SelectiveSoftmaxLoss(ScoreLoss):
+class SelectiveSoftmaxLoss(_SoftmaxLinkLoss):
     """Matching loss of a composite Softmax, whose sensitivity is set by `q`.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -327,10 +334,6 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         equation 29, with the regulariser `gamma` of its appendix C, and E.7 for `Constant()`.
     """
 
-    scaling: Link
-    gamma: float = 1.0
-    log_rho: Sequence[float] | None = None
-    label_map: Link | None = None
     allow_nonconvex: bool = False
 
     @functools.cached_property
@@ -338,18 +341,24 @@ class SelectiveSoftmaxLoss(ScoreLoss):
         """The composite link."""
         return CompositeSoftmax(self.scaling, self.gamma, self.log_rho, self.allow_nonconvex)
 
-    @property
-    def padding(self) -> float | None:
-        """A score inside the domain; `None` if positions are classes, each with its `log_rho`."""
-        return super().padding if self.log_rho is None else None
-
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the divergence of the composite link."""
         return self.link.divergence(scores, labels, mask, weights)
 
 
+class _SigmoidLinkLoss(ScoreLoss):
+    """A loss of a composite Sigmoid."""
+
+    scaling: Link
+    gamma: float = 1.0
+    offset: float = 0.0
+    label_map: Link | None = None
+
+    compares_items = False
+
+
 @register
-class SelectiveSigmoidLoss(ScoreLoss):
+class SelectiveSigmoidLoss(_SigmoidLinkLoss):
     """Matching loss of a composite Sigmoid, averaged over the items of each list.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -390,13 +399,7 @@ class SelectiveSigmoidLoss(ScoreLoss):
         equation 24, with the regulariser `gamma` of its appendix C.
     """
 
-    scaling: Link
-    gamma: float = 1.0
-    offset: float = 0.0
-    label_map: Link | None = None
     allow_nonconvex: bool = False
-
-    compares_items = False
 
     @functools.cached_property
     def link(self) -> CompositeSigmoid:
@@ -409,7 +412,7 @@ class SelectiveSigmoidLoss(ScoreLoss):
 
 
 @register
-class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
+class SelectiveSoftmaxCrossEntropyLoss(_SoftmaxLinkLoss):
     """Cross-entropy between two composite Softmaxes, which is not convex for most scalings.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -448,20 +451,10 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
         equation E.5, and E.11 for `Constant()`.
     """
 
-    scaling: Link
-    gamma: float = 1.0
-    log_rho: Sequence[float] | None = None
-    label_map: Link | None = None
-
     @functools.cached_property
     def link(self) -> CompositeSoftmax:
         """The composite link."""
         return CompositeSoftmax(self.scaling, self.gamma, self.log_rho, allow_nonconvex=True)
-
-    @property
-    def padding(self) -> float | None:
-        """A score inside the domain; `None` if positions are classes, each with its `log_rho`."""
-        return super().padding if self.log_rho is None else None
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes the cross-entropy of the composite link."""
@@ -469,7 +462,7 @@ class SelectiveSoftmaxCrossEntropyLoss(ScoreLoss):
 
 
 @register
-class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
+class SelectiveSigmoidCrossEntropyLoss(_SigmoidLinkLoss):
     """Cross-entropy between two composite Sigmoids, averaged over the items of each list.
 
     For each list of observed scores `s` in `y_true` and predicted scores `z` in `y_pred`:
@@ -510,13 +503,6 @@ class SelectiveSigmoidCrossEntropyLoss(ScoreLoss):
         [Shamir and Warmuth, Selective Matching Losses, 2025](https://arxiv.org/abs/2506.04446),
         equation E.3, and E.1 for `Constant()`.
     """
-
-    scaling: Link
-    gamma: float = 1.0
-    offset: float = 0.0
-    label_map: Link | None = None
-
-    compares_items = False
 
     @functools.cached_property
     def link(self) -> CompositeSigmoid:
