@@ -16,82 +16,6 @@ from tfrank_sel.serialization import register
 SIGMOID = Sigmoid()
 
 
-def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
-    """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
-
-    A link that rises from 0 to 1 counts the items that are ahead. A tie counts 1/2, also that of
-    the item with itself.
-
-    Args:
-        x: Scores over the temperature, `[batch_size, list_size]`.
-        among: True for the items `j` to count.
-        link: Link that compares two scores, with `link(-d) = 1 - link(d)`. `Laplace` takes
-            `O(n log n)` time and memory, any other `O(n**2)`.
-
-    Returns:
-        The soft ranks, of the shape of `x`; at least 1 for the counted items.
-    """
-    if isinstance(link, Laplace) and link.shift == 0.0:
-        return soft_ranks.laplace_ranks(link.scale * x, among)
-
-    @tf.custom_gradient
-    def f(x: Tensor) -> tuple[Tensor, object]:
-        def gradient(upstream: Tensor) -> Tensor:
-            # the slope is even, so a pair changes both ranks by the same amount
-            counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
-            moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
-            moved -= upstream[:, :, tf.newaxis] * counts[:, tf.newaxis, :]
-            return tf.reduce_sum(moved * slope, axis=-1)
-
-        ahead = link(_differences(x))
-        counted = tf.broadcast_to(among[:, tf.newaxis, :], tf.shape(ahead))
-        return 0.5 + masking.masked_sum(ahead, counted), gradient
-
-    return f(x)
-
-
-def neural_sort(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes the logits of a soft permutation, `(n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k)`.
-
-    For each rank `r` up to the number `n` of valid items, the `r`-th largest `x_j` has the largest
-    logit: the softmax over the items is the soft one-hot of that item.
-
-    Args:
-        x: Scores over the temperature, `[batch_size, list_size]`.
-        mask: True for the valid items.
-
-    Returns:
-        The logits, `[batch_size, list_size, list_size]`, of each rank and item, and a mask of that
-        shape: True for the ranks up to `n` and valid items.
-    """
-    x, ranks = tf.where(mask, x, 0.0), tf.range(1, tf.shape(x)[1] + 1)
-    size = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
-    slope = tf.cast(size + 1 - 2 * ranks, x.dtype)
-    logits = slope[:, :, tf.newaxis] * x[:, tf.newaxis, :]
-    logits -= _distances(x, mask)[:, tf.newaxis, :]
-    return logits, (ranks <= size)[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
-
-
-def _distances(x: Tensor, mask: Tensor) -> Tensor:
-    """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
-    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
-
-    @tf.custom_gradient
-    def f(x: Tensor) -> tuple[Tensor, object]:
-        def gradient(upstream: Tensor) -> Tensor:
-            moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
-            return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
-
-        return masking.masked_sum(tf.abs(_differences(x)), pairs), gradient
-
-    return f(x)
-
-
-def _differences(x: Tensor) -> Tensor:
-    """Computes `x_j - x_i` for each item `i` and item `j`."""
-    return x[:, tf.newaxis, :] - x[:, :, tf.newaxis]
-
-
 class RelaxedLoss(ListwiseLoss):
     """A loss of soft ranks.
 
@@ -599,3 +523,79 @@ class SoftRankLoss(ListwiseLoss):
         ideal = tf.reduce_sum(best * discounts, axis=-1)
         lacking = ideal - tf.reduce_sum(gains * expected, axis=-1)
         return tf.math.divide_no_nan(lacking, ideal)
+
+
+def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
+    """Computes `1/2 + sum_j link(x_j - x_i)`, the soft rank of each item.
+
+    A link that rises from 0 to 1 counts the items that are ahead. A tie counts 1/2, also that of
+    the item with itself.
+
+    Args:
+        x: Scores over the temperature, `[batch_size, list_size]`.
+        among: True for the items `j` to count.
+        link: Link that compares two scores, with `link(-d) = 1 - link(d)`. `Laplace` takes
+            `O(n log n)` time and memory, any other `O(n**2)`.
+
+    Returns:
+        The soft ranks, of the shape of `x`; at least 1 for the counted items.
+    """
+    if isinstance(link, Laplace) and link.shift == 0.0:
+        return soft_ranks.laplace_ranks(link.scale * x, among)
+
+    @tf.custom_gradient
+    def f(x: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
+            # the slope is even, so a pair changes both ranks by the same amount
+            counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
+            moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
+            moved -= upstream[:, :, tf.newaxis] * counts[:, tf.newaxis, :]
+            return tf.reduce_sum(moved * slope, axis=-1)
+
+        ahead = link(_differences(x))
+        counted = tf.broadcast_to(among[:, tf.newaxis, :], tf.shape(ahead))
+        return 0.5 + masking.masked_sum(ahead, counted), gradient
+
+    return f(x)
+
+
+def neural_sort(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Computes the logits of a soft permutation, `(n + 1 - 2 * r) * x_j - sum_k abs(x_j - x_k)`.
+
+    For each rank `r` up to the number `n` of valid items, the `r`-th largest `x_j` has the largest
+    logit: the softmax over the items is the soft one-hot of that item.
+
+    Args:
+        x: Scores over the temperature, `[batch_size, list_size]`.
+        mask: True for the valid items.
+
+    Returns:
+        The logits, `[batch_size, list_size, list_size]`, of each rank and item, and a mask of that
+        shape: True for the ranks up to `n` and valid items.
+    """
+    x, ranks = tf.where(mask, x, 0.0), tf.range(1, tf.shape(x)[1] + 1)
+    size = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1, keepdims=True)
+    slope = tf.cast(size + 1 - 2 * ranks, x.dtype)
+    logits = slope[:, :, tf.newaxis] * x[:, tf.newaxis, :]
+    logits -= _distances(x, mask)[:, tf.newaxis, :]
+    return logits, (ranks <= size)[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+
+
+def _distances(x: Tensor, mask: Tensor) -> Tensor:
+    """Computes `sum_k abs(x_j - x_k)` for each item; padding is 0."""
+    pairs = mask[:, :, tf.newaxis] & mask[:, tf.newaxis, :]
+
+    @tf.custom_gradient
+    def f(x: Tensor) -> tuple[Tensor, object]:
+        def gradient(upstream: Tensor) -> Tensor:
+            moved = upstream[:, :, tf.newaxis] + upstream[:, tf.newaxis, :]
+            return -masking.masked_sum(moved * tf.sign(_differences(x)), pairs)
+
+        return masking.masked_sum(tf.abs(_differences(x)), pairs), gradient
+
+    return f(x)
+
+
+def _differences(x: Tensor) -> Tensor:
+    """Computes `x_j - x_i` for each item `i` and item `j`."""
+    return x[:, tf.newaxis, :] - x[:, :, tf.newaxis]
