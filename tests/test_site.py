@@ -9,9 +9,9 @@ import runpy
 import pytest
 
 from benchmarks.pictures import PICTURES
-from tfrank_sel import losses, metrics
+from tfrank_sel import links, losses, metrics
 from tfrank_sel.plots import FIGURES
-from tfrank_sel.serialization import Named
+from tfrank_sel.serialization import Named, Value
 
 SITE = pathlib.Path(__file__).parent.parent / "docs" / "site.py"
 
@@ -93,10 +93,10 @@ def test_the_reference_shows_the_constructors_that_fields_make():
         "tfrank_sel", search_paths=[SITE.parent.parent], submodules=True, extensions=extensions
     )
 
-    def is_named(value):
-        return inspect.isclass(value) and issubclass(value, Named)
+    def has_fields(value):
+        return inspect.isclass(value) and issubclass(value, (Named, Value))
 
-    for module in (losses, metrics):
-        for name, cls in inspect.getmembers(module, is_named):
+    for module in (losses, losses.lambdas, metrics, links):
+        for name, cls in inspect.getmembers(module, has_fields):
             shown = [p.name for p in package[f"{cls.__module__}.{name}"[11:]].parameters]
             assert {*shown} >= {*inspect.signature(cls).parameters} - {"args", "kwargs"}, name

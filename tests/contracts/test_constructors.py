@@ -18,9 +18,10 @@ import tensorflow as tf
 
 from tests.cases import EVERY_LOSS, EVERY_METRIC, LINKS
 from tfrank_sel import callbacks, data, links, losses, metrics, models
-from tfrank_sel.arguments import Checked
+from tfrank_sel.arguments import Checked, Positive
 from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.metrics import averaging, ties
+from tfrank_sel.ops.pairs import Items
 
 Arguments = dict[str, Any]
 
@@ -289,6 +290,26 @@ def test_a_class_of_a_user_is_checked_too() -> None:
         TopGrade("A")
     with pytest.raises(TypeError, match="`averaging` of TopGrade"):
         TopGrade(4, averaging="all")
+
+
+def test_a_value_of_a_user_is_a_dataclass_with_and_without_a_decorator() -> None:
+    class Plain(lambdas.LambdaWeight):
+        base: Positive = 2.0
+
+        def pairs(self, first: Items, second: Items) -> tf.Tensor:
+            return tf.abs(self.base**first.labels - self.base**second.labels)
+
+    @dataclasses.dataclass(frozen=True)
+    class Decorated(Plain):
+        top: float = 1.0
+
+    assert Plain(3.0) == Plain(base=3.0) != Plain()
+    assert hash(Decorated(3.0, 2.0)) == hash(Decorated(3.0, 2.0))
+    assert dataclasses.replace(Decorated(), top=5.0).arguments() == {"base": 2.0, "top": 5.0}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Decorated().top = 3.0
+    with pytest.raises(ValueError, match="`base` must be positive"):
+        Decorated(base=0.0)
 
 
 def test_annotations_that_say_nothing_check_nothing() -> None:
