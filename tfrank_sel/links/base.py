@@ -163,8 +163,8 @@ class ElementaryLink(Link, kw_only=True):
     phi_has_inverse: ClassVar[bool] = True
     phi_rises_from: ClassVar[float] = -math.inf
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**{"kw_only": True, **kwargs})
+    def __init_subclass__(cls, kw_only: bool = True, **kwargs: Any) -> None:
+        super().__init_subclass__(kw_only, **kwargs)
 
     @property
     def domain(self) -> Interval:
