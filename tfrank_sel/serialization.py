@@ -136,7 +136,7 @@ def _constructor(cls: type[Named]) -> Callable[..., None]:
         try:
             values = signature.bind(self, *args, **kwargs)
         except TypeError as e:
-            raise TypeError(f"{cls.__name__}() {e}") from None
+            raise TypeError(f"{type(self).__name__}() {e}") from None
         values.apply_defaults()
         arguments = {n: v for n, v in values.arguments.items() if n != "self"}
         of_keras = {n: arguments.pop(n) for n in OF_KERAS if n in arguments}
