@@ -64,6 +64,17 @@ class Checked:
         make: Callable[..., Self] = super().__new__
         return make(cls) if make is object.__new__ else make(cls, *args, **kwargs)
 
+    def __repr__(self) -> str:
+        """Returns the class with the arguments that differ from their defaults."""
+        cls: type = type(self)
+        values = {
+            name: (repr(getattr(self, name, argument.default)), repr(argument.default))
+            for name, argument in declared(cls).items()
+            if name not in OF_KERAS
+        }
+        shown = ", ".join(f"{name}={x}" for name, (x, default) in values.items() if x != default)
+        return f"{cls.__name__}({shown})"
+
 
 class Argument(NamedTuple):
     """An argument of a constructor.

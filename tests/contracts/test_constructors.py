@@ -242,6 +242,15 @@ def test_numbers_of_numpy_are_numbers(cls: type) -> None:
             assert getattr(made, name) == value
 
 
+@every_class
+def test_an_object_is_printed_as_its_class_and_arguments(cls: type) -> None:
+    name, arguments = cls.__name__, EXAMPLES[cls]
+    shown = repr(cls(**arguments))
+    assert name in shown
+    assert " at 0x" not in shown.partition("<function")[0]
+    assert all(re.search(rf"\b{x}=", shown) or repr(arguments[x]) not in shown for x in arguments)
+
+
 def test_no_public_class_is_missing() -> None:
     public = {
         x
