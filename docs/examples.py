@@ -44,11 +44,11 @@ def _ancestors(cls: griffe.Class) -> list[griffe.Class]:
 
 
 def _fields(cls: griffe.Class) -> dict[str, griffe.Parameter]:
-    """The arguments of the constructor that `serialization.Named` or `Value` makes, if one does."""
+    """The arguments of the constructor that `serialization.Named` or `Frozen` makes."""
     found: dict[str, griffe.Parameter] = {}
     ancestors = _ancestors(cls)
     names = [x.name for x in ancestors]
-    below = [x for x in ancestors if {"Named", "Value"} & {b.name for b in _ancestors(x)[:-1]}]
+    below = [x for x in ancestors if {"Named", "Frozen"} & {b.name for b in _ancestors(x)[:-1]}]
     positional = _KEYWORD if "ElementaryLink" in names else _POSITIONAL
     if any("__init__" in base.members for base in below):
         return {}

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.pictures import PICTURES
 from tfrank_sel import links, losses, metrics
 from tfrank_sel.plots import FIGURES
-from tfrank_sel.serialization import Named, Value
+from tfrank_sel.serialization import Frozen, Named
 
 SITE = pathlib.Path(__file__).parent.parent / "docs" / "site.py"
 
@@ -94,7 +94,7 @@ def test_the_reference_shows_the_constructors_that_fields_make():
     )
 
     def has_fields(value):
-        return inspect.isclass(value) and issubclass(value, (Named, Value))
+        return inspect.isclass(value) and issubclass(value, (Named, Frozen))
 
     for module in (losses, losses.lambdas, metrics, links):
         for name, cls in inspect.getmembers(module, has_fields):

@@ -54,7 +54,7 @@ class Configurable(Checked):
 
 
 @typing.dataclass_transform(frozen_default=True)
-class Value(Configurable):
+class Frozen(Configurable):
     """A frozen dataclass: objects with the same parameters are equal, and have the same hash.
 
     A subclass declares its parameters as annotated attributes; it needs no decorator.

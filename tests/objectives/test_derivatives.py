@@ -18,7 +18,7 @@ from tests.references.links import SIGMOID
 from tfrank_sel import links, losses
 from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives import Derivatives
-from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, Lists, content
+from tfrank_sel.objectives.lists import ITEMS_AT_A_TIME, PaddedLists, content
 
 SIZES = np.array([3, 6, 1, 0, 4])
 STEP = 1e-4
@@ -140,7 +140,7 @@ def test_large_sets_are_computed_in_chunks() -> None:
     random = np.random.default_rng(2)
     labels = random.integers(0, 3, sizes.sum()).astype(float)
     scores = random.normal(size=sizes.sum())
-    lists = Lists.of(*content(labels, None, sizes))
+    lists = PaddedLists.of(*content(labels, None, sizes))
     assert [x.shape for x in lists.slots] == [(2, 655, 50)]
     derivatives = Derivatives(losses.SoftmaxLoss())
     gradient, _ = derivatives(labels, scores, None, sizes)

@@ -12,14 +12,14 @@ from tensorflow import Tensor
 from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
-from tfrank_sel.serialization import Value
+from tfrank_sel.serialization import Frozen
 
 Interval = tuple[float, float]
 
 LINE: Interval = (-math.inf, math.inf)
 
 
-class Link(Value, abc.ABC):
+class Link(Frozen, abc.ABC):
     """An increasing function `h`, with its potential `H`, slope `h'` and inverse.
 
     A link is a value: two links with the same parameters are equal and have the same hash, and a

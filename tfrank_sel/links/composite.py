@@ -12,11 +12,11 @@ from tfrank_sel.links.base import Interval, Link, freeze
 from tfrank_sel.links.elementary import Sigmoid
 from tfrank_sel.ops import bregman
 from tfrank_sel.ops.bregman import in_float64
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 
 @register
-class CompositeSoftmax(Value):
+class CompositeSoftmax(Frozen):
     """The link `h_k(s) = q(s_k) * p_k(s)` of a list, with potential `gamma * log sum exp(Q/gamma)`.
 
     `q` is the scaling, `Q` its potential, and `p` the softmax of `Q(s) / gamma`. As a `Link`, it is

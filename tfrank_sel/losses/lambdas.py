@@ -11,12 +11,12 @@ from tfrank_sel.arguments import Count, Cutoff, Share
 from tfrank_sel.losses.bases import Normalizer, mean_over_terms, sum_over_terms
 from tfrank_sel.ops import ranking
 from tfrank_sel.ops.pairs import Items
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 Function = Callable[[Tensor], Tensor]
 
 
-class LambdaWeight(Value, abc.ABC):
+class LambdaWeight(Frozen, abc.ABC):
     """The weight of each pair of items, from their labels and their current ranks.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved. No

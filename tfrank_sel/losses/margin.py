@@ -12,10 +12,10 @@ from tfrank_sel.arguments import AtLeast0, Positive, Range
 from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.losses.bases import ListwiseLoss
 from tfrank_sel.ops import class_labels, masking
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 
-class Margin(Value, abc.ABC):
+class Margin(Frozen, abc.ABC):
     """A margin: a function that lowers the cosine of a relevant class.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.

@@ -9,10 +9,10 @@ from tensorflow import Tensor
 
 from tfrank_sel.arguments import Positive
 from tfrank_sel.ops import masking, ranking
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 
-class Targets(Value, abc.ABC):
+class Targets(Frozen, abc.ABC):
     """A map from the labels of each list to the targets of its items.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.

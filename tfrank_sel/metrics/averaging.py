@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.listwise import ListBatch
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 
 class Worth(NamedTuple):
@@ -29,7 +29,7 @@ class Worth(NamedTuple):
     pooled: bool
 
 
-class Averaging(Value, abc.ABC):
+class Averaging(Frozen, abc.ABC):
     """The meaning of the weights of lists and items for a metric.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.

@@ -10,10 +10,10 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.ops import ranking
-from tfrank_sel.serialization import Value, register
+from tfrank_sel.serialization import Frozen, register
 
 
-class Ties(Value, abc.ABC):
+class Ties(Frozen, abc.ABC):
     """An order of items with equal scores, and the quantities at each rank under it.
 
     It is a value: two objects with the same parameters are equal. Its parameters are saved.

@@ -11,7 +11,14 @@ from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.metrics import ItemMetric, ListwiseMetric
 from tfrank_sel.metrics.base import RankedMetric
 from tfrank_sel.objectives.derivatives import Derivatives
-from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, check_labels, content
+from tfrank_sel.objectives.lists import (
+    DATA_SETS,
+    Array,
+    PaddedLists,
+    as_scores,
+    check_labels,
+    content,
+)
 
 Metric = ListwiseMetric | ItemMetric | ListwiseLoss
 
@@ -55,7 +62,7 @@ class Measured:
         group: ArrayLike | None = None,
     ) -> float:
         """Computes the mean; the arguments are those of `Derivatives`."""
-        lists: Lists = self._lists(*content(labels, weights, group))
+        lists: PaddedLists = self._lists(*content(labels, weights, group))
         items = np.append(as_scores(scores, len(lists.places)), 0.0)
         batches = (
             (y_true, items[index].reshape(y_true.shape), sample_weight)
@@ -71,8 +78,8 @@ class Measured:
             weight += float(np.sum(counted))
         return total / weight if weight else 0.0
 
-    def _read(self, labels: bytes, weights: bytes | None, group: bytes) -> Lists:
-        lists = Lists.of(labels, weights, group)
+    def _read(self, labels: bytes, weights: bytes | None, group: bytes) -> PaddedLists:
+        lists = PaddedLists.of(labels, weights, group)
         check_labels(self.metric, lists.labels)
         return lists
 

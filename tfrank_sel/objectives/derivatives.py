@@ -17,7 +17,14 @@ from tfrank_sel.losses import ListwiseLoss
 from tfrank_sel.losses.bases import ScoreVectorLoss
 from tfrank_sel.losses.pairwise import PairwiseLoss
 from tfrank_sel.losses.sampled import SampledLoss
-from tfrank_sel.objectives.lists import DATA_SETS, Array, Lists, as_scores, check_labels, content
+from tfrank_sel.objectives.lists import (
+    DATA_SETS,
+    Array,
+    PaddedLists,
+    as_scores,
+    check_labels,
+    content,
+)
 from tfrank_sel.ops import masking
 
 STEP = 1 / 32  # of a central difference: float32 keeps four digits of it
@@ -144,8 +151,8 @@ class Prepared(NamedTuple):
     """A set of lists, laid out for a loss.
 
     Attributes:
-        places: Those of `Lists`.
-        slots: Those of `Lists`.
+        places: Those of `PaddedLists`.
+        slots: Those of `PaddedLists`.
         batches: Labels, masks and weights, each of the shape of the slots.
     """
 
@@ -234,7 +241,7 @@ class Derivatives:
         return np.asarray(gradient, np.float32), np.asarray(diagonal, np.float32)
 
     def _prepare(self, labels: bytes, weights: bytes | None, group: bytes) -> Prepared:
-        lists = Lists.of(labels, weights, group)
+        lists = PaddedLists.of(labels, weights, group)
         check_labels(self.loss, lists.labels)
         batches = []
         for y_true, sample_weight, index in lists.padded():

@@ -24,7 +24,7 @@ Array = NDArray[np.float32]
 Content = tuple[bytes, bytes | None, bytes]
 
 
-class Lists(NamedTuple):
+class PaddedLists(NamedTuple):
     """A set of lists.
 
     Attributes:
@@ -46,7 +46,7 @@ class Lists(NamedTuple):
     places: NDArray[np.int32]
 
     @classmethod
-    def of(cls, labels: bytes, weights: bytes | None, group: bytes) -> "Lists":
+    def of(cls, labels: bytes, weights: bytes | None, group: bytes) -> "PaddedLists":
         """Lays out lists of some `content`."""
         y, sizes = np.frombuffer(labels, np.float64), np.frombuffer(group, np.int64)
         starts = np.cumsum(sizes) - sizes
