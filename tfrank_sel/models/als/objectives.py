@@ -1,21 +1,20 @@
 """Quadratic losses that alternating least squares minimises exactly, and their weights."""
 
 import abc
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import AtLeast0, Positive
 from tfrank_sel.models.als.group import Group
-from tfrank_sel.serialization import Configurable, register
+from tfrank_sel.serialization import Frozen, register
 
 _CHUNK = 1 << 12  # rows of random numbers at a time
 
 
-class Objective(Configurable, abc.ABC):
+class Objective(Frozen, abc.ABC):
     """A loss that is quadratic in the scores of a user, with separate terms for the positives.
 
     With scores `o`, gains `g` of the positives and base weights `v` of all `N` items, which sum to
@@ -30,9 +29,13 @@ class Objective(Configurable, abc.ABC):
     `l_j = slope[0] + slope[1] * g_j`, and `a` the user's `scale`.
     """
 
-    kappa: float
-    lift: float
-    joint: bool = False
+    kappa: ClassVar[float]
+    lift: ClassVar[float]
+
+    @property
+    def joint(self) -> bool:
+        """Whether the half-sweep over items minimises over all items together."""
+        return False
 
     @property
     @abc.abstractmethod
@@ -54,7 +57,6 @@ class Objective(Configurable, abc.ABC):
         """Returns the weight of all items in the loss of each user."""
 
 
-@dataclasses.dataclass(frozen=True)
 class _Anchored(Objective):
     """Base of RG^2 and RG^x: the anchor of the positives."""
 
@@ -80,7 +82,6 @@ class _Anchored(Objective):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class RG2(_Anchored):
     """RG^2, as `losses.RG2Loss` over all items; the weight of a user is the sum of its gains.
 
@@ -101,7 +102,6 @@ class RG2(_Anchored):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class RGCross(_Anchored):
     """RG^x, as `losses.RGCrossLoss` over all items: invariant to a shift of a user's scores.
 
@@ -128,7 +128,6 @@ class RGCross(_Anchored):
 
 
 @register
-@dataclasses.dataclass(frozen=True)
 class WeightedSquare(Objective):
     """Weighted squared error (WRMF, implicit ALS) to a target for positives and to 0 for all items.
 
