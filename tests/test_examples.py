@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tfrank_sel import models
-from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.configuration import Configuration
 
 EXAMPLES = sorted((pathlib.Path(__file__).parent.parent / "examples").glob("*.py"))
@@ -53,6 +52,6 @@ def test_the_definition_of_a_run_says_what_a_run_takes() -> None:
     defined = runpy.run_path(str(path), run_name="definition")
     configuration = Configuration.model_validate(defined["CONFIGURATION"])
     preparation = models.Preparation([0.0, 0.0], [1.0, 1.0], within_list=True)
-    model = defined["model"](preparation, planning.settings(configuration))
-    assert planning.rules(configuration).metric == "NDCG@10"
+    model = defined["model"](preparation, configuration.settings)
+    assert configuration.blessing.metric == "NDCG@10"
     assert model({"features": np.ones([1, 3, 2]), "mask": np.ones([1, 3], bool)}).shape == (1, 3)

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
 from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
-from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.pipelines.configuration.training import Settings
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
 

@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 from tests import refusals
 from tfrank_sel import losses
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines import classes, planning, ranges
+from tfrank_sel.pipelines import ranges
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load, text
 from tfrank_sel.pipelines.configuration.inputs import columns
 from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.learning import instantiate
 
 
 def with_set(*sets):
@@ -23,12 +24,12 @@ def with_set(*sets):
 
 def test_the_default_is_that_of_the_settings_and_rules():
     configuration = load()
-    assert planning.settings(configuration) == Settings(hidden_units=[64, 32])
-    assert planning.rules(configuration) == Rules()
-    found = planning.candidate(configuration)
+    assert configuration.settings == Settings()
+    assert configuration.blessing == Rules()
+    found = instantiate.candidate(configuration)
     assert [loss.name for loss in found.losses] == ["softmax_loss", "rg_cross_loss", "lambda_loss"]
-    assert planning.baseline(configuration).loss.name == "softmax_loss"
-    assert planning.baseline(with_set("evaluation.baseline=false")) is None
+    assert instantiate.baseline(configuration).loss.name == "softmax_loss"
+    assert instantiate.baseline(with_set("evaluation.baseline=false")) is None
 
 
 def test_the_command_prints_a_configuration_that_reads_as_the_default():
@@ -58,8 +59,8 @@ def test_the_example_of_the_guide_is_a_configuration(tmp_path):
     found = load(path)
     assert columns(found).types["age"] == Number(missing=0.0)
     for table in found.training.loss[:-1]:  # the last is of a file of the user
-        assert classes.loss(table).name
-    assert type(classes.optimizer(planning.settings(found), 10)) is keras.optimizers.AdamW
+        assert instantiate.loss(table).name
+    assert type(instantiate.optimizer(found.settings, 10)) is keras.optimizers.AdamW
 
 
 def test_set_replaces_what_the_file_says(tmp_path):
@@ -111,7 +112,7 @@ def test_every_error_of_a_file_is_a_line(tmp_path):
 @pytest.mark.parametrize(("set", "line"), refusals.of("classes"))
 def test_classes_and_functions_that_cannot_be_used_are_one_line(set, line):
     configuration = with_set(set)
-    make = planning.baseline if "baseline" in set else planning.candidate
+    make = instantiate.baseline if "baseline" in set else instantiate.candidate
     with pytest.raises(ConfigurationError) as caught:
         make(configuration)
     [told] = str(caught.value).splitlines()
@@ -121,12 +122,12 @@ def test_classes_and_functions_that_cannot_be_used_are_one_line(set, line):
 def test_a_model_without_the_arguments_of_the_section_is_refused():
     model = "tfrank_sel.pipelines.candidates:list_scorer"
     with pytest.raises(ConfigurationError, match=r"a function of \(preparation, settings, depth\)"):
-        planning.candidate(with_set(f"model.class={model}", "model.depth=2"))
+        instantiate.candidate(with_set(f"model.class={model}", "model.depth=2"))
 
 
 def test_classes_are_made_with_their_arguments():
     scaling = "{class='Exp', scale=1.5}"
-    found = classes.loss(
+    found = instantiate.loss(
         with_set(
             f"training.loss={{class='SelectiveSoftmaxLoss', scaling={scaling}, label_map='gain'}}",
             "training.loss.label_map.class=gain",
@@ -135,11 +136,11 @@ def test_classes_are_made_with_their_arguments():
     assert isinstance(found, losses.SelectiveSoftmaxLoss)
     assert found.scaling.scale == 1.5
     settings = Settings(optimizer={"class": "SGD", "momentum": 0.5}, learning_rate=0.2)
-    made = classes.optimizer(settings, 10)
+    made = instantiate.optimizer(settings, 10)
     assert (type(made), made.momentum) == (keras.optimizers.SGD, 0.5)
     assert made.use_ema
     assert made.weight_decay * 0.2 * 10 == pytest.approx(settings.weight_decay)
     own = Settings(optimizer={"class": "AdamW", "weight_decay": 0.1})
-    assert classes.optimizer(own, 10).weight_decay == 0.1
-    rate = classes.optimizer(Settings(schedule={"class": "CosineDecay"}), 10)._learning_rate
-    assert (rate.initial_learning_rate, rate.decay_steps) == (1e-3, 10 * Settings.epochs)
+    assert instantiate.optimizer(own, 10).weight_decay == 0.1
+    rate = instantiate.optimizer(Settings(schedule={"class": "CosineDecay"}), 10)._learning_rate
+    assert (rate.initial_learning_rate, rate.decay_steps) == (1e-3, 10 * Settings().epochs)

@@ -18,13 +18,13 @@ from tests.pipelines.test_main import small_set
 from tfrank_sel import data
 from tfrank_sel.data import requests, synthetic, typed, writing
 from tfrank_sel.features import Category, Number, of_config
-from tfrank_sel.pipelines import classes, planning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
 from tfrank_sel.pipelines.configuration.inputs import columns, inputs
 from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.learning import instantiate
 
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"
 MODULE = """
@@ -89,7 +89,7 @@ def table(tmp_path):
 def test_a_loss_must_take_the_labels_that_are_found(loss, reason):
     table = {x: {"class": y} if x in ("link", "label_map") else y for x, y in loss.items()}
     with pytest.raises(ValueError, match=reason):
-        Candidate(classes.loss(table)).check([0.0, 1.0, 4.0])
+        Candidate(instantiate.loss(table)).check([0.0, 1.0, 4.0])
 
 
 def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch
 def test_wrong_columns_are_one_line_before_anything_is_read(
     table, tmp_path, monkeypatch, options, line
 ):
-    monkeypatch.setattr(planning, "candidate", None)  # not called
+    monkeypatch.setattr(instantiate, "candidate", None)  # not called
     named = ["--query", "session", "--label", "clicks", "--data", table]
     given = named[:4] if "--data" in options else named
     told = refused("run", "--output", tmp_path / "out", *given, *options)

@@ -7,8 +7,8 @@ from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
-from tfrank_sel.pipelines.analysis.gates import Gate, Gates
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.evaluation.lists import PackedLists
 
 NAMES = ["a", "b"]
@@ -91,12 +91,12 @@ def test_what_drifts_is_named_with_its_distance(changed, features, rules, expect
     assert all(anomaly.distance > 0.1 and anomaly.count >= 400 for anomaly in anomalies)
     assert all(anomaly.action == "warn" for anomaly in anomalies)
     assert f"Received: a distance of {anomalies[0].distance:.3f}" in str(anomalies[0])
-    fails = dict.fromkeys(rules, Gate("fail"))
-    assert {x.action for x in drift.anomalies(old, new, gates=Gates(fails))} == {"fail"}
-    bounds = dict.fromkeys(rules, Gate(threshold=1.0))
-    assert drift.anomalies(old, new, gates=Gates(bounds)) == []
-    off = dict.fromkeys(rules, Gate("off"))
-    assert drift.anomalies(old, new, gates=Gates(off)) == []
+    fails = dict.fromkeys(rules, "fail")
+    assert {x.action for x in drift.anomalies(old, new, gates=Gates(**fails))} == {"fail"}
+    bounds = {rule: {"threshold": 1.0} for rule in rules}
+    assert drift.anomalies(old, new, gates=Gates(**bounds)) == []
+    off = dict.fromkeys(rules, "off")
+    assert drift.anomalies(old, new, gates=Gates(**off)) == []
 
 
 def test_a_feature_that_vanishes_is_named():
@@ -109,7 +109,7 @@ def test_a_feature_that_vanishes_is_named():
         "b: expected values other than 0, as in the last run. Received: 0 throughout"
     )
     assert drift.anomalies(new, new) == []  # it was 0 before
-    assert drift.anomalies(found(), new, gates=Gates({"zero": Gate("off")})) == []
+    assert drift.anomalies(found(), new, gates=Gates(zero="off")) == []
 
 
 def named(statistics, **changes):
@@ -145,7 +145,7 @@ def test_another_type_is_one_anomaly_and_other_names_are_new_or_absent():
     assert str(first) == "a: expected numbers, as in training. Received: texts"
     back = [(x.rule, x.feature) for x in drift.anomalies(new, old)]
     assert back[0] == ("type", "a")
-    off = Gates({x: Gate("off") for x in ("type", "new_feature")})
+    off = Gates(type="off", new_feature="off")
     assert [x.rule for x in drift.anomalies(old, new, gates=off)] == ["absent_feature"]
 
 

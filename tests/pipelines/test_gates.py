@@ -18,15 +18,14 @@ from tests.pipelines.test_main import invoke, small_set
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set, Vector
-from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.analysis import schema, statistics
-from tfrank_sel.pipelines.analysis.gates import Gate, Gates
 from tfrank_sel.pipelines.configuration import (
     Configuration,
     ConfigurationError,
     load,
     text,
 )
+from tfrank_sel.pipelines.configuration.data import Gate, Gates
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.run import run
@@ -102,13 +101,13 @@ def test_a_schema_that_is_edited_names_what_breaks_it(
     fails = Gates(features={name: {rule: Gate("fail")}})
     [failed] = validated(tmp_path, shards, inferred + known, gates=fails)
     assert failed.action == "fail"
-    off = Gates({rule: Gate("off")})
+    off = Gates(**{rule: "off"})
     assert validated(tmp_path, shards, inferred + known, gates=off) == []
 
 
 def test_a_share_of_items_may_be_outside(tmp_path, shards, inferred):
     narrow = without(inferred, "price") + feature("price", "type: FLOAT float_domain { min: 9 }")
-    at_most = [Gates({"range": Gate(threshold=share)}) for share in (0.1, 0.09)]
+    at_most = [Gates(range={"threshold": share}) for share in (0.1, 0.09)]
     assert validated(tmp_path, shards, narrow, gates=at_most[0]) == []
     [anomaly] = validated(tmp_path, shards, narrow, gates=at_most[1])
     assert anomaly.distance == 4 / ITEMS
@@ -141,15 +140,13 @@ def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
 def test_gates_of_a_feature_come_before_those_of_all():
     sets = ["gates.missing.threshold=0.3", "gates.zero=off", "gates.features.price.missing=fail"]
     sets += ["gates.features.shape={range = {threshold = 0.5}}", "gates.range=fail"]
-    gates = planning.gates(with_set(*sets))
+    gates = with_set(*sets).gates
     assert gates.of("missing", "price") == Gate("fail", 0.3)
     assert gates.of("missing", "brand") == Gate("warn", 0.3)
     assert gates.of("zero", "price") == Gate("off")
     assert gates.of("range", "shape[2]") == Gate("fail", 0.5)  # a column of the vector
     assert gates.of("range", "price") == Gate("fail", 0.0)
-    assert planning.gates(load()) == Gates(
-        {x: Gates().of(x) for x in load().gates.model_dump() if x != "features"}
-    )
+    assert load().gates == Gates()
 
 
 def test_gates_are_written_as_they_are_read(tmp_path):
@@ -158,7 +155,7 @@ def test_gates_are_written_as_they_are_read(tmp_path):
     path.write_text(text(configuration))
     assert load(path).model_dump() == configuration.model_dump()
     path.write_text("[gates]\nmissing = 'fail'\n[gates.features.price]\nzero = 'fail'\n")
-    gates = planning.gates(load(path))
+    gates = load(path).gates
     assert gates.of("missing", "price") == Gate("fail", 0.1)
     assert gates.of("zero", "price") == Gate("fail")
 
@@ -168,9 +165,11 @@ def test_the_guide_shows_gates_and_a_schema(tmp_path, shards):
     told = guide.partition("## Statistics, skew and drift")[2]
     path = tmp_path / "run.toml"
     path.write_text(told.partition("```toml\n")[2].partition("```")[0])
-    gates = planning.gates(load(path))
+    gates = load(path).gates
     assert gates.of("missing", "price") == Gate("fail", 0.3)
-    for rule, gate in planning.gates(load()).rules.items():
+    for rule, gate in Gates():
+        if rule == "features":
+            continue
         [row] = [line for line in told.splitlines() if line.startswith("|") and f"`{rule}`" in line]
         shown = row.split("|")[3].strip()
         assert shown == ("" if gate.threshold is None else f"{gate.threshold:g}"), row

@@ -7,8 +7,8 @@ import keras
 import pytest
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.analysis.gates import Gate
 from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
@@ -19,9 +19,9 @@ from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
         (Candidate, "loss", "RGCrossLoss"),
         (Candidate, "make_model", keras.Model),
         (Columns, "features", "price"),
-        (Gate, "action", "stop"),
-        (Gate, "threshold", "0.2"),
-        (Gate, "threshold", 1.5),
+        (Gates, "zero", "stop"),
+        (Gates, "missing", {"threshold": "0.2"}),
+        (Gates, "missing", {"threshold": 1.5}),
         (Inputs, "sources", ["train.txt"]),
         (Inputs, "adjacent", "no"),
         (Rules, "margin", math.nan),
@@ -45,7 +45,7 @@ def test_an_option_that_cannot_be_used_is_refused_by_name(
         Source: {"path": "train.txt"},
     }.get(options, {})
     options(**needed)
-    with pytest.raises((TypeError, ValueError), match=f"`{name}`"):
+    with pytest.raises((TypeError, ValueError), match=name):
         options(**{**needed, name: value})
 
 

@@ -18,7 +18,7 @@ from tfrank_sel.data import synthetic
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import curves
 from tfrank_sel.pipelines.files.mirrors import Mirror
@@ -189,7 +189,7 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
             "features": {"0": "number"},
         }
         sections["data"] |= dict.fromkeys(("validation", "test"), sections["data"]["train"])
-        configuration, inputs, _ = complete(Configuration.model_validate(sections))
+        configuration, inputs, _ = resolve(Configuration.model_validate(sections))
         found = Run(configuration, inputs, Mirror.of(made), Progress(Console(quiet=True)))
         found.layout = inputs.layout()
         return [x for x in judgement.warnings(found) if "position" in x]

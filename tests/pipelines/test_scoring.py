@@ -293,7 +293,7 @@ def test_what_cannot_be_used_is_told_in_a_line(folder, tmp_path, command):
     if command == "score":
         assert "new or empty" in line(packed, lists, output=tmp_path / "full")
     assert "the folder of a model" in line(folder, lists)
-    assert "--format must be one of letor" in line(packed, lists, "--format", "arff")
+    assert "--format: data.format must be one of letor" in line(packed, lists, "--format", "arff")
     assert "runner must be one of DirectRunner" in line(packed, lists, "--runner", "Prism")
     assert "'query_id' as query and as" in line(packed, lists, "--doc-id", "query_id")
     assert "expected options of Beam" in line(packed, lists, "--", "--no_such_option=1")

@@ -12,7 +12,7 @@ from tests import refusals
 from tfrank_sel.pipelines import tracking
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import Override, load
-from tfrank_sel.pipelines.configuration.tracking import absolute
+from tfrank_sel.pipelines.configuration.section import absolute
 
 
 @pytest.fixture(autouse=True)

@@ -13,11 +13,10 @@ from tests.pipelines.test_resume import interrupting, outcome
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.configuration.inputs import complete
-from tfrank_sel.pipelines.learning import trees
+from tfrank_sel.pipelines.configuration.inputs import resolve
+from tfrank_sel.pipelines.learning import instantiate, trees
 from tfrank_sel.pipelines.learning.training import PreparedLists, StartError, train
 from tfrank_sel.pipelines.learning.trees import Trees
 
@@ -188,23 +187,23 @@ def test_a_candidate_with_trees_is_made_again_from_its_config():
 
 
 def test_a_configuration_names_losses_and_parameters():
-    plain = planning.candidate(with_set("model.trees.num_leaves=5")).trees
+    plain = instantiate.candidate(with_set("model.trees.num_leaves=5")).trees
     assert [x.name for x in plain.losses] == ["softmax_loss", "rg_cross_loss", "lambda_rank"]
     assert plain.parameters == {"num_leaves": 5}
-    found = planning.candidate(with_set("model.trees.loss=LambdaLoss")).trees
+    found = instantiate.candidate(with_set("model.trees.loss=LambdaLoss")).trees
     assert [type(x) for x in found.losses] == [losses.LambdaLoss]
     assert found.parameters == {}
-    both = planning.candidate(with_set('model.trees.loss=["lambdarank", "RGCrossLoss"]')).trees
+    both = instantiate.candidate(with_set('model.trees.loss=["lambdarank", "RGCrossLoss"]')).trees
     assert [trees.name_of(x) for x in both.losses] == ["lambdarank", "rg_cross_loss"]
-    assert planning.baseline(with_set("model.trees={}")).trees is None
+    assert instantiate.baseline(with_set("model.trees={}")).trees is None
     with pytest.raises(ConfigurationError, match=r"model.trees: parameters must be among num_"):
-        planning.candidate(with_set("model.trees.num_leves=5"))
+        instantiate.candidate(with_set("model.trees.num_leves=5"))
 
 
 def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch):
     def chosen(*sets):
-        configuration, *_ = complete(with_set("data.synthetic=true", *sets))
-        found = planning.candidate(configuration).trees
+        configuration, *_ = resolve(with_set("data.synthetic=true", *sets))
+        found = instantiate.candidate(configuration).trees
         return configuration.model.trees, found and found.losses
 
     assert chosen() == ("auto", [trees.LAMBDARANK])

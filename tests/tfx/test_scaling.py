@@ -6,8 +6,9 @@ from tests.tfx.conftest import layout_of
 from tfrank_sel import data
 from tfrank_sel.data import writing
 from tfrank_sel.features import Category, Number
-from tfrank_sel.pipelines.analysis.gates import Gate, GateError, Gates
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.statistics import Summary
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.tfx import lists
 from tfrank_sel.pipelines.tfx.scaling import check, described
 
@@ -82,7 +83,7 @@ def test_the_vocabulary_is_of_the_training_split_alone():
 def test_gates_hold_eval_and_test_against_train_and_train_against_the_champion(caplog):
     caplog.set_level("INFO")
     known, dearer, other = a_day(1.0, "b"), a_day(90.0, "b"), a_day(1.0, "c")
-    fails = Gates({"numbers": Gate("fail"), "texts": Gate("fail")})
+    fails = Gates(numbers="fail", texts="fail")
     check({"train": known, "eval": known, "test": known}, known, lists.LABEL, fails)
     assert not caplog.messages
     with pytest.raises(GateError, match=r"^gates\.numbers: test: price: .* of training\. Received"):
@@ -95,4 +96,4 @@ def test_gates_hold_eval_and_test_against_train_and_train_against_the_champion(c
     [told] = caplog.messages
     assert told.startswith("train: brand: expected shares within")
     with pytest.raises(data.InputError, match="prize"):
-        check(everywhere, None, lists.LABEL, Gates({}, {"prize": {"zero": Gate("fail")}}))
+        check(everywhere, None, lists.LABEL, Gates(features={"prize": {"zero": "fail"}}))

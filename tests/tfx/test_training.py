@@ -1,6 +1,5 @@
 """A loss and a model of the user, where TFX trains and evaluates."""
 
-import dataclasses
 import json
 import pathlib
 import runpy
@@ -26,7 +25,7 @@ from tfrank_sel.pipelines.tfx.lists import SequenceExamples
 def arguments(run, folder, base_model=None):
     """What Trainer gives to `run_fn` for a loss and a model of the user."""
     config = {
-        "settings": dataclasses.asdict(Settings(epochs=1, batch_size=8, hidden_units=[4])),
+        "settings": Settings(epochs=1, batch_size=8, hidden_units=[4]).model_dump(),
         "candidate": Candidate(Square(), linear).get_config(),
         "columns": json.dumps(Columns().get_config()),
     }

@@ -10,8 +10,8 @@ import keras
 from tfrank_sel import losses, models
 from tfrank_sel.arguments import Checked
 from tfrank_sel.objectives.lists import check_labels
+from tfrank_sel.pipelines.configuration.training import Settings as Settings
 from tfrank_sel.pipelines.learning.trees import Trees as Trees, check_names
-from tfrank_sel.pipelines.settings import Settings as Settings
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:

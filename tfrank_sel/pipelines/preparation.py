@@ -14,9 +14,10 @@ from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.models.preparation import columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
-from tfrank_sel.pipelines.analysis.gates import Anomaly, Gates
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.splits import Split
-from tfrank_sel.pipelines.configuration.errors import choices
+from tfrank_sel.pipelines.configuration.data import Gates, whole
+from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.console import Progress, Step
 from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.files import folders
@@ -91,7 +92,7 @@ def examine(
         inferred = schema.infer(known, run.spec, path)
         step.tell(f"inferred from train: {path.name}")
     with run.progress.step("validation") as step:
-        gates, curated = run.gates, run.curated
+        gates, curated = run.configuration.gates, run.curated
         reference = run.configuration.data.reference or run.earlier
         before = None if reference is None else _reference(reference)
         check_named(gates, run.spec.label, [x for x in (known, before) if x], curated)
@@ -137,7 +138,9 @@ def _leaks(run: Run, split: Split) -> Iterator[Anomaly]:
     names, values = [*split.statistics.names, *run.layout.texts], [rows.numpy()]
     if run.layout.texts:
         values.append(leakage.of_texts(lists.inputs["texts"][mask], labels, numbers))
-    yield from leakage.of_features(names, np.hstack(values), labels, numbers, run.gates)
+    yield from leakage.of_features(
+        names, np.hstack(values), labels, numbers, run.configuration.gates
+    )
 
 
 def check_named(
@@ -149,7 +152,7 @@ def check_named(
     """Raises an error if a gate names a feature that is neither known nor in the schema."""
     columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
     columns += [x.name for x in curated.feature] if curated is not None else []
-    names = sorted({*columns, *map(gating.whole, columns)})
+    names = sorted({*columns, *map(whole, columns)})
     for name in gates.features:
         if name not in names:
             wanted = f"must be names of features: {choices(name, names)}"

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from optuna.trial import FrozenTrial, Trial
 
-from tfrank_sel.pipelines import planning
 from tfrank_sel.pipelines.configuration import Configuration, Override, replaced
+from tfrank_sel.pipelines.learning import instantiate
 
 Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 
@@ -32,7 +32,7 @@ def check(configuration: Configuration) -> None:
         for value in own:
             tried = {**{other: x[0] for other, x in ends.items()}, key: value}
             overrides = [Override(x, y, f'search.keys."{x}"') for x, y in tried.items()]
-            planning.candidate(replaced(configuration, overrides))
+            instantiate.candidate(replaced(configuration, overrides))
 
 
 def suggest(ranges: Ranges, trial: Trial) -> None:

@@ -9,10 +9,10 @@ from types import ModuleType
 from rich.console import Console
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import planning, steps
+from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
-from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import artefacts, folders, manifests
 from tfrank_sel.pipelines.files.manifests import STEPS
@@ -51,7 +51,7 @@ def run(
         tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
             created.
     """
-    configuration, inputs, _ = complete(configuration)
+    configuration, inputs, _ = resolve(configuration)
     tracker = _tracker(configuration) if only is None else None
     mirror = Mirror.of(output)
     found = Run(configuration, inputs, mirror, progress)
@@ -107,7 +107,7 @@ def plan(configuration: Configuration, output: str | Path) -> dict[str, str]:
         tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
             created.
     """
-    configuration, inputs, _ = complete(configuration)
+    configuration, inputs, _ = resolve(configuration)
     found = Run(configuration, inputs, Mirror.of(output), Progress(Console(quiet=True)))
     _check_objects(found)
     sources = [source.path for source in inputs.sources] if inputs else []
@@ -116,7 +116,6 @@ def plan(configuration: Configuration, output: str | Path) -> dict[str, str]:
 
 def _check_objects(found: Run) -> None:
     """Raises an error, before data are read, for a configured object that cannot be created."""
-    planning.check_export(found.configuration)
     _ = found.candidates, found.options, found.curated, workers.cluster(found.configuration)
 
 
@@ -143,7 +142,7 @@ def assist(configuration: Configuration, output: str, *, is_forced: bool = False
     if mirror.url is not None and not cluster.is_of_one_machine:
         reason = "workers on several machines require a run folder that all of them can access"
         raise InputError(mirror.url, f"{reason}. Received: the URL of a store")
-    configuration, inputs, _ = complete(configuration)
+    configuration, inputs, _ = resolve(configuration)
     found = Run(configuration, inputs, mirror, Progress(Console(quiet=True)))
     sources = [source.path for source in inputs.sources] if inputs else []
     wanted = manifests.current(configuration, sources, found.output)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 
-from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 
 MANY = 5_000  # lists
 RUNNERS = ("DirectRunner", "FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner")
@@ -44,6 +44,19 @@ def pipeline_options(
     if unknown:
         raise ValueError(f"expected options of Beam. Received: {unknown}")
     return options
+
+
+def configured(configuration: Configuration) -> PipelineOptions:
+    """Returns the options of section `beam`.
+
+    Raises:
+        ConfigurationError: If there is no such runner, or Beam has no such option.
+    """
+    beam = configuration.beam
+    try:
+        return pipeline_options(beam.runner, beam.options)
+    except ValueError as error:
+        raise configuration.error("beam:", str(error)) from error
 
 
 def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:

@@ -15,9 +15,8 @@ from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Layout
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines import planning, runners
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
-from tfrank_sel.pipelines.analysis.gates import Gates
 from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import Configuration
@@ -28,6 +27,7 @@ from tfrank_sel.pipelines.files import artefacts, manifests, mirrors
 from tfrank_sel.pipelines.files.manifests import STEPS
 from tfrank_sel.pipelines.files.mirrors import Mirror
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.learning.training import Fit, Trained
 from tfrank_sel.pipelines.push import Pushed
 
@@ -66,19 +66,14 @@ class Run:
     @functools.cached_property
     def settings(self) -> Settings:
         """The settings of training."""
-        return planning.settings(self.configuration)
+        return self.configuration.settings
 
     @functools.cached_property
     def candidates(self) -> dict[str, Candidate]:
         """The candidates to train: `baseline`, if there is one, and `ours`."""
-        baseline = planning.baseline(self.configuration)
-        ours = {"ours": planning.candidate(self.configuration)}
+        baseline = instantiate.baseline(self.configuration)
+        ours = {"ours": instantiate.candidate(self.configuration)}
         return ours if baseline is None else {"baseline": baseline, **ours}
-
-    @functools.cached_property
-    def gates(self) -> Gates:
-        """The gates of the data."""
-        return planning.gates(self.configuration)
 
     @functools.cached_property
     def curated(self) -> schema_pb2.Schema | None:
@@ -89,7 +84,7 @@ class Run:
     @functools.cached_property
     def options(self) -> PipelineOptions:
         """Options of every Beam pipeline."""
-        return planning.beam_options(self.configuration)
+        return runners.configured(self.configuration)
 
     @functools.cached_property
     def layout(self) -> Layout:

@@ -12,7 +12,7 @@ from tfrank_sel.data.formats import Layout
 from tfrank_sel.distribution import Workers
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.export.saved_model import CARD
-from tfrank_sel.pipelines import interrupts, planning, preparation, trial
+from tfrank_sel.pipelines import interrupts, preparation, trial
 from tfrank_sel.pipelines.analysis import statistics
 from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.evaluation import blessing, evaluation, simple
@@ -280,7 +280,7 @@ def push(run: Run, folder: Path) -> None:
             )
         blessed = blessing.bless(
             run.evaluation,
-            planning.rules(configuration),
+            configuration.blessing,
             champion=judged,
             milliseconds=beside["milliseconds"]["ours"]["p99"],
         )

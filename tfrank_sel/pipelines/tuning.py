@@ -25,7 +25,7 @@ from tfrank_sel.pipelines.configuration import (
     replaced,
     text,
 )
-from tfrank_sel.pipelines.configuration.inputs import complete
+from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.learning.epochs import Epoch
@@ -272,7 +272,7 @@ class Study:
         """Links the results of the steps of `data` into the folder of a trial, if they are the
         same.
         """
-        completed, inputs, _ = complete(configuration)
+        completed, inputs, _ = resolve(configuration)
         sources = [source.path for source in inputs.sources] if inputs else []
         wanted = manifests.current(completed, sources, self.output / DATA)
         stale = manifests.stale(wanted, self.output / DATA)

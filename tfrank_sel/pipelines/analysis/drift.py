@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
+from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.configuration.data import Gates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,8 @@ def anomalies(
         anomaly
         for rule, by_name, expected, least in checks
         for name, x in by_name.items()
-        for anomaly in gates.held(
+        for anomaly in broken(
+            gates,
             rule,
             name,
             expected,
@@ -126,7 +128,7 @@ def _vanished(reference: Statistics, found: Statistics, of: str, gates: Gates) -
     for name, (was_zero, is_zero) in _both(*(_is_zero(x) for x in (reference, found))).items():
         if is_zero and not was_zero:
             expected = f"values other than 0, as in {of}"
-            yield from gates.held("zero", name, expected, "0 throughout", found.items)
+            yield from broken(gates, "zero", name, expected, "0 throughout", found.items)
 
 
 def _is_zero(found: Statistics) -> dict[str, bool]:

@@ -1,56 +1,15 @@
-"""Gates: rules on the data, their actions, and anomalies.
+"""Anomalies of data: broken rules, and what their gates say of them.
 
 Nothing here imports TensorFlow.
 """
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
 
-from tfrank_sel.arguments import Checked
+from tfrank_sel.pipelines.configuration.data import FAIL, OFF, WARN, Gates, whole
 
 NUMBERS, TEXTS = "numbers", "texts"
-OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
-
-# the threshold of each rule; None for a rule without a threshold
-OF_SPLITS = {"label_shares": 0.1, "label_divergence": 0.1, "list_sizes": 0.2, "shared_queries": 0.0}
-OF_FEATURES: dict[str, float | None] = {
-    "range": 0.0,
-    "domain": 0.0,
-    "numbers": 0.2,
-    "texts": 0.1,
-    "missing": 0.1,
-    "leak": 0.98,
-    "zero": None,
-    "new_feature": None,
-    "absent_feature": None,
-    "type": None,
-}
-RULES = {**OF_SPLITS, **OF_FEATURES}
-
-
-@dataclasses.dataclass(frozen=True)
-class Gate(Checked):
-    """Action and threshold of a rule.
-
-    Args:
-        action: Action if a split breaks the rule: `"off"` does nothing, `"warn"` prints a line and
-            adds an entry to the report, `"fail"` stops the run. None for the default of the rule.
-        threshold: Maximum allowed distance, in [0, 1]; None for the default of the rule.
-
-    Raises:
-        ValueError: If there is no such action, or `threshold` is not in [0, 1].
-    """
-
-    action: str | None = None
-    threshold: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.action not in (None, *ACTIONS):
-            wanted = "`action` must be 'off', 'warn' or 'fail'"
-            raise ValueError(f"{wanted}. Received: {self.action!r}")
-        if self.threshold is not None and not 0.0 <= self.threshold <= 1.0:
-            raise ValueError(f"`threshold` must be in [0, 1]. Received: {self.threshold}")
+WARN_ALL = Gates()  # the default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +18,7 @@ class Anomaly:
 
     Args:
         feature: Name of the feature, the label or `list_size`.
-        rule: The rule, one of `RULES`.
+        rule: The rule, a key of `Gates`.
         expected: Description of the expected values.
         received: Description of the received values.
         count: Number of items (or lists) that break it, or that were compared.
@@ -79,89 +38,34 @@ class Anomaly:
         return f"{self.feature}: expected {self.expected}. Received: {self.received}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Gates(Checked):
-    """The gates of a run: one for each of `RULES`, and overrides for single features.
+def broken(
+    gates: Gates,
+    rule: str,
+    feature: str,
+    expected: str,
+    received: str,
+    count: int,
+    distance: float | None = None,
+    chance: float = 0.0,
+) -> list[Anomaly]:
+    """Returns the anomaly; none if the rule is off or the distance is within its threshold.
 
     Args:
-        rules: Gates by rule. By default a rule warns above its threshold in `RULES`.
-        features: Gates by rule of `OF_FEATURES`, for features by name.
-
-    Raises:
-        ValueError: If there is no such rule, or it has no threshold.
-
-    Example:
-        >>> gates = Gates({"zero": Gate("fail")}, {"price": {"missing": Gate("fail", 0.3)}})
-        >>> gates.of("missing", "price")
-        Gate(action='fail', threshold=0.3)
-        >>> gates.of("missing", "brand")
-        Gate(action='warn', threshold=0.1)
+        gates: The gates.
+        rule: As in `Anomaly`.
+        feature: Name of the feature.
+        expected: Description of the expected values; `{}` is replaced by the threshold.
+        received: Description of the received values.
+        count: Number of items.
+        distance: The distance; None if the rule is broken in any case.
+        chance: Distance that may be noise; the threshold is at least this.
     """
-
-    rules: Mapping[str, Gate] = dataclasses.field(default_factory=dict)
-    features: Mapping[str, Mapping[str, Gate]] = dataclasses.field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _check(self.rules, RULES)
-        for rules in self.features.values():
-            _check(rules, OF_FEATURES)
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Mapping[str, Any]]) -> Self:
-        """Makes gates from JSON-ready values, such as those of `dataclasses.asdict`.
-
-        Args:
-            config: `rules` and `features`, each gate a dict of its arguments or only its action.
-
-        Example:
-            >>> gates = Gates.from_config({"rules": {"zero": "fail"}, "features": {}})
-            >>> Gates.from_config(dataclasses.asdict(gates)) == gates
-            True
-        """
-        features = {name: _gates(rules) for name, rules in config["features"].items()}
-        return cls(_gates(config["rules"]), features)
-
-    def of(self, rule: str, feature: str = "") -> Gate:
-        """Returns the gate of a rule, with action and threshold.
-
-        Args:
-            rule: The rule.
-            feature: Name of the feature, or of one of its columns, such as `"embedding[2]"`.
-        """
-        named = (self.features.get(name, {}).get(rule) for name in (feature, whole(feature)))
-        found = [gate for gate in (*named, self.rules.get(rule), Gate(WARN, RULES[rule])) if gate]
-        return Gate(
-            next(gate.action for gate in found if gate.action is not None),
-            next((gate.threshold for gate in found if gate.threshold is not None), None),
-        )
-
-    def held(
-        self,
-        rule: str,
-        feature: str,
-        expected: str,
-        received: str,
-        count: int,
-        distance: float | None = None,
-        chance: float = 0.0,
-    ) -> list[Anomaly]:
-        """Returns the anomaly, or None if the rule is off or the distance is within its threshold.
-
-        Args:
-            rule: As in `Anomaly`.
-            feature: Name of the feature.
-            expected: Description of the expected values; `{}` is replaced by the threshold.
-            received: Description of the received values.
-            count: Number of items.
-            distance: The distance; None if the rule is broken in any case.
-            chance: Distance that may be noise; the threshold is at least this.
-        """
-        gate = self.of(rule, feature)
-        bound = max(gate.threshold or 0.0, chance)
-        if gate.action == OFF or (distance is not None and distance <= bound):
-            return []
-        expected = expected.replace("{}", f"{bound:.3g}")
-        return [Anomaly(feature, rule, expected, received, count, distance, str(gate.action))]
+    gate = gates.of(rule, feature)
+    bound = max(gate.threshold or 0.0, chance)
+    if gate.action == OFF or (distance is not None and distance <= bound):
+        return []
+    expected = expected.replace("{}", f"{bound:.3g}")
+    return [Anomaly(feature, rule, expected, received, count, distance, str(gate.action))]
 
 
 class GateError(Exception):
@@ -227,31 +131,11 @@ def compared(
         )
         changed.update(dict.fromkeys(sorted(before & after), (was, now)))
     for name, (was, now) in changed.items():
-        yield from gates.held("type", name, f"{was}, as in {of}", now, items)
+        yield from broken(gates, "type", name, f"{was}, as in {of}", now, items)
     for rule, one, other, expected, received in (
         ("new_feature", new, old, f"features that {of} has", "a new one"),
         ("absent_feature", old, new, f"the feature, as in {of}", "none of its name"),
     ):
         for name in one:
             if name not in other and not {name, whole(name)} & {*changed}:
-                yield from gates.held(rule, name, expected, received, items)
-
-
-def whole(column: str) -> str:
-    """Returns the feature of a column, such as `embedding` of `embedding[2]`."""
-    return column.rpartition("[")[0] or column
-
-
-def _gates(rules: Mapping[str, str | Mapping[str, Any]]) -> dict[str, Gate]:
-    return {rule: Gate(x) if isinstance(x, str) else Gate(**x) for rule, x in rules.items()}
-
-
-def _check(given: Mapping[str, Gate], known: Mapping[str, float | None]) -> None:
-    for rule, gate in given.items():
-        if rule not in known:
-            raise ValueError(f"rules must be of {', '.join(known)}. Received: {rule!r}")
-        if gate.threshold is not None and known[rule] is None:
-            raise ValueError(f"{rule!r} must have no threshold. Received: {gate.threshold}")
-
-
-WARN_ALL = Gates()  # the default
+                yield from broken(gates, rule, name, expected, received, items)

@@ -17,8 +17,9 @@ from tfrank_sel.data import packed, stores
 from tfrank_sel.features import Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, Gates, compared
+from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import artefacts, folders
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -182,11 +183,11 @@ class _Rules:
                 if name in self.domains:
                     rule, values = "domain", f"one of {len(self.domains[name])} values"
                 received = f"{n} of {all_} items outside"
-                yield from gates.held(rule, name, f"{values}, as in {of}", received, n, n / all_)
+                yield from broken(gates, rule, name, f"{values}, as in {of}", received, n, n / all_)
             if lacking and (all_ - lacking) / all_ < present:
                 expected = f"a value for a share of {present:g} of the items, as in {of}"
                 received = f"none for {lacking} of {all_} items"
-                yield from gates.held("missing", name, expected, received, lacking)
+                yield from broken(gates, "missing", name, expected, received, lacking)
 
 
 class _Outside(beam.CombineFn):

@@ -3,8 +3,8 @@
 Nothing here imports TensorFlow, so that errors are reported at once.
 """
 
-from tfrank_sel.pipelines.configuration.errors import ConfigurationError
 from tfrank_sel.pipelines.configuration.files import Override, load, replaced, text
+from tfrank_sel.pipelines.configuration.section import ConfigurationError
 from tfrank_sel.pipelines.configuration.sections import Configuration
 
 __all__ = ["Configuration", "ConfigurationError", "Override", "load", "replaced", "text"]

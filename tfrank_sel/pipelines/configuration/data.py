@@ -1,101 +1,87 @@
-"""Section `data`: files and the roles of their columns."""
+"""Sections on data: `data`, `gates` and `beam`."""
 
-from typing import Annotated, Self
+import dataclasses
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
-from tfrank_sel.pipelines.configuration.section import Section
+from tfrank_sel.pipelines.configuration.section import (
+    Count,
+    Names,
+    Natural,
+    Path,
+    Paths,
+    Positive,
+    Section,
+    Values,
+    choices,
+    key,
+    option,
+)
 
 SPLITS = ("train", "validation", "test")
-
-# a list, or a single item
-Names = Annotated[list[str], BeforeValidator(lambda x: [x] if isinstance(x, str) else x)]
-Share = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+OFF, WARN, FAIL = ACTIONS = ("off", "warn", "fail")
+# rules of a whole split
+OF_SPLITS = ("label_shares", "label_divergence", "list_sizes", "shared_queries")
 
 
 class Data(Section):
     """Files and the roles of their columns."""
 
-    train: Names = Field(default=[], description="Files or globs for training.")
-    validation: Names = Field(
-        default=[], description="Files or globs for validation (early stopping)."
+    train: Paths = option([], "Files or globs for training.")
+    validation: Paths = option([], "Files or globs for validation (early stopping).")
+    test: Paths = option([], "Files or globs for the evaluation.")
+    data: Paths = option([], "Files or globs to divide by `split`, instead of the three above.")
+    synthetic: bool = option(False, "Whether to use synthetic data, instead of files.")
+    split: Annotated[list[Positive], Field(min_length=3, max_length=3)] = option(
+        [80.0, 10.0, 10.0],
+        "Percentages of train, validation and test, assigned by a hash of the query.",
     )
-    test: Names = Field(default=[], description="Files or globs for the evaluation.")
-    data: Names = Field(
-        default=[], description="Files or globs to divide by `split`, instead of the three above."
+    format: str | None = option(
+        None, "Format of the files; inferred from their names if unset.", examples=["parquet"]
     )
-    synthetic: bool = Field(
-        default=False, description="Whether to use synthetic data, instead of files."
+    query: str = option("query_id", "Name of the query identifier.")
+    label: str = option("relevance", "Name of the relevance label.")
+    doc_id: str = option("doc_id", "Name of the item identifier.")
+    weight: str | None = option(None, "Name of the weight of an item.", examples=["weight"])
+    list_weight: str | None = option(
+        None, "Name of the weight of a list.", examples=["list_weight"]
     )
-    split: list[Share] = Field(
-        default=[80.0, 10.0, 10.0],
-        min_length=3,
-        max_length=3,
-        description="Percentages of train, validation and test, assigned by a hash of the query.",
+    propensity: str | None = option(
+        None, "Name of the probability that the item was examined.", examples=["propensity"]
     )
-    format: str | None = Field(
-        default=None,
-        examples=["parquet"],
-        description="Format of the files; inferred from their names if unset.",
+    slice_by: Names = option(
+        [], "Names of columns to slice the evaluation by; they may also be features."
     )
-    query: str = Field(default="query_id", description="Name of the query identifier.")
-    label: str = Field(default="relevance", description="Name of the relevance label.")
-    doc_id: str = Field(default="doc_id", description="Name of the item identifier.")
-    weight: str | None = Field(
-        default=None, examples=["weight"], description="Name of the weight of an item."
+    adjacent: bool = option(
+        False, "Whether the rows of a query are adjacent, so that no grouping is needed."
     )
-    list_weight: str | None = Field(
-        default=None, examples=["list_weight"], description="Name of the weight of a list."
-    )
-    propensity: str | None = Field(
-        default=None,
-        examples=["propensity"],
-        description="Name of the probability that the item was examined.",
-    )
-    slice_by: Names = Field(
-        default=[],
-        description="Names of columns to slice the evaluation by; they may also be features.",
-    )
-    adjacent: bool = Field(
-        default=False,
-        description="Whether the rows of a query are adjacent, so that no grouping is needed.",
-    )
-    num_features: int | None = Field(
-        default=None,
-        ge=1,
+    num_features: Count | None = option(
+        None,
+        "Number of features of LETOR files; inferred by an extra pass if unset.",
         examples=[136],
-        description="Number of features of LETOR files; inferred by an extra pass if unset.",
     )
-    allow_bad_lines: int = Field(
-        default=0, ge=0, description="Maximum number of malformed lines, rows or records to skip."
+    allow_bad_lines: Natural = option(
+        0, "Maximum number of malformed lines, rows or records to skip."
     )
-    reference: str | None = Field(
-        default=None,
+    reference: Path | None = option(
+        None, "Report drift relative to this earlier run (folder).", examples=["runs/1"]
+    )
+    continue_from: Path | None = option(
+        None,
+        "Folder of an earlier run to continue, with its records, vocabularies and weights "
+        "(warm start).",
         examples=["runs/1"],
-        description="Report drift relative to this earlier run (folder).",
     )
-    continue_from: str | None = Field(
-        default=None,
-        examples=["runs/1"],
-        description=(
-            "Folder of an earlier run to continue, with its records, vocabularies and weights "
-            "(warm start)."
-        ),
+    memory: Natural | None = key(
+        None, "Number of earlier increments of data to keep; all if unset.", examples=[6]
     )
-    memory: int | None = Field(
-        default=None,
-        ge=0,
-        examples=[6],
-        description="Number of earlier increments of data to keep; all if unset.",
-    )
-    schema_: str | None = Field(
-        default=None,
+    schema_: Path | None = key(
+        None,
+        "Schema to validate all splits against, such as an edited one of an earlier run; "
+        "inferred from train if unset.",
         alias="schema",
         examples=["schema.pbtxt"],
-        description=(
-            "Schema to validate all splits against, such as an edited one of an earlier run; "
-            "inferred from train if unset."
-        ),
     )
 
     @model_validator(mode="after")
@@ -119,3 +105,156 @@ class Data(Section):
         named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
         found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
         return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """The gate of a rule.
+
+    Args:
+        action: Action if a split breaks the rule: `"off"` does nothing, `"warn"` prints a line and
+            adds an entry to the report, `"fail"` stops the run. None for that of all features.
+        threshold: Maximum allowed distance, in [0, 1]; None for that of all features, or if the
+            rule has none.
+    """
+
+    action: str | None = None
+    threshold: float | None = None
+
+
+def _gate(rule: str, value: Any) -> Gate:
+    """Returns the gate of a rule as a file names it: by its action, or by a table."""
+    if isinstance(value, Gate):
+        value = _value(value)
+    default = _default(rule).threshold
+    gate = {"action": value} if isinstance(value, str) else value
+    wanted = 'must be "off", "warn" or "fail"'
+    accepted = {"action"} if default is None else {"action", "threshold"}
+    if not isinstance(gate, dict) or not gate or not {*gate} <= accepted:
+        example = f'{{action = "fail", threshold = {default}}}'
+        wanted += ", and has no threshold" if default is None else f", or a table such as {example}"
+        raise ValueError(f"{wanted}. Received: {value!r}")
+    if gate.get("action", WARN) not in ACTIONS:
+        raise ValueError(f"{wanted}. Received: {gate['action']!r}")
+    bound = gate.get("threshold", 0.0)
+    if isinstance(bound, bool) or not isinstance(bound, int | float) or not 0.0 <= bound <= 1.0:
+        raise ValueError(f"must have a threshold from 0 to 1. Received: {bound!r}")
+    return Gate(**gate)
+
+
+def _default(rule: str) -> Gate:
+    found: Gate = Gates.model_fields[rule].default
+    return found
+
+
+def _of_all(value: Any, info: ValidationInfo) -> Gate:
+    found, default = _gate(str(info.field_name), value), _default(str(info.field_name))
+    threshold = default.threshold if found.threshold is None else found.threshold
+    return Gate(found.action or default.action, threshold)
+
+
+def _of_feature(value: Any) -> dict[str, Gate]:
+    """Returns the gates of a feature; absent rules are those of all features."""
+    if not isinstance(value, dict):
+        example = '{missing = {action = "fail", threshold = 0.3}}'
+        raise ValueError(f"must be a table of rules such as {example}. Received: {value!r}")
+    known = [x for x in Gates.model_fields if x not in (*OF_SPLITS, "features")]
+    found = {}
+    for rule, gate in value.items():
+        if rule not in known:
+            raise ValueError(f"has no such rule. Accepted: {choices(rule, known)}")
+        try:
+            found[rule] = _gate(rule, gate)
+        except ValueError as error:
+            raise ValueError(f"`{rule}` {error}") from error
+    return found
+
+
+def _value(gate: Gate) -> str | dict[str, Any]:
+    """Returns a gate as a file names it."""
+    found = {name: x for name, x in dataclasses.asdict(gate).items() if x is not None}
+    return found["action"] if {*found} == {"action"} else found
+
+
+def _values(gates: dict[str, Gate]) -> dict[str, Any]:
+    return {rule: _value(gate) for rule, gate in gates.items()}
+
+
+Rule = Annotated[Gate, PlainValidator(_of_all), PlainSerializer(_value)]
+OfFeature = Annotated[dict[str, Gate], PlainValidator(_of_feature), PlainSerializer(_values)]
+
+
+def _warn(threshold: float | None, description: str) -> Any:
+    return key(Gate(WARN, threshold), description)
+
+
+class Gates(Section):
+    """Actions if the data breaks a rule: "off" does nothing, "warn" prints a line, "fail" stops the
+    run before training. Validation and test are compared with train, and train with the
+    `reference`.
+
+    Example:
+        >>> gates = Gates(zero="fail", features={"price": {"missing": Gate("fail", 0.3)}})
+        >>> gates.of("missing", "price")
+        Gate(action='fail', threshold=0.3)
+        >>> gates.of("missing", "brand")
+        Gate(action='warn', threshold=0.1)
+    """
+
+    range: Rule = _warn(0.0, "Maximum share of items outside the range of the schema.")
+    domain: Rule = _warn(
+        0.0, "Maximum share of items with a text outside the domain of the schema."
+    )
+    label_shares: Rule = _warn(0.1, "Maximum difference in the share of a label.")
+    label_divergence: Rule = _warn(0.1, "Maximum Jensen-Shannon divergence of the labels, in bits.")
+    list_sizes: Rule = _warn(
+        0.2, "Maximum difference in the cumulative distribution of list sizes."
+    )
+    shared_queries: Rule = _warn(
+        0.0, "Maximum share of the lists of a split whose query is also in train."
+    )
+    numbers: Rule = _warn(0.2, "Maximum difference in the cumulative distribution of a number.")
+    texts: Rule = _warn(0.1, "Maximum difference in the share of items with a text.")
+    missing: Rule = _warn(0.1, "Maximum difference in the share of missing values.")
+    leak: Rule = _warn(
+        0.98, "Maximum rank correlation (Somers' D) of one feature alone with the label."
+    )
+    zero: Rule = _warn(None, "A number that is now always 0.")
+    new_feature: Rule = _warn(None, "A new feature.")
+    absent_feature: Rule = _warn(None, "A feature that is now absent.")
+    type: Rule = _warn(None, "A feature whose type changed between number and text.")
+    features: dict[str, OfFeature] = key(
+        {},
+        "Gates of single features by name, which replace those above, such as "
+        '{price = {missing = {action = "fail", threshold = 0.3}}}.',
+    )
+
+    def of(self, rule: str, feature: str = "") -> Gate:
+        """Returns the gate of a rule, with action and threshold.
+
+        Args:
+            rule: The rule.
+            feature: Name of the feature, or of one of its columns, such as `"embedding[2]"`.
+        """
+        named = (self.features.get(name, {}).get(rule) for name in (feature, whole(feature)))
+        found = [gate for gate in (*named, getattr(self, rule)) if gate]
+        return Gate(
+            next(gate.action for gate in found if gate.action is not None),
+            next((gate.threshold for gate in found if gate.threshold is not None), None),
+        )
+
+
+def whole(column: str) -> str:
+    """Returns the feature of a column, such as `embedding` of `embedding[2]`."""
+    return column.rpartition("[")[0] or column
+
+
+class Beam(Section):
+    """Beam runner of the data and evaluation steps."""
+
+    runner: str = option(
+        "DirectRunner",
+        "DirectRunner, FlinkRunner, SparkRunner, DataflowRunner or PortableRunner.",
+    )
+    options: Values = key([], "Options of Beam and the runner.")
+    shard_bytes: Count = key(128 << 20, "Target size of the files of records.")

@@ -14,10 +14,8 @@ import tomlkit
 from tomlkit.items import Item
 
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines.configuration import sections
-from tfrank_sel.pipelines.configuration.errors import ConfigurationError
-from tfrank_sel.pipelines.configuration.section import Section, no_key
-from tfrank_sel.pipelines.configuration.sections import Configuration
+from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
+from tfrank_sel.pipelines.configuration.sections import Configuration, place
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
 
@@ -161,7 +159,7 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
             section = section.model_fields[name].annotation
         told = [x for x in origins if f"{x}.".startswith(f"{key}.")]
         key, reason = ".".join(parents) or "the file", no_key(str(last), section)
-        return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
+        return ConfigurationError(key, reason, place((told or [key])[0], file, origins))
     if found["type"] == "value_error":
         reason = str(found["ctx"]["error"])
     else:
@@ -170,7 +168,7 @@ def _error(found: Any, file: str, origins: Mapping[str, str]) -> ConfigurationEr
         reason += f". Received: {found['input']!r}"
     # an error of a whole section contains the names of its keys
     told = [x for x in origins if x.startswith(key) and x.rpartition(".")[2] in reason]
-    return ConfigurationError(key, reason, sections.place((told or [key])[0], file, origins))
+    return ConfigurationError(key, reason, place((told or [key])[0], file, origins))
 
 
 def text(configuration: Configuration, left_out: Mapping[str, str] | None = None) -> str:
@@ -191,7 +189,8 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
         if not isinstance(section, Section | dict):
             continue
         table = tomlkit.table()
-        _comment(table, field.description or inspect.getdoc(type(section)) or "")
+        summary, _, _ = (inspect.getdoc(type(section)) or "").partition("\n\n")
+        _comment(table, field.description or summary)
         if isinstance(section, dict):
             for feature, value in section.items():
                 table[feature] = _item(value)
@@ -208,8 +207,7 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
 def _write(table: Any, section: Section) -> None:
     """Writes the keys of a section that are not sections; keys without a value as comments."""
     values = section.model_dump(by_alias=True)
-    for name, field in type(section).model_fields.items():
-        key = field.alias or name
+    for key, field in fields(type(section)).items():
         value = values.pop(key)
         if isinstance(section, Configuration) and isinstance(value, dict):
             continue  # a separate table

@@ -8,7 +8,7 @@ from tfrank_sel import features as feature_types
 from tfrank_sel.data.formats import FORMATS, Columns, TableReader
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.features import REFUSE, Feature, Number
-from tfrank_sel.pipelines.configuration.errors import choices
+from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, expand
 
@@ -90,7 +90,7 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
         reader.layout([first])
 
 
-def complete(
+def resolve(
     configuration: Configuration,
 ) -> tuple[Configuration, Inputs | None, dict[str, str]]:
     """Returns a configuration with feature types if its files are tables: its own, or `proposed`.
@@ -104,11 +104,16 @@ def complete(
         The configuration; its `inputs`; and the omitted columns, with the reasons.
 
     Raises:
-        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`.
+        ConfigurationError: As `inputs`, as `tfrank_sel.data.InputError`; or if the packages of the
+            export are not installed.
     """
     if configuration.model.trees == "auto" and not has_lightgbm():
         model = configuration.model.model_copy(update={"trees": False})
         configuration = configuration.model_copy(update={"model": model})
+    for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
+        if importlib.util.find_spec(name) is None:
+            reason = f"requires {name}: install `tfrank_sel[onnx]`. Received: no {name}"
+            raise configuration.error("export.onnx", reason)
     found = inputs(configuration)
     if (found is None) != configuration.data.synthetic:
         reason = "must name files, or `data.synthetic` must be true (`--synthetic`), not both"

@@ -1,8 +1,33 @@
-"""Base of the sections of a configuration."""
+"""Base of the sections of a configuration: fields, their options, and errors that name the key."""
 
-from pydantic import BaseModel, ConfigDict
+import difflib
+import inspect
+import os
+import typing
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
-from tfrank_sel.pipelines.configuration.errors import choices
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+MOST_NAMED = 12  # maximum number of choices in a message
+PATH, REPEATED = "path", "repeated"  # kinds of values, in the annotation of a field
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[float, Field(gt=0.0)]
+Bound = Annotated[float, Field(ge=0.0, allow_inf_nan=True)]
+Path = Annotated[str, PATH]  # or a URL
+# a list, or a single item; on a command line, separated by commas or one for each option
+Names = Annotated[list[str], BeforeValidator(_as_list)]
+Values = Annotated[list[str], BeforeValidator(_as_list), REPEATED]
+Paths = Annotated[list[str], BeforeValidator(_as_list), REPEATED, PATH]
 
 
 class Section(BaseModel):
@@ -13,11 +38,99 @@ class Section(BaseModel):
     )
 
 
-def keys(section: type[BaseModel]) -> list[str]:
-    """Returns the keys of a section, as in files."""
-    return [field.alias or name for name, field in section.model_fields.items()]
+def key(default: Any, description: str, **more: Any) -> Any:
+    """Returns the field of a key.
+
+    Args:
+        default: Default value; None if the key may be unset.
+        description: Description for configuration files, `--help` and the reference.
+        **more: Arguments of `pydantic.Field`: `alias`, `examples` of a key without a default.
+    """
+    return Field(default=default, description=description, **more)
+
+
+def option(default: Any, description: str, *, name: str = "", **more: Any) -> Any:
+    """Returns the field of a key that has an option of its own on command lines.
+
+    Args:
+        default: As in `key`.
+        description: As in `key`.
+        name: Name of the option as that of a parameter; by default that of the key.
+        **more: As in `key`.
+    """
+    return key(default, description, json_schema_extra={"option": name}, **more)
+
+
+def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
+    """Returns the fields of a section by key, as in files: its own, then those of its bases."""
+    own = inspect.get_annotations(section)
+    ordered = sorted(section.model_fields.items(), key=lambda item: item[0] not in own)
+    return {field.alias or name: field for name, field in ordered}
+
+
+def is_kind(field: FieldInfo, kind: str) -> bool:
+    """Whether a field has paths (`PATH`), or one value for each option (`REPEATED`)."""
+    inner = (getattr(x, "__metadata__", ()) for x in typing.get_args(field.annotation))
+    return any(kind in found for found in (field.metadata, *inner))
+
+
+def absolute(path: str) -> str:
+    """Returns the same path or URL for any working directory, also of an SQLite database.
+
+    Example:
+        >>> absolute("sqlite:////srv/mlflow.db"), absolute("http://localhost:5000")
+        ('sqlite:////srv/mlflow.db', 'http://localhost:5000')
+    """
+    scheme, found, rest = path.rpartition("sqlite:///")
+    if found and not scheme:
+        return f"{found}{os.path.abspath(rest)}"
+    return path if "://" in path else os.path.abspath(path)
+
+
+class ConfigurationError(ValueError):
+    """An invalid configuration.
+
+    Args:
+        key: The key, such as `training.loss`; empty for an error without a key.
+        reason: The accepted and the received value; printed after the key.
+        place: The file or option that set the value, if known.
+        more: Further errors, one line each.
+
+    Example:
+        >>> print(ConfigurationError("data.label", "must be a column. Received: 3", "run.toml"))
+        run.toml: data.label must be a column. Received: 3
+    """
+
+    def __init__(
+        self,
+        key: str,
+        reason: str,
+        place: str = "",
+        more: Sequence["ConfigurationError"] = (),
+    ) -> None:
+        super().__init__(key, reason, place, more)
+        self.key, self.reason, self.place, self.more = key, reason, place, more
+
+    def __str__(self) -> str:
+        place = f"{self.place}: " if self.place else ""
+        line = " ".join(f"{place}{self.key} {self.reason}".split())
+        return "\n".join([line, *map(str, self.more)])
+
+
+def choices(received: str, known: Iterable[str]) -> str:
+    """Lists the accepted values, nearest first, and the received value.
+
+    Example:
+        >>> choices("epoch", ["seed", "epochs"])
+        "epochs, seed. Received: 'epoch'"
+    """
+    names = list(known)
+    near = difflib.get_close_matches(received, names, n=3)
+    ordered = [*near, *(name for name in names if name not in near)]
+    more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    return f"{', '.join(ordered[:MOST_NAMED])}{more}. Received: {received!r}"
 
 
 def no_key(name: str, section: type[BaseModel]) -> str:
     """Returns the error text for an unknown key, with the known keys, nearest first."""
-    return f"has no such key. Accepted: {choices(name, keys(section))}"
+    return f"has no such key. Accepted: {choices(name, fields(section))}"

@@ -5,46 +5,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from tfrank_sel.arguments import Bound, Checked
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, measures
+from tfrank_sel.pipelines.configuration.sections import Rules as Rules
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
-
-
-@dataclasses.dataclass(frozen=True)
-class Rules(Checked):
-    """Rules that a model must meet to be served.
-
-    A model is significantly worse than another by more than a margin if the whole 95 % interval of
-    the difference is below minus the margin: a difference that may be noise does not block
-    publication. Without a baseline, the model is compared with a random order.
-
-    Args:
-        metric: Metric for the comparison.
-        min_queries: Minimum number of queries to evaluate on.
-        min_value: Minimum value of the metric.
-        max_equal_scores: Maximum share of lists to all items of which the model gives one score.
-        margin: Maximum allowed drop below the baseline.
-        slice_margin: Maximum allowed drop below the baseline on a slice.
-        min_slice_queries: Minimum number of queries for a slice to be checked.
-        max_milliseconds: Maximum time to score a list, in milliseconds, at the 99th percentile.
-
-    Raises:
-        ValueError: If the metric is not in the evaluation.
-    """
-
-    metric: str = "NDCG@10"
-    min_queries: int = 1
-    min_value: Bound = 0.0
-    max_equal_scores: Bound = 0.5
-    margin: Bound = 0.02
-    slice_margin: Bound = 0.1
-    min_slice_queries: int = 30
-    max_milliseconds: Bound = math.inf
-
-    def __post_init__(self) -> None:
-        if self.metric not in measures():
-            known = ", ".join(measures())
-            raise ValueError(f"the metric must be one of {known}. Received: {self.metric!r}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,9 +46,14 @@ class Blessing:
 
     def figures(self) -> dict[str, Any]:
         """Returns JSON-ready values; an infinite bound is None."""
-        values = {**dataclasses.asdict(self), "reasons": self.reasons}
-        rules = {name: None if x == math.inf else x for name, x in values["rules"].items()}
-        return {**values, "rules": rules}
+        rules = self.rules.model_dump(exclude={"champion"})
+        checks = [dataclasses.asdict(check) for check in self.checks]
+        return {
+            "blessed": self.blessed,
+            "rules": {name: None if x == math.inf else x for name, x in rules.items()},
+            "checks": checks,
+            "reasons": self.reasons,
+        }
 
 
 def bless(

@@ -15,7 +15,7 @@ from typing import Any
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.pipelines.configuration.sections import FUNCTION
+from tfrank_sel.pipelines.configuration.training import FUNCTION
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.version import __version__
 

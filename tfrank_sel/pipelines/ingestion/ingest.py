@@ -21,10 +21,10 @@ from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.files import artefacts, folders
 from tfrank_sel.pipelines.ingestion import census, findings, shards, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs
-from tfrank_sel.pipelines.settings import SHARD_BYTES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +47,7 @@ def ingest(
     *,
     records: str | None = None,
     options: PipelineOptions | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    shard_bytes: int = Beam().shard_bytes,
 ) -> Ingested:
     """Writes the lists of files as TFRecord shards of the packed layout.
 

@@ -12,7 +12,7 @@ from tfrank_sel import models
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
-from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.pipelines.configuration.training import Settings
 
 
 class PreparedLists:

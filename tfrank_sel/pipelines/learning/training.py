@@ -16,10 +16,9 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines import classes
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation.evaluation import Scorer
-from tfrank_sel.pipelines.learning import trees
+from tfrank_sel.pipelines.learning import instantiate, trees
 from tfrank_sel.pipelines.learning.backup import Backup, Resumption, variables_of
 from tfrank_sel.pipelines.learning.epochs import Epoch, Stopwatch
 from tfrank_sel.pipelines.learning.prepared import PreparedLists as PreparedLists, parts_of
@@ -300,7 +299,7 @@ def _fit(
     training.fit(
         trained,
         loss,
-        workers.in_step(classes.optimizer(settings, steps)),
+        workers.in_step(instantiate.optimizer(settings, steps)),
         batches,
         steps=steps,
         epochs=settings.epochs,

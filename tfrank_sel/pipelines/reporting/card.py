@@ -23,7 +23,7 @@ def facts(run: Run) -> dict[str, Any]:
     configuration, metric = run.configuration, run.configuration.blessing.metric
     ingested, found = manifests.read(run.output, "ingest"), run.evaluation
     assert ingested is not None
-    settings = dataclasses.asdict(run.settings).items()
+    settings = run.settings.model_dump().items()
     slices = {name: x[metric] for name, x in found.slices.items() if name != OVERALL}
     return {
         "name": configuration.serving.model_name,

@@ -17,9 +17,10 @@ import typer
 from rich.console import Console
 
 from tfrank_sel.commandline import Version, refused
-from tfrank_sel.pipelines import flags
 from tfrank_sel.pipelines.analysis.gates import GateError
-from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, load
+from tfrank_sel.pipelines.commands import options
+from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -31,6 +32,11 @@ WarmStart = Annotated[
 ]
 BeamOption = Annotated[list[str], typer.Option(help="Option of Beam; may be repeated.")]
 
+OPTIONS = (
+    *(CONFIG, SET, MODULE),
+    *keys("training.epochs", "training.patience", "training.batch_size", "training.seed"),
+    *keys("blessing"),
+)
 SYNTHETIC_LISTS = 400
 SYNTHETIC_LIST_SIZE = 50
 
@@ -41,25 +47,14 @@ def _commands(version: Version = False) -> None:
 
 
 @app.command()
+@options.configured(*OPTIONS, *keys("data.synthetic"))
 def run(
-    context: typer.Context,
     output: Annotated[Path, typer.Option(help="Folder of artefacts, metadata and served models.")],
     data: Annotated[
         Path | None, typer.Option(help="Folder of TFRecord files of SequenceExample.")
     ] = None,
-    config: flags.Config = None,
-    set: flags.Set = None,
-    module: flags.Module = None,
-    epochs: flags.Epochs = None,
-    patience: flags.Patience = None,
-    batch_size: flags.BatchSize = None,
-    seed: flags.Seed = None,
-    synthetic: Annotated[bool | None, flags.option("data.synthetic")] = None,
-    bless_metric: flags.BlessMetric = None,
-    bless_margin: flags.BlessMargin = None,
-    bless_slice_margin: flags.BlessSliceMargin = None,
-    bless_min_value: flags.BlessMinValue = None,
-    bless_min_queries: flags.BlessMinQueries = None,
+    *,
+    given: Given,
     most_milliseconds: MostMilliseconds = 1000.0,
     warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
@@ -71,7 +66,7 @@ def run(
     sections features, model, training, gates and blessing (without `champion`), and the column
     names and `synthetic` of the section data.
     """
-    configuration = _configuration(config, context)
+    configuration = _loaded(given)
     if (data is None) != configuration.data.synthetic:
         received = "neither" if data is None else "both"
         raise typer.BadParameter(f"expected either --data or --synthetic. Received: {received}")
@@ -87,21 +82,22 @@ def run(
     console.print(f"TFX and Beam log to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines import console as tables, planning
+            from tfrank_sel.pipelines import console as tables
             from tfrank_sel.pipelines.configuration.inputs import columns
+            from tfrank_sel.pipelines.learning import instantiate
             from tfrank_sel.pipelines.tfx import local
             from tfrank_sel.pipelines.tfx.pipeline import pipeline
         composed = pipeline(
             str((data or _synthesise(output, configuration.training.seed)).absolute()),
             str(output / "artefacts"),
             str(output / "serving" / "ranker"),
-            planning.settings(configuration),
-            planning.rules(configuration),
-            planning.candidate(configuration),
+            configuration.settings,
+            configuration.blessing,
+            instantiate.candidate(configuration),
             columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             warm_start=warm_start,
-            gates=planning.gates(configuration),
+            gates=configuration.gates,
             metadata=str(metadata),
             beam_options=beam_option,
         )
@@ -114,33 +110,22 @@ def run(
 
 
 @app.command("compile")
+@options.configured(*OPTIONS)
 def compile_for_kubeflow(
-    context: typer.Context,
     output: Annotated[Path, typer.Option(help="JSON file to write.")],
     image: Annotated[str, typer.Option(help="Container image with TFX and this package.")],
     data: Annotated[str, typer.Option(help="Folder of TFRecord files, such as gs://...")],
     root: Annotated[str, typer.Option(help="Folder of the artefacts, such as gs://...")],
     serving: Annotated[str, typer.Option(help="Folder to push to, such as gs://...")],
-    config: flags.Config = None,
-    set: flags.Set = None,
-    module: flags.Module = None,
-    epochs: flags.Epochs = None,
-    patience: flags.Patience = None,
-    batch_size: flags.BatchSize = None,
-    seed: flags.Seed = None,
-    bless_metric: flags.BlessMetric = None,
-    bless_margin: flags.BlessMargin = None,
-    bless_slice_margin: flags.BlessSliceMargin = None,
-    bless_min_value: flags.BlessMinValue = None,
-    bless_min_queries: flags.BlessMinQueries = None,
+    given: Given,
     most_milliseconds: MostMilliseconds = 1000.0,
     warm_start: WarmStart = False,
     beam_option: BeamOption = [],  # noqa: B006
 ) -> None:
     """Compile the pipeline for Kubeflow Pipelines and Vertex AI."""
-    configuration = _configuration(config, context)
-    from tfrank_sel.pipelines import planning
+    configuration = _loaded(given)
     from tfrank_sel.pipelines.configuration.inputs import columns
+    from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.tfx import kubeflow
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
@@ -149,13 +134,13 @@ def compile_for_kubeflow(
             kubeflow.data_parameter(),
             root,
             serving,
-            planning.settings(configuration),
-            planning.rules(configuration),
-            planning.candidate(configuration),
+            configuration.settings,
+            configuration.blessing,
+            instantiate.candidate(configuration),
             columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             warm_start=warm_start,
-            gates=planning.gates(configuration),
+            gates=configuration.gates,
             beam_options=beam_option,
         )
     except ConfigurationError as error:
@@ -164,10 +149,9 @@ def compile_for_kubeflow(
     print(f"Compiled to {output}")
 
 
-def _configuration(config: str | None, context: typer.Context) -> Configuration:
+def _loaded(given: Given) -> Configuration:
     try:
-        # `--data` is the input of ExampleGen, not that of a run
-        return load(config, flags.overrides({**context.params, "data": None}))
+        return given.load()
     except ConfigurationError as error:
         raise refused(error) from error
 

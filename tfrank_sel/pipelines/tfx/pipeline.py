@@ -1,6 +1,5 @@
 """Definition of the pipeline: TFX's components, and our own for ranking lists."""
 
-import dataclasses
 import json
 from collections.abc import Sequence
 
@@ -9,9 +8,10 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 
 from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.analysis.gates import FAIL, WARN_ALL, Gates
+from tfrank_sel.pipelines.analysis.gates import WARN_ALL
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.configuration import ConfigurationError
+from tfrank_sel.pipelines.configuration.data import FAIL, Gates
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.tfx.evaluation import Evaluator
 from tfrank_sel.pipelines.tfx.infra_validation import InfraValidator
@@ -105,7 +105,7 @@ def pipeline(
         columns=told,
         champion=champion,
         warm_start=int(warm_start),
-        gates=json.dumps(dataclasses.asdict(gates)),
+        gates=gates.model_dump_json(),
     )
     trainer = tfx.components.Trainer(
         run_fn="tfrank_sel.pipelines.tfx.training.run_fn",
@@ -114,7 +114,7 @@ def pipeline(
         hyperparameters=scaling.outputs["scaling"],
         base_model=champion if warm_start else None,
         custom_config={
-            "settings": dataclasses.asdict(settings),
+            "settings": settings.model_dump(),
             "candidate": candidate.get_config(),
             "columns": told,  # not as a dict, whose keys TFX would sort
         },
@@ -126,7 +126,7 @@ def pipeline(
         model=model,
         baseline_model=champion,
         columns=told,
-        rules=json.dumps(dataclasses.asdict(rules)),
+        rules=json.dumps(rules.model_dump()),
         seed=settings.seed,
     )
     infra_validator = InfraValidator(

@@ -22,9 +22,10 @@ from tfx.v1.dsl.components import (
 from tfrank_sel import models
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.analysis import drift, gates as gating
-from tfrank_sel.pipelines.analysis.gates import GateError, Gates
+from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
+from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.preparation import check_named, prepared
 from tfrank_sel.pipelines.tfx import base_models
@@ -43,13 +44,13 @@ def Scaling(  # noqa: N802
     columns: Parameter[str],
     champion: InputArtifact[standard_artifacts.Model] = None,
     warm_start: Parameter[int] = 0,
-    gates: Parameter[str] = '{"rules": {}, "features": {}}',
+    gates: Parameter[str] = "{}",
     beam_pipeline: BeamComponentParameter[beam.Pipeline] = None,
 ) -> None:
     """Writes the preparation of the split `train`, if the data passes the gates.
 
     `scaling` gets the result of `described`, as JSON. `columns` is the config of the `Columns` of
-    the lists, and `gates` that of the `Gates`, both as JSON. `champion` is the latest blessed
+    the lists, and `gates` the section `Gates`, both as JSON. `champion` is the latest blessed
     model, if there is one. With `warm_start`, its vocabularies are kept, and new values are
     appended.
     """
@@ -73,7 +74,7 @@ def Scaling(  # noqa: N802
     found = {split: Statistics.of(values) for split, values in told.items()}
     config = described(found, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
-    check(found, reference, layout.parts.measures["label"], Gates.from_config(json.loads(gates)))
+    check(found, reference, layout.parts.measures["label"], Gates.model_validate_json(gates))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 

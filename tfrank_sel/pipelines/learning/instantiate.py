@@ -1,18 +1,137 @@
-"""Creation of losses, links, optimizers, schedules and models from their class names."""
+"""Objects that a configuration names: candidates, losses, trees, optimizers and schedules."""
 
+import contextlib
+import dataclasses
+import importlib.util
 import inspect
+import os
 import pkgutil
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
 
 from tfrank_sel import links, losses
-from tfrank_sel.pipelines.configuration.errors import ConfigurationError, choices
-from tfrank_sel.pipelines.settings import Settings
+from tfrank_sel.data import stores
+from tfrank_sel.pipelines import candidates
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
+from tfrank_sel.pipelines.configuration.inputs import has_lightgbm
+from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.pipelines.learning.trees import LAMBDARANK, Trees
 from tfrank_sel.training import decay_per_step
 
 Names: TypeAlias = Mapping[str, Callable[..., Any]]
+MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
+MODELS = {"ListScorer": candidates.list_scorer, "Scorer": candidates.scorer}
+
+
+def candidate(configuration: Configuration) -> Candidate:
+    """Returns the candidate to train, after importing the user's modules.
+
+    Raises:
+        ConfigurationError: If a loss, the model or the optimizer cannot be created, or boosted
+            trees cannot be trained.
+    """
+    _import(configuration)
+    with _placed(configuration):
+        optimizer(configuration.settings, steps=1)
+    found = _candidate(configuration, configuration.training.loss, "training.loss")
+    return dataclasses.replace(found, trees=_trees(configuration))
+
+
+def baseline(configuration: Configuration) -> Candidate | None:
+    """Returns the baseline to train, or None to compare with a random order.
+
+    Raises:
+        ConfigurationError: If its loss cannot be created.
+    """
+    table = configuration.evaluation.baseline
+    return None if table is False else _candidate(configuration, [table], "evaluation.baseline")
+
+
+@contextlib.contextmanager
+def _placed(configuration: Configuration) -> Iterator[None]:
+    """Adds the file or option that set the value to errors."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise configuration.error(error.key, error.reason) from error
+
+
+def _candidate(
+    configuration: Configuration, tables: Sequence[Mapping[str, Any]], key: str
+) -> Candidate:
+    keys = [key] if len(tables) == 1 else [f"{key}[{number}]" for number in range(len(tables))]
+    model = configuration.model
+    with _placed(configuration):
+        make_model = MODELS.get(model.class_)
+        if make_model is None:
+            make_model = imported(model.class_, "model.class")
+            _check_signature(make_model, model.arguments, model.class_)
+        found = [loss(table, x) for table, x in zip(tables, keys, strict=True)]
+        for one, x in zip(found, keys, strict=True):
+            if configuration.training.workers > 1 and one.reduction not in MEANS:
+                reason = f"must have the reduction {MEANS[0]} with more than 1 worker"
+                raise ConfigurationError(x, f"{reason}. Received: {one.reduction!r}")
+        try:
+            return Candidate(found if len(found) > 1 else found[0], make_model, model.arguments)
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(f"{key}:", f"{error}") from error
+
+
+def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -> None:
+    try:
+        inspect.signature(make_model).bind(None, None, **arguments)
+    except TypeError as error:
+        wanted = ", ".join(["preparation", "settings", *arguments])
+        reason = f"must name a function of ({wanted}). Received: {name!r}, {error}"
+        raise ConfigurationError("model.class", reason) from error
+
+
+def _trees(configuration: Configuration) -> Trees | None:
+    table = configuration.model.trees
+    if table == "auto":
+        is_wanted = len(configuration.training.loss) > 1 and has_lightgbm()
+        table = {"loss": [{"class": LAMBDARANK}]} if is_wanted else False
+    if table is False:
+        return None
+    parameters = {name: x for name, x in table.items() if name != "loss"}
+    with _placed(configuration):
+        try:
+            if "loss" not in table:
+                return Trees(parameters=parameters)
+            return Trees([_loss_of_trees(x) for x in table["loss"]], parameters)
+        except ConfigurationError:
+            raise
+        except (ImportError, TypeError, ValueError) as error:
+            raise ConfigurationError("model.trees:", f"{error}") from error
+
+
+def _loss_of_trees(table: Mapping[str, Any]) -> keras.losses.Loss | str:
+    return LAMBDARANK if table == {"class": LAMBDARANK} else loss(table, "model.trees.loss")
+
+
+def _import(configuration: Configuration) -> None:
+    """Imports the user's files, each under its own name."""
+    for file in map(stores.near, configuration.modules):
+        name = Path(file).stem
+        known = sys.modules.get(name)
+        if known is not None and getattr(known, "__file__", None) == os.path.abspath(file):
+            continue
+        spec = importlib.util.spec_from_file_location(name, os.path.abspath(file))
+        if known is not None or spec is None or spec.loader is None:
+            wanted = "must be Python files whose names differ from those of other modules"
+            raise configuration.error("modules", f"{wanted}. Received: {file!r}")
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:  # any exception that the file raises
+            del sys.modules[name]
+            reason = f"must be files that can be imported. Received: {file!r}, {error!r}"
+            raise configuration.error("modules", reason) from error
 
 
 def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.Loss:

@@ -1,0 +1,188 @@
+"""Options of commands for keys of a configuration, made from the fields of its sections."""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+import typer
+from pydantic.fields import FieldInfo
+
+from tfrank_sel.data import stores
+from tfrank_sel.pipelines.configuration import Configuration, Override, load
+from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind
+from tfrank_sel.pipelines.files import folders
+
+Command = Callable[..., None]
+AFTER = "Pass options of Beam and its runner last, after `--`."
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """The configuration that a command line names.
+
+    Args:
+        file: The file; None if there is none.
+        overrides: Values of options, which replace those of the file.
+        sets: Values of `--set`, which replace those of options.
+    """
+
+    file: str | None
+    overrides: Sequence[Override]
+    sets: Sequence[str]
+
+    def load(self, run: str | Path | None = None) -> Configuration:
+        """Reads the configuration.
+
+        Args:
+            run: Folder or URL of a run, whose configuration is the file if there is no other.
+
+        Raises:
+            ConfigurationError: As `configuration.load`.
+        """
+        kept = None if run is None else stores.join(run, folders.CONFIGURATION)
+        file = kept if self.file is None and kept and stores.is_file(kept) else self.file
+        return load(file, [*self.overrides, *map(Override.parse, self.sets)])
+
+
+def _as_it_is(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option, or argument, of a command.
+
+    Args:
+        key: The key that it replaces.
+        name: Name of the parameter.
+        type: Type of its value.
+        typer: Description of the parameter.
+        read: Function from the value to that of the key.
+    """
+
+    key: str
+    name: str
+    type: Any
+    typer: Any
+    read: Callable[[Any], Any] = _as_it_is
+
+    @classmethod
+    def of(cls, key: str, field: FieldInfo) -> Self:
+        """Returns the option of a field that was made by `section.option`."""
+        section, name = key.split(".")
+        default = field.default
+        shown = ",".join(map(str, default)) if isinstance(default, list) else default
+        told = typer.Option(
+            help=field.description,
+            show_default=str(shown) if shown else False,
+            rich_help_panel=f"Section {section}",
+        )
+        kind, read = _type(field)
+        extra: Any = field.json_schema_extra
+        return cls(key, extra["option"] or name, kind, told, read)
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The parameter of a command; None if it is not given."""
+        hint: Any = Annotated[self.type | None, self.typer]
+        return inspect.Parameter(
+            self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint
+        )
+
+    def override(self, value: Any) -> Override:
+        """Returns the override of the key."""
+        return Override(self.key, self.read(value), f"--{self.name.replace('_', '-')}")
+
+
+def keys(*names: str, of: type[Configuration] = Configuration) -> list[Option]:
+    """Returns the options of keys.
+
+    Args:
+        *names: Keys, or sections for their keys with an option; all sections if there is none.
+        of: The configuration.
+    """
+    fields = {x: field for x, field in of.by_key().items() if field.json_schema_extra}
+    return [
+        Option.of(key, field)
+        for key, field in fields.items()
+        if not names or key in names or key.partition(".")[0] in names
+    ]
+
+
+def configured(*options: Option) -> Callable[[Command], Command]:
+    """Returns a decorator that adds options to a command, which takes them as `given`.
+
+    They stand in the place of the parameter `given`, which is a `Given`.
+    """
+
+    def decorate(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        parameters: list[inspect.Parameter] = []
+        for name, parameter in own.items():
+            added = [option.parameter for option in options]
+            parameters += added if name == "given" else [parameter]
+
+        def configured_command(**values: Any) -> None:
+            told = {option.name: values.pop(option.name) for option in options}
+            overrides = [
+                option.override(told[option.name])
+                for option in options
+                if option.key and told[option.name] not in (None, [], ())
+            ]
+            given = Given(told.get(CONFIG.name), overrides, told.get(SET.name) or ())
+            command(**values, given=given)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        signature = inspect.Signature([x.replace(kind=kind) for x in parameters])
+        configured_command.__signature__ = signature  # type: ignore[attr-defined]
+        configured_command.__name__, configured_command.__doc__ = command.__name__, command.__doc__
+        return configured_command
+
+    return decorate
+
+
+def names(text: str) -> list[str]:
+    """Splits comma-separated names.
+
+    Example:
+        >>> names("price, clicks")
+        ['price', 'clicks']
+    """
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[float] | str:
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        return text
+
+
+def _type(field: FieldInfo) -> tuple[Any, Callable[[Any], Any]]:
+    """The type of an option, and the function that reads its value."""
+    origin, parts = typing.get_origin(field.annotation), typing.get_args(field.annotation)
+    kinds = [getattr(x, "__origin__", x) for x in (field.annotation, *parts)]
+    if origin is list and not is_kind(field, REPEATED):
+        return str, _numbers if float in kinds else names
+    plain = next((x for x in (bool, int, float) if x in kinds), str)
+    return list[str] if origin is list else plain, _as_it_is
+
+
+CONFIG = Option("", "config", str, typer.Option(metavar="FILE", help="Configuration file (TOML)."))
+SET = Option(
+    "",
+    "set",
+    list[str],
+    typer.Option(metavar="KEY=VALUE", help="Replace a key of the configuration; may be repeated."),
+)
+MODULE = Option(
+    "modules",
+    "module",
+    list[str],
+    typer.Option(metavar="FILE", help="Your own Python file to import first; may be repeated."),
+)
+BEAM = Option("beam.options", "beam_options", list[str], typer.Argument(help="Options of Beam."))
+COMMON = (CONFIG, SET, MODULE, BEAM)

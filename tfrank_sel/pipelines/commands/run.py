@@ -1,0 +1,308 @@
+"""Commands of a run: all of its steps, a single step, its configuration, and `tune`."""
+
+import contextlib
+import enum
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+
+from tfrank_sel.commandline import refused
+from tfrank_sel.data import stores
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.launch import quiet
+from tfrank_sel.pipelines.analysis.gates import GateError
+from tfrank_sel.pipelines.commands import options
+from tfrank_sel.pipelines.commands.options import AFTER, COMMON, CONFIG, SET, Given, Option, keys
+from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
+from tfrank_sel.pipelines.configuration.inputs import proposed, resolve
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.files.mirrors import Mirror
+
+if TYPE_CHECKING:
+    from tfrank_sel.pipelines.tuning import Study
+
+app = typer.Typer()
+
+Output: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="FOLDER", help="Folder or URL of the run: new, empty, or of a run to continue."
+    ),
+]
+Step = enum.StrEnum("Step", {name: name for name in manifests.STEPS})  # type: ignore[misc]
+
+
+def _features(text: str) -> dict[str, Any]:
+    return {name: {"type": "number", "missing": "refuse"} for name in options.names(text)}
+
+
+def _losses(is_ensemble: bool) -> list[dict[str, str]]:
+    default: list[dict[str, str]] = Configuration().training.loss
+    return default if is_ensemble else [{"class": "RGCrossLoss"}]
+
+
+FEATURES = Option(
+    "features",
+    "features",
+    str,
+    typer.Option(help="Comma-separated names of the features; all numbers if unset."),
+    _features,
+)
+ENSEMBLE = Option(
+    "training.loss",
+    "ensemble",
+    bool,
+    typer.Option(help="Train with three losses, or only with RGCrossLoss."),
+    _losses,
+)
+OF_RUN = keys("data", "beam", "blessing", "serving", "training")
+OF_COLUMNS = keys(
+    *("data.data", "data.format", "data.query", "data.label", "data.doc_id"),
+    *("data.weight", "data.list_weight", "data.propensity", "data.slice_by"),
+)
+
+
+@app.command(epilog=AFTER)
+@options.configured(*COMMON, FEATURES, ENSEMBLE, *OF_RUN)
+def run(
+    output: Output,
+    given: Given,
+    from_: Annotated[
+        Step | None, typer.Option("--from", help="Run this step and all later steps again.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option(help="Check configuration and columns, and print the steps only.")
+    ] = False,
+) -> None:
+    """Train a ranker, compare it with a baseline and with the served model, and publish it.
+
+    Each option replaces a key of the configuration file; `config` prints all keys. Name files, or
+    ask for synthetic data with `--synthetic`. In the folder of a run, its configuration is read,
+    steps that are up to date are kept, and interrupted steps continue. The exit status is 3 if the
+    data fails a gate, so that nothing is trained, or if the model is not blessed, so that nothing
+    is published. All other results are in the output folder.
+    """
+    execute(output, given, force=from_ and from_.value, is_dry=dry_run)
+
+
+@app.command("config")
+@options.configured(CONFIG, SET, *OF_COLUMNS)
+def print_configuration(given: Given) -> None:
+    """Print the configuration, with a comment on each key.
+
+    With files, propose a type for each column without a role.
+    """
+    try:
+        configuration, left_out = proposed(given.load())
+    except (ConfigurationError, InputError) as error:
+        raise refused(error) from error
+    print(text(configuration, left_out), end="")
+
+
+def _single(step: str, told: str) -> None:
+    """Adds the command that runs a single step."""
+
+    def command(output: Output, given: Given) -> None:
+        execute(output, given, only=step)
+
+    command.__doc__ = f"{told} A single step of `run`."
+    app.command(step, epilog=AFTER)(options.configured(*COMMON)(command))
+
+
+_single("ingest", "Convert the files to records, split by query.")
+_single("analyze", "Compute statistics, schema and anomalies, and check them against the gates.")
+_single("train", "Train the model and the baseline; continues an interrupted training.")
+_single("export", "Export the SavedModel, and test it.")
+_single("push", "Compare the model with the served one, and publish it if it passes.")
+
+
+@app.command(epilog=AFTER)
+@options.configured(*COMMON, *keys("search"))
+def tune(
+    output: Annotated[
+        Path, typer.Option(help="Folder of the study: new, empty, or of a study to continue.")
+    ],
+    given: Given,
+) -> None:
+    """Search the ranges of the section `search` for the configuration with the best validation
+    NDCG@10, and write it to `best.toml`.
+
+    In the folder of a study, finished trials are kept and interrupted trials continue. Several
+    processes can work on one study.
+    """
+
+    def interrupted() -> None:
+        print("interrupted; finished trials and epochs are kept", file=sys.stderr)
+        print(f"continue with: tfrank-sel-pipelines tune --output {output}", file=sys.stderr)
+
+    console = Console(soft_wrap=True)
+    with _ending(interrupted):
+        configuration, _, _ = resolve(given.load(output))
+        # Imported late, so that help and errors do not wait for TensorFlow.
+        with quiet():
+            from tfrank_sel.pipelines import console as shown, tuning
+
+        logging.getLogger("optuna").setLevel(logging.WARNING)  # it logs each trial
+        # it warns when many models are traced
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
+        study = tuning.Study(configuration, output)
+        study.prepare(shown.Progress(console))
+        study.run(console)
+    _tell_best(study, console)
+
+
+def _tell_best(study: "Study", console: Console) -> None:
+    """Prints the best trial, and the command to train it."""
+    best = study.best
+    if best is None:
+        console.print("no trial is complete", highlight=False)
+        return
+    console.print(f"best: NDCG@10 {best.value:.4f} of trial {best.number}", highlight=False)
+    console.print("Next:", style="bold")
+    print(f"optuna-dashboard sqlite:///{study.output / 'study.db'}")
+    print(f"tfrank-sel-pipelines run --config {study.output / 'best.toml'} --output RUN")
+
+
+@contextlib.contextmanager
+def _ending(interrupted: Callable[[], None]) -> Iterator[None]:
+    """Ends a command with one line and its exit status: 2, 3 by a gate, 130 by an interrupt."""
+    try:
+        yield
+    except (ConfigurationError, ImportError, InputError) as error:
+        raise refused(error) from error
+    except GateError as error:
+        print(f"{error}\nnothing is trained", file=sys.stderr)
+        raise typer.Exit(3) from error
+    except KeyboardInterrupt as error:
+        interrupted()
+        raise typer.Exit(130) from error
+
+
+def execute(
+    output: str,
+    given: Given,
+    *,
+    only: str | None = None,
+    force: str | None = None,
+    is_dry: bool = False,
+) -> None:
+    """Runs all steps that are not up to date, or a single step.
+
+    Args:
+        output: Folder of the run.
+        given: The configuration; by default that of the run.
+        only: The only step to run.
+        force: The first step to run again.
+        is_dry: Whether to check the configuration and print the steps only.
+    """
+    console = Console(soft_wrap=True)
+    with _ending(lambda: _tell_interrupted(output)):
+        asked = given.load(output)
+        if only in (None, "train") and os.environ.get("TF_CONFIG"):
+            with quiet():
+                from tfrank_sel.pipelines import run as pipeline
+
+            if pipeline.assist(asked, output, is_forced=force is not None):
+                return
+        configuration, found, left_out = resolve(asked)
+        for name, reason in left_out.items():
+            console.print(f"omitted column {name!r}: {reason}", highlight=False)
+        if asked.model.trees != configuration.model.trees and len(asked.training.loss) > 1:
+            told = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
+            console.print(told, highlight=False, markup=False)
+        sources = [source.path for source in found.sources] if found else []
+        chosen = [only] if only else [*manifests.STEPS]
+        mirror = Mirror.of(output)
+        if is_dry:
+            _tell_plan(configuration, output, force, console)
+            return
+        if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
+            # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
+            with quiet():
+                from tfrank_sel.pipelines import console as tables, run as pipeline
+
+            progress = tables.Progress(console)
+            result = pipeline.run(configuration, output, progress, only=only, force=force)
+            if only is None:
+                for table in tables.tables(result):
+                    console.print(table)
+        else:
+            stale = manifests.stale(
+                manifests.current(configuration, sources, mirror.path), mirror.path
+            )
+            manifests.check_written(mirror.path, [x for x in manifests.STEPS if x not in stale])
+            for step in chosen:
+                console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
+    if "push" in chosen:
+        _tell_pushed(mirror.path, console)
+
+
+def _tell_plan(
+    configuration: Configuration, output: str, force: str | None, console: Console
+) -> None:
+    """Prints the features and the steps of a run, after checks of the configuration."""
+    with quiet():
+        from tfrank_sel.pipelines import run as pipeline
+
+    stale, forced = pipeline.plan(configuration, output), False
+    for name, feature in configuration.features.items():
+        console.print(f"feature {name!r}: {feature}", highlight=False)
+    for step in manifests.STEPS:
+        forced = forced or step == force
+        reason = stale.get(step, "forced" if forced else "")
+        console.print(f"{'run ' if reason else 'keep'} {step:10} {reason}", highlight=False)
+    print("dry run: nothing is written")
+
+
+def _is_due(
+    output: Path, configuration: Configuration, sources: Sequence[str], chosen: Sequence[str]
+) -> bool:
+    """Whether a step is not up to date, or a summary file of the whole run is missing."""
+    wanted = manifests.current(configuration, sources, output)
+    if manifests.stale(wanted, output).keys() & chosen:
+        return True
+    told = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
+    return len(chosen) > 1 and not all((output / name).exists() for name in told)
+
+
+def _tell_pushed(output: Path, console: Console) -> None:
+    """Prints where the model is, or why it is not published."""
+    pushed = json.loads((output / "push" / "pushed.json").read_text())
+    if not pushed["blessed"]:
+        for reason in pushed["reasons"]:
+            print(f"not blessed: {reason}", file=sys.stderr)
+        where = output / "push" / "blessing.json"
+        print(f"nothing is published; see {where}", file=sys.stderr)
+        raise typer.Exit(3)
+    if not stores.is_file(stores.join(pushed["saved_model"], "saved_model.pb")):
+        again = "`run --from push` publishes the model again"
+        print(f"{pushed['saved_model']} was removed: {again}", file=sys.stderr)
+        raise typer.Exit(3)
+    console.print("Next:", style="bold")
+    base, _, _ = pushed["saved_model"].rpartition("/")
+    request = output / "export" / folders.REQUEST
+    [one_query] = {*request.parent.glob("one_query.*")} - {request}
+    print(f"tfrank-sel-serving serve --model-base-path {base}")
+    model = Path(base).name
+    name = "" if model == "ranker" else f" --model-name {model}"
+    print(f"tfrank-sel-serving rank --file {one_query}{name}")
+    if request.exists():  # absent from older runs
+        print(f"curl -d @{request} http://localhost:8501/v1/models/{model}:predict")
+
+
+def _tell_interrupted(output: str) -> None:
+    """Prints what is kept, and how to continue."""
+    folder = Mirror.of(output).path
+    kept = [step for step in manifests.STEPS if (folder / step).is_dir()]
+    if (folder / ".train.partial").is_dir():
+        kept.append("the epochs of the training")
+    print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)
+    if kept:
+        print(f"continue with: tfrank-sel-pipelines run --output {output}", file=sys.stderr)

@@ -1,0 +1,240 @@
+"""Sections on models: `model`, `training`, `evaluation` and `search`."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, PlainValidator, model_validator
+
+from tfrank_sel.pipelines.configuration.section import (
+    Count,
+    Natural,
+    Positive,
+    Rate,
+    Section,
+    choices,
+    key,
+    no_key,
+    option,
+)
+
+FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
+MODELS = ("ListScorer", "Scorer")
+
+
+def _class(value: Any) -> dict[str, Any]:
+    table = {"class": value} if isinstance(value, str) else value
+    if not isinstance(table, dict) or not isinstance(table.get("class"), str):
+        raise ValueError(
+            'must be the name of a class, or a table such as {class = "Name", argument = 1}. '
+            f"Received: {value!r}"
+        )
+    return table
+
+
+def _baseline(value: Any) -> dict[str, Any] | Literal[False]:
+    return False if value is False else _class(value)
+
+
+def _model(value: str) -> str:
+    if value not in MODELS and not FUNCTION.fullmatch(value):
+        raise ValueError(f"must be module:function, or one of {choices(value, MODELS)}")
+    return value
+
+
+def _classes(value: Any) -> list[dict[str, Any]]:
+    if value == []:
+        raise ValueError("must be a loss, or a list of at least one. Received: []")
+    return [_class(x) for x in (value if isinstance(value, list) else [value])]
+
+
+def _trees(value: Any) -> Any:
+    if value is False or value == "auto":
+        return value
+    if not isinstance(value, dict):
+        wanted = 'must be "auto", false, or a table such as {num_leaves = 31}'
+        raise ValueError(f"{wanted}. Received: {value!r}")
+    return {**value, "loss": _classes(value["loss"])} if "loss" in value else value
+
+
+# a class and its arguments
+Table = Annotated[dict[str, Any], PlainValidator(_class)]
+Tables = Annotated[list[dict[str, Any]], PlainValidator(_classes)]
+
+
+class Network(Section):
+    """Hyperparameters of the network, for the functions that make models."""
+
+    hidden_units: list[Count] = key([64, 32], "Widths of the hidden layers.")
+    dropout: Rate = key(0.3, "Dropout rate of the hidden units in training.")
+    num_heads: Natural = key(
+        0, "Number of attention heads over the items of a list; 0 for no attention."
+    )
+
+
+class Optimization(Section):
+    """Hyperparameters of training, the same for the model and the baseline."""
+
+    epochs: Count = option(60, "Maximum number of epochs.")
+    patience: Count = option(10, "Number of epochs without improvement before early stopping.")
+    batch_size: Count = option(16, "Number of lists in a batch.")
+    optimizer: Table = key({"class": "Adam"}, "Keras optimizer and its arguments.")
+    learning_rate: Positive = option(1e-3, "Learning rate of the optimizer.")
+    schedule: Table | None = key(
+        None,
+        "Keras learning rate schedule; constant if unset.",
+        examples=[{"class": "CosineDecay"}],
+    )
+    averaging: Rate = key(0.98, "Decay of the moving average of the weights.")
+    weight_decay: Rate = key(0.03, "Share by which the weights decay in each pass over the lists.")
+    max_items: Natural = option(0, "Maximum number of items of a list in training; 0 for all.")
+    truncation: Literal["random", "head", "top"] = key(
+        "random", 'Items that `max_items` keeps: "random", "head" or "top" (highest labels).'
+    )
+    seed: Natural = option(42, "Random seed.")
+
+
+class Graded(Section):
+    """Gain of labels."""
+
+    gain: Literal["exponential", "linear"] = key(
+        "exponential",
+        "Gain of labels in NDCG, also in early stopping: exponential for grades, linear for "
+        "amounts.",
+    )
+
+
+class Settings(Network, Optimization, Graded):
+    """Settings of training: the keys of `model`, `training` and `evaluation` that have a value.
+
+    `weight_decay` is decoupled from the gradient as in AdamW, so that the same value suits small
+    and large data; a `weight_decay` of `optimizer`, which is per step, takes precedence.
+    `optimizer` may be your own function, `{"class": "my_package:my_optimizer"}`, that takes
+    `learning_rate`, `use_ema` and `ema_momentum`. Defaults of `schedule` are `learning_rate` as
+    its initial value, and the number of steps in `epochs` as its `decay_steps`.
+    """
+
+
+class Model(Network):
+    """The model. Your own function is called with the preparation of the features and the
+    settings; all other keys of this section are passed as further arguments.
+    """
+
+    model_config = ConfigDict(extra="allow")  # of a user's function
+
+    class_: Annotated[str, AfterValidator(_model)] = key(
+        "ListScorer",
+        '"ListScorer", "Scorer", or your own function as "module:function".',
+        alias="class",
+    )
+    trees: Annotated[dict[str, Any] | Literal["auto", False], PlainValidator(_trees)] = key(
+        "auto",
+        "Boosted trees, with half the weight of the ensemble: false for none, or a "
+        'table of `loss`, one or several, and parameters of LightGBM. "auto" adds those of '
+        "LightGBM's lambdarank to several networks if LightGBM is installed.",
+    )
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Further arguments of a function."""
+        return self.model_extra or {}
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        if FUNCTION.fullmatch(self.class_):
+            return self
+        if self.arguments:
+            raise ValueError(no_key(next(iter(self.arguments)), type(self)))
+        if self.class_ == "Scorer" and self.num_heads:
+            raise ValueError(
+                f"`num_heads` must be 0 for Scorer, which scores each item independently. "
+                f"Received: {self.num_heads}"
+            )
+        if self.num_heads and (not self.hidden_units or self.hidden_units[-1] % self.num_heads):
+            raise ValueError(
+                "`num_heads` must divide the last of `hidden_units` or be 0. "
+                f"Received: hidden_units={self.hidden_units}, num_heads={self.num_heads}"
+            )
+        return self
+
+
+class Training(Optimization):
+    """Losses, optimizer and early stopping."""
+
+    loss: Tables = key(
+        [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
+        'A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
+    )
+    workers: Count = option(
+        1, "Number of processes that train together, each on a share of every batch."
+    )
+
+    @model_validator(mode="after")
+    def _shared(self) -> Self:
+        if self.batch_size % self.workers:
+            raise ValueError(
+                "`batch_size` must be a multiple of `workers`. "
+                f"Received: batch_size={self.batch_size}, workers={self.workers}"
+            )
+        return self
+
+
+class Evaluation(Graded):
+    """Baseline and gain of the evaluation."""
+
+    baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = key(
+        {"class": "SoftmaxLoss"},
+        "Loss of the baseline model; false to compare with a random order.",
+    )
+
+
+_EXAMPLE = "{low = 1e-4, high = 1e-2, log = true}, or {choices = [[64, 32], [128, 64]]}"
+
+
+def _range(value: Any) -> dict[str, Any]:
+    """Checks a range: `choices`, or `low` and `high` with `log` or `step`."""
+    if isinstance(value, Mapping) and {*value} == {"choices"}:
+        _check_choices(value["choices"])
+    elif isinstance(value, Mapping) and {"low", "high"} <= {*value} <= {"low", "high", "log"}:
+        _check_numbers(value, "low", "high")
+        if not isinstance(value.get("log", False), bool):
+            raise ValueError(f"must have true or false as `log`. Received: {value['log']!r}")
+        if value.get("log") and value["low"] <= 0:
+            raise ValueError(f"must have a positive `low` if `log` is true. Received: {value!r}")
+    elif isinstance(value, Mapping) and {*value} == {"low", "high", "step"}:
+        _check_numbers(value, "low", "high", "step")
+        if not 0 < value["step"] <= value["high"] - value["low"]:
+            wanted = "must have a `step` that is positive and at most `high` - `low`"
+            raise ValueError(f"{wanted}. Received: {value!r}")
+    else:
+        raise ValueError(f"must be a range such as {_EXAMPLE}. Received: {value!r}")
+    return dict(value)
+
+
+def _check_choices(choices: Any) -> None:
+    if not isinstance(choices, list) or not choices:
+        raise ValueError(
+            f"must have a list of at least one value as `choices`. Received: {choices!r}"
+        )
+    if any(one in choices[:number] for number, one in enumerate(choices)):
+        raise ValueError(f"must have distinct `choices`. Received: {choices!r}")
+
+
+def _check_numbers(value: Mapping[str, Any], *names: str) -> None:
+    for name in names:
+        if isinstance(value[name], bool) or not isinstance(value[name], int | float):
+            raise ValueError(f"must have a number as `{name}`. Received: {value[name]!r}")
+    if not value["low"] < value["high"]:
+        raise ValueError(f"must have a `low` that is less than `high`. Received: {value!r}")
+
+
+class Search(Section):
+    """Ranges for `tune`."""
+
+    trials: Count = option(20, "Number of trials.")
+    keys: dict[str, Annotated[dict[str, Any], PlainValidator(_range)]] = key(
+        {},
+        'Range of each key that varies, such as {"training.learning_rate" = '
+        '{low = 1e-4, high = 1e-2, log = true}, "training.batch_size" = {low = 8, high = 64, '
+        'step = 8}, "model.hidden_units" = {choices = [[64, 32], [128, 64]]}}.',
+    )
