@@ -1,4 +1,4 @@
-"""The configuration of a run, and its sections on publication."""
+"""The configuration of a run, and its sections on releases."""
 
 import math
 from collections.abc import Mapping
