@@ -1,4 +1,4 @@
-"""Clusters: the addresses of the workers of a training, and their connections."""
+"""Clusters: the addresses of the workers of a training, their connections, and local workers."""
 
 import contextlib
 import dataclasses

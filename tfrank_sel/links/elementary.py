@@ -1,4 +1,9 @@
-"""Links of closed form, defined on the whole line."""
+"""Links of closed form, defined on the whole line.
+
+`Cosh` and `AbsPower` are positive, but not increasing: as a link, or as the scaling of a composite
+Softmax, they give a loss that is not convex. As the scaling of a composite Sigmoid, they give a
+convex loss for the parameters that `convexity` finds.
+"""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Links of pieces: linear ones, which can be exactly flat outside a region, and steps."""
+"""Piecewise linear links, which can be exactly flat outside a region, and steps."""
 
 import itertools
 import math

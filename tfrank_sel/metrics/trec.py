@@ -1,4 +1,4 @@
-"""Runs and judgements: their forms, evaluation as trec_eval does, and fusion."""
+"""Runs and judgements: how they are read, evaluated as by trec_eval, and fused."""
 
 import gzip
 import itertools

@@ -1,4 +1,4 @@
-"""Rewriting of one module of Python code."""
+"""Rewriting of code that uses tensorflow-ranking: modules of Python, and notebooks of Jupyter."""
 
 import ast
 import io

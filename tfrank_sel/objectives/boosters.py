@@ -1,4 +1,4 @@
-"""Objectives and metrics in the forms of LightGBM and XGBoost."""
+"""Objectives and metrics in the forms of LightGBM, XGBoost and CatBoost."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping

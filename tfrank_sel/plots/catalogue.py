@@ -1,4 +1,4 @@
-"""Catalogue of the figures of the paper, by number."""
+"""Catalogue of the figures of the paper, by number, and files of them."""
 
 import base64
 import html

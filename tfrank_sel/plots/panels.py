@@ -1,4 +1,4 @@
-"""Panels of the figures, and their grid."""
+"""Panels of the figures: their subjects (a link, or a scaling and its composites) and grid."""
 
 import dataclasses
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Figures of one idea each: 1, 5, E.1 and E.2."""
+"""Figures of one idea each: 1, 5, E.1, E.2, F.1 and I.1."""
 
 from collections.abc import Callable
 

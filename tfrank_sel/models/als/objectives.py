@@ -1,4 +1,4 @@
-"""Quadratic losses that alternating least squares minimises exactly, and their weights."""
+"""Quadratic losses that alternating least squares minimises exactly; weights of users and items."""
 
 import abc
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Retrieval of the best items of a user by score, metrics and explanations of it."""
+"""Retrieval of the best items of a user, metrics of recommendations, and parts of a score."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""Half-sweeps of alternating least squares over interactions in compressed form."""
+"""Half-sweeps of alternating least squares, in compiled loops or in batches of TensorFlow."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
