@@ -61,10 +61,7 @@ class ClickEMLoss(Normalized, ScoreVectorLoss):
     relevance_weight: AtLeast0 = 1.0
     normalizer: Normalizer = mean_over_terms
 
-    @property
-    def num_scores(self) -> int:
-        """Examination and relevance."""
-        return 2
+    num_scores = 2  # of examination and of relevance
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds up the cross-entropies of the items, and normalises them."""

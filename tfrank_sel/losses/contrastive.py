@@ -132,6 +132,8 @@ class InBatchInfoNCELoss(ListwiseLoss):
     symmetric: bool = False
     log_q: Sequence[float] | None = None
 
+    padding = None  # in the symmetric form, the value of a list depends on the other lists
+
     def __post_init__(self) -> None:
         if self.log_q is not None and (
             np.ndim(self.log_q) != 1 or not np.all(np.isfinite(self.log_q))
@@ -139,10 +141,6 @@ class InBatchInfoNCELoss(ListwiseLoss):
             raise ValueError(
                 f"`log_q` must be finite, of shape [num_items]. Received: {self.log_q}"
             )
-
-    @property
-    def padding(self) -> None:
-        """None: in the symmetric form, the value of a list depends on the other lists."""
 
     def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
         """Converts identities to labels: 1 on the diagonal, NaN for repeated items, else 0."""

@@ -317,10 +317,7 @@ class JRCLoss(ScoreVectorLoss):
 
     alpha: Share = 0.5
 
-    @property
-    def num_scores(self) -> int:
-        """One for irrelevance and one for relevance."""
-        return 2
+    num_scores = 2  # of irrelevance and of relevance
 
     def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Adds the cross-entropies of the items and of the list."""
