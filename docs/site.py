@@ -6,8 +6,8 @@ README becomes the overview, and its first code a part of the landing page, `doc
 gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture of
 `benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
 of `examples`, run as a notebook: its page has the code and its output. A page for each command of
-`docs/evidence` has all its tables. The reference has a page for each public module, with what its
-docstrings say of each public name.
+`docs/evidence` has all its tables. The reference has a sheet of all commands and configuration
+keys, and a page for each public module, with what its docstrings say of each public name.
 """
 
 import importlib
@@ -18,14 +18,17 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from types import ModuleType
+from typing import Any
 
 import jupytext
 import nbclient
 import nbconvert
+import typer
 from matplotlib.figure import Figure
 
 from benchmarks import evidence
 from benchmarks.pictures import PICTURES
+from tfrank_sel.launch import COMMANDS
 from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -92,6 +95,7 @@ def main() -> None:
         print(f"Running tutorial {name}", flush=True)
         write_tutorial(name)
     (PAGES / "reference").mkdir()
+    (PAGES / "reference" / "commands.md").write_text(commands_page())
     for name in MODULES:
         module = importlib.import_module(name)
         (PAGES / "reference" / f"{name}.md").write_text(page(module))
@@ -169,6 +173,56 @@ def evidence_page(name: str, command: str) -> str:
     run = f"python -m benchmarks.evidence run --data DATA --results RESULTS --only {name}"
     tables = ["\n".join(table) for table in evidence.stored(name)]
     return "\n\n".join([f"# `{name}`", f"```sh\n{run}\n```", f"It runs `{command}`.", *tables, ""])
+
+
+def commands_page() -> str:
+    """Returns the sheet of all commands with their options, and of all configuration keys."""
+    lines = ["# Commands and keys", "", "All commands take `--help` and `--version`.", ""]
+    for name, package in COMMANDS.items():
+        module = importlib.import_module(f"{package}.__main__")
+        if hasattr(module, "app"):
+            lines += [f"## {name}", "", *described(name, typer.main.get_command(module.app))]
+    lines += ["## Configuration keys", "", "| key | default | meaning |", "|---|---|---|"]
+    return "\n".join([*lines, *keys((ROOT / "pipelines" / "default.toml").read_text()), ""])
+
+
+def described(name: str, command: Any) -> Iterator[str]:
+    """Yields a table of the options of a command, and those of its subcommands."""
+    if hasattr(command, "commands"):
+        for part, own in sorted(command.commands.items()):
+            yield from described(f"{name} {part}", own)
+        return
+    yield from (f"### `{name}`", "", first_sentence(command.help or ""), "")
+    shown = [x for x in command.params if not x.hidden and "--help" not in x.opts]
+    if shown:
+        yield from ("| option | meaning |", "|---|---|")
+    for option in shown:
+        names = ", ".join(f"`{x}`" for x in option.opts)
+        yield f"| {names} | {first_sentence(getattr(option, 'help', None) or '')} |"
+    yield ""
+
+
+def first_sentence(text: str) -> str:
+    """Returns the first sentence of a help text, for a cell of a table."""
+    sentence = re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
+    return re.sub(r"\[/?[a-z ]+\]", "", sentence).replace("|", "\\|")
+
+
+def keys(text: str) -> Iterator[str]:
+    """Yields a row for each key of the default configuration: its default and its comment."""
+    section, comments = "", list[str]()
+    for line in text.splitlines():
+        key, equals, value = line.removeprefix("# ").partition(" = ")
+        if line.startswith("["):
+            section, comments = line.strip("[]") + ".", []
+        elif equals and re.fullmatch(r"\w+", key):
+            default = "unset" if line.startswith("#") else f"`{value}`".replace("|", "\\|")
+            yield f"| `{section}{key}` | {default} | {' '.join(comments).replace('|', '')} |"
+            comments = []
+        elif line.startswith("#"):
+            comments.append(line.removeprefix("#").strip())
+        else:
+            comments = []
 
 
 def page(module: ModuleType) -> str:

@@ -249,7 +249,7 @@ print(f"right: {np.mean(taken[1500:][selected]):.3f} of the selected items")
 #
 # RG^2 adds the square of the mean, so that its Hessian is diagonal. Alternating least squares
 # minimises both over all items, without sampling negatives
-# ([factorisation](../docs/factorisation.md)).
+# ([recommendation](../docs/recommendation.md)).
 
 # %%
 logits = np.linspace(-4.0, 14.0, 401)

@@ -8,6 +8,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from types import ModuleType
 from typing import Any
 
@@ -171,6 +172,14 @@ def test_the_tests_that_a_guide_names_are_there() -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+def test_guides_are_short() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]
+    [guides] = [part["Guides"] for part in site if "Guides" in part]
+    for page in ("../README.md", *guides):
+        limit = 90 if "README" in page else 200
+        assert len((ROOT / "docs" / page).read_text().splitlines()) <= limit, page
+
+
 def test_the_tests_of_what_holds_are_there() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "docs" / "holds.md").read_text())
     assert named
@@ -183,7 +192,7 @@ def test_each_guide_and_module_has_its_place_on_the_site() -> None:
     listed = re.findall(r'"([\w./]+)\.md"', site)
     namespace = runpy.run_path(str(ROOT / "docs" / "site.py"))
     guides = [page.stem for page in (ROOT / "docs").glob("*.md")]
-    reference = [f"reference/{module}" for module in namespace["MODULES"]]
+    reference = [f"reference/{name}" for name in ("commands", *namespace["MODULES"])]
     tutorials = [f"tutorials/{name}" for name in namespace["TUTORIALS"]]
     pages = ["overview", "CHANGELOG", "CONTRIBUTING", *guides, *tutorials, *reference]
     assert sorted(listed) == sorted(pages)

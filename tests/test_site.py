@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.pictures import PICTURES
 from tfrank_sel import links, losses, metrics
+from tfrank_sel.pipelines import configuration
 from tfrank_sel.plots import FIGURES
 from tfrank_sel.serialization import Frozen, Named
 
@@ -84,6 +85,24 @@ def test_a_tutorial_is_a_notebook_and_a_page_with_its_output(site, tmp_path):
     assert (folder / picture).stat().st_size > 0
     cells = json.loads((folder / "short.ipynb").read_text())["cells"]
     assert [cell["cell_type"] for cell in cells] == ["markdown", "code"]
+
+
+def test_the_sheet_has_all_commands_and_keys(site):
+    lines = site["commands_page"]().splitlines()
+    assert "### `tfrank-sel-serving roll-back`" in lines
+    assert any(x.startswith("| `--max-items` | Maximum number of items") for x in lines)
+    keys = {line.split("`")[1] for line in lines if re.match(r"\| `[a-z]+\.\w+` \|", line)}
+    known = {f"{name}.{key}" for name, own in sections().items() for key in own}
+    assert {*known} <= keys
+    assert "| `blessing.margin` | `0.02` | Maximum allowed drop below the baseline. |" in lines
+
+
+def sections():
+    """The keys of the sections of a configuration."""
+    return {
+        name: getattr(configuration.load(), name).__class__.model_fields
+        for name in ("data", "training", "blessing", "serving", "search")
+    }
 
 
 def test_the_reference_shows_the_constructors_that_fields_make():

@@ -3,7 +3,7 @@
     pipelines/tfx/environment.sh .venv-tfx python3.11 'tfrank_sel[tfx,serving]'
     .venv-tfx/bin/python pipelines/tfx/pipeline.py
 
-To run it on Kubeflow Pipelines or Vertex AI, see "On Kubeflow" in docs/tfx.md: there the loss and
+To run it on Kubeflow Pipelines or Vertex AI, see "TFX" in docs/scale.md: there the loss and
 the function that makes the model must be of a module in the image.
 """
 

@@ -9,7 +9,7 @@ from tfrank_sel.migration import names, rewriting
 from tfrank_sel.migration.__main__ import main
 from tfrank_sel.presets import tfr
 
-GUIDE = pathlib.Path(__file__).parent.parent.parent / "docs" / "migration.md"
+GUIDE = pathlib.Path(__file__).parent.parent.parent / "docs" / "migrate.md"
 HEAD = "import tensorflow_ranking as tfr\n"
 
 

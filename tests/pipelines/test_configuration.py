@@ -53,7 +53,7 @@ def test_what_is_written_reads_as_the_same(tmp_path):
 
 
 def test_the_example_of_the_guide_is_a_configuration(tmp_path):
-    guide = pathlib.Path(__file__).parents[2] / "docs" / "pipelines.md"
+    guide = pathlib.Path(__file__).parents[2] / "docs" / "search.md"
     path = tmp_path / "run.toml"
     path.write_text(guide.read_text().partition("```toml\n")[2].partition("```")[0])
     found = load(path)

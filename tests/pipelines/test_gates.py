@@ -161,8 +161,8 @@ def test_gates_are_written_as_they_are_read(tmp_path):
 
 
 def test_the_guide_shows_gates_and_a_schema(tmp_path, shards):
-    guide = (pathlib.Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    told = guide.partition("## Statistics, skew and drift")[2]
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "daily.md").read_text()
+    told = guide.partition("## Data gates")[2]
     path = tmp_path / "run.toml"
     path.write_text(told.partition("```toml\n")[2].partition("```")[0])
     gates = load(path).gates

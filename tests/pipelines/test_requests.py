@@ -20,7 +20,7 @@ from tfrank_sel.pipelines import trial
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
 
-GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "serving.md"
+GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "serve.md"
 REQUESTS = GUIDE.read_text().partition("## Requests from any language")[2].partition("\n## ")[0]
 COMMANDS = {"sh": ["sh", "-c"], "js": ["node", "--input-type=module", "-e"]}
 COMMANDS["python"] = [sys.executable, "-c"]

@@ -126,7 +126,7 @@ def test_a_version_that_would_not_serve_is_refused_and_leaves_nothing(tmp_path, 
 
 
 def test_the_canary_of_the_operations_guide_would_serve(deployment, tmp_path):
-    guide = (ROOT / "docs" / "operations.md").read_text()
+    guide = (ROOT / "docs" / "operate.md").read_text()
     [block] = re.findall(r"```\n(model_version_policy.*?)```", guide, re.S)
     block = block.replace("3", "1").replace("4", "2")
     config = (deployment / "models.config").read_text()

@@ -94,7 +94,7 @@ def test_a_server_follows_a_release_from_its_publication_to_its_end(half, tmp_pa
 
 
 def test_the_commands_of_the_operations_guide_run(half, tmp_path, release):
-    guide = (pathlib.Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    guide = (pathlib.Path(__file__).parents[2] / "docs" / "operate.md").read_text()
     [block] = re.findall(r"```sh\n# once:(.*?)```", guide, re.S)
     commands = re.findall(r"^tfrank-sel-serving ((?:publish|promote|roll|rem).*)", block, re.M)
 

@@ -207,7 +207,7 @@ class SmoothTopKLoss(_TopKLoss):
     `k + 1` items; with a large `tau`, more items have a gradient. The loss is 0 for a list of up to
     `k` items, because all of them are among the `k` best.
 
-    The guide to top-k losses, `docs/topk.md`, tells when to use `TopKCrossEntropyLoss` or
+    The guide to losses, `docs/losses.md`, tells when to use `TopKCrossEntropyLoss` or
     `SoftmaxLoss` instead: if labels are right, this loss has a low top-1 accuracy.
 
     Args:

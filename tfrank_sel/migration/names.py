@@ -181,4 +181,4 @@ NOT_CALLED = (
     "Only its calls are rewritten: the preset is a function. To subclass or to compare "
     "types, use the class in `tfrank_sel.losses` or `tfrank_sel.metrics`."
 )
-OTHERWISE = "No counterpart is known: see docs/migration.md."
+OTHERWISE = "No counterpart is known: see docs/migrate.md."

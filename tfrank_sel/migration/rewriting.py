@@ -162,7 +162,7 @@ class _Rewriter(cst.CSTTransformer):
         if len(positional) > _places(own):
             self._note(f"`{own}`", "Give its arguments by name: their order is another.")
         if any(x.star for x in updated_node.args):
-            self._note(f"`{own}`", "Its arguments have other names: see docs/migration.md.")
+            self._note(f"`{own}`", "Its arguments have other names: see docs/migrate.md.")
         return updated_node.with_changes(args=self._arguments(own, updated_node.args))
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:

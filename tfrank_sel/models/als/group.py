@@ -81,7 +81,7 @@ class CollectiveGroup(Group):
 
     The collectives are those of `tf.distribute.MultiWorkerMirroredStrategy`: rings over gRPC, or
     NCCL between GPUs. Create it before TensorFlow runs anything else in the process. For the
-    resources of large problems, see `docs/als_at_scale.md`.
+    resources of large problems, see `docs/scale.md`.
 
     Collectives were faster than one Beam pipeline per half-sweep in measurements
     (`benchmarks/speed/als_sharded.py exchange`). A process keeps its interactions and factors in
