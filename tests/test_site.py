@@ -92,8 +92,8 @@ def test_the_sheet_has_all_commands_and_keys(site):
     assert "### `tfrank-sel-serving roll-back`" in lines
     assert any(x.startswith("| `--max-items` | Maximum number of items") for x in lines)
     keys = {line.split("`")[1] for line in lines if re.match(r"\| `[a-z]+\.\w+` \|", line)}
-    known = {f"{name}.{key}" for name, own in sections().items() for key in own}
-    assert {*known} <= keys
+    known = {f"{name}.{x.alias or k}" for name, own in sections().items() for k, x in own.items()}
+    assert known <= keys
     assert "| `blessing.margin` | `0.02` | Maximum allowed drop below the baseline. |" in lines
 
 
