@@ -156,32 +156,24 @@ def takes_judged_only(metric: ListwiseMetric) -> bool:
 
 def _measures(name: str, relevance_level: float) -> list[ListwiseMetric]:
     family, dot, argument = name.partition(".")
+    options: dict[str, Any] = {"ties": REVERSED, "dtype": "float64"}
     if family == "RBP":
         persistence = _persistence(name, argument) if dot else 0.8
-        return [
-            RBP(
-                persistence,
-                name=name.replace(".", "_", 1),
-                relevance_level=relevance_level,
-                ties=REVERSED,
-                dtype="float64",
-            )
-        ]
+        options |= {"name": name.replace(".", "_", 1), "relevance_level": relevance_level}
+        return [RBP(persistence, **options)]
     if family not in (CUT if dot else (*MEASURES, *CUT)):
         raise ValueError(
             f"Expected a measure of {', '.join(MEASURES)}, or of {', '.join(CUT)} with cut-offs "
             f"such as P.5,10. Received: {name}"
         )
     cutoffs = _cutoffs(name, argument) if dot else list(CUTOFFS)
+    if family == "ERR" and not dot:
+        return [ERR(name="ERR", **options)]
     if family == "ERR":
-        ks = cutoffs if dot else [None]
-        return [
-            ERR(k, name="ERR" if k is None else f"ERR_{k}", ties=REVERSED, dtype="float64")
-            for k in ks
-        ]
+        return [ERR(k, name=f"ERR_{k}", **options) for k in cutoffs]
     names = [family] if family in MEASURES else [f"{family}_{k}" for k in cutoffs]
-    known = trec_eval(cutoffs, relevance_level, dtype="float64")
-    return [metric for metric in known if metric.name in names]
+    metrics = trec_eval(cutoffs, relevance_level, dtype="float64")
+    return [metric for metric in metrics if metric.name in names]
 
 
 def _persistence(name: str, argument: str) -> float:
