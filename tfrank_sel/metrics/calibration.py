@@ -38,7 +38,7 @@ class Reliability(NamedTuple):
 
 
 class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
-    """A measure of the items of all lists together; a subclass has `sums` and `of_sums`.
+    """A measure of the items of all lists together; a subclass has `sums`.
 
     Args:
         from_logits: Whether `y_pred` are logits, whose sigmoid is the prediction. If False, they
@@ -91,9 +91,9 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         """Adds up what the measure needs of `[items]`, where padding has weight 0."""
 
-    @abc.abstractmethod
     def of_sums(self, totals: Tensor) -> Tensor:
-        """Computes the measure from the sums."""
+        """Computes the measure from the sums: the ratio of two, unless a subclass has others."""
+        return tf.math.divide_no_nan(totals[0], totals[1])
 
 
 @register
@@ -134,9 +134,6 @@ class BrierScore(ItemMetric):
         errors = weights * tf.square(predictions - labels)
         return tf.stack([tf.reduce_sum(errors), tf.reduce_sum(weights)])
 
-    def of_sums(self, totals: Tensor) -> Tensor:
-        return tf.math.divide_no_nan(totals[0], totals[1])
-
 
 @register
 class PCOC(ItemMetric):
@@ -171,9 +168,6 @@ class PCOC(ItemMetric):
 
     def sums(self, labels: Tensor, predictions: Tensor, weights: Tensor) -> Tensor:
         return tf.stack([tf.reduce_sum(weights * predictions), tf.reduce_sum(weights * labels)])
-
-    def of_sums(self, totals: Tensor) -> Tensor:
-        return tf.math.divide_no_nan(totals[0], totals[1])
 
 
 @register
