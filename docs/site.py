@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from benchmarks import evidence
 from benchmarks.pictures import PICTURES
 from tfrank_sel.launch import COMMANDS
+from tfrank_sel.pipelines.configuration import reference
 from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -182,8 +183,7 @@ def commands_page() -> str:
         module = importlib.import_module(f"{package}.__main__")
         if hasattr(module, "app"):
             lines += [f"## {name}", "", *described(name, typer.main.get_command(module.app))]
-    lines += ["## Configuration keys", "", "| key | default | meaning |", "|---|---|---|"]
-    return "\n".join([*lines, *keys((ROOT / "pipelines" / "default.toml").read_text()), ""])
+    return "\n".join([*lines, "## Configuration keys", "", reference()])
 
 
 def described(name: str, command: Any) -> Iterator[str]:
@@ -206,23 +206,6 @@ def first_sentence(text: str) -> str:
     """Returns the first sentence of a help text, for a cell of a table."""
     sentence = re.split(r"(?<=\.)\s", " ".join(text.split()), maxsplit=1)[0]
     return re.sub(r"\[/?[a-z ]+\]", "", sentence).replace("|", "\\|")
-
-
-def keys(text: str) -> Iterator[str]:
-    """Yields a row for each key of the default configuration: its default and its comment."""
-    section, comments = "", list[str]()
-    for line in text.splitlines():
-        key, equals, value = line.removeprefix("# ").partition(" = ")
-        if line.startswith("["):
-            section, comments = line.strip("[]") + ".", []
-        elif equals and re.fullmatch(r"\w+", key):
-            default = "unset" if line.startswith("#") else f"`{value}`".replace("|", "\\|")
-            yield f"| `{section}{key}` | {default} | {' '.join(comments).replace('|', '')} |"
-            comments = []
-        elif line.startswith("#"):
-            comments.append(line.removeprefix("#").strip())
-        else:
-            comments = []
 
 
 def page(module: ModuleType) -> str:

@@ -1,9 +1,11 @@
 """The configuration of a run: what it holds, and what it refuses."""
 
 import pathlib
+import re
 
 import keras
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tests import refusals
@@ -12,8 +14,19 @@ from tfrank_sel.features import Number
 from tfrank_sel.pipelines import ranges
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
-from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load, text
+from tfrank_sel.pipelines.commands import options
+from tfrank_sel.pipelines.commands.options import Given, configured
+from tfrank_sel.pipelines.configuration import (
+    Configuration,
+    ConfigurationError,
+    Override,
+    load,
+    reference,
+    text,
+)
 from tfrank_sel.pipelines.configuration.inputs import columns
+from tfrank_sel.pipelines.configuration.section import Natural, option, option_name
+from tfrank_sel.pipelines.configuration.training import Training
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.learning import instantiate
 
@@ -41,6 +54,47 @@ def test_the_command_prints_a_configuration_that_reads_as_the_default():
         if " = " in line and not line.startswith("#"):
             before = printed[: printed.index(line)].rstrip("\n").splitlines()[-1]
             assert before.startswith("# "), line
+
+
+class OwnTraining(Training):
+    """A section with one more key, declared by one line."""
+
+    warm_up: Natural = option(3, "Number of epochs of warm-up.")
+
+
+class OwnConfiguration(Configuration):
+    training: OwnTraining = OwnTraining()
+
+
+def test_a_key_is_declared_once():
+    @configured(*options.keys("training", of=OwnConfiguration))
+    def command(given: Given) -> None:
+        [(key, value, origin)] = [(x.key, x.value, x.origin) for x in given.overrides]
+        print(OwnConfiguration.model_validate({"training": {"warm_up": value}}).training.warm_up)
+        assert (key, origin) == ("training.warm_up", "--warm-up")
+
+    own = typer.Typer()
+    own.command()(command)
+    assert CliRunner().invoke(own, ["--warm-up", "5"]).stdout == "5\n"
+    shown = CliRunner().invoke(own, ["--help"]).stdout
+    assert re.search(r"--warm-up +<int> +Number of epochs of warm-up\. +\[default: \(3\)\]", shown)
+    assert "# Number of epochs of warm-up.\nwarm_up = 3\n" in text(OwnConfiguration())
+    row = "| `training.warm_up` | `3` | Number of epochs of warm-up. |"
+    assert row in reference(OwnConfiguration).splitlines()
+
+
+def test_every_key_reaches_the_command_line_the_file_and_the_reference():
+    printed, table = text(load()), reference().splitlines()[2:]
+    fields = Configuration.by_key()
+    assert [row.split("`")[1] for row in table] == list(fields)
+    told = CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).stdout
+    for key, field in fields.items():
+        assert field.description, key
+        assert (
+            f"\n{key.rpartition('.')[2]} = " in printed.replace("\n# ", "\n") or key == "features"
+        )
+        if (name := option_name(key, field)) and key != "search.trials":
+            assert f"--{name.replace('_', '-')} " in told, key
 
 
 def test_what_is_written_reads_as_the_same(tmp_path):

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines.configuration import Configuration, Override, load
-from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind
+from tfrank_sel.pipelines.configuration.section import REPEATED, is_kind, option_name
 from tfrank_sel.pipelines.files import folders
 
 Command = Callable[..., None]
@@ -72,8 +72,7 @@ class Option:
     @classmethod
     def of(cls, key: str, field: FieldInfo) -> Self:
         """Returns the option of a field that was made by `section.option`."""
-        section, name = key.split(".")
-        default = field.default
+        section, default = key.partition(".")[0], field.default
         shown = ",".join(map(str, default)) if isinstance(default, list) else default
         told = typer.Option(
             help=field.description,
@@ -81,8 +80,7 @@ class Option:
             rich_help_panel=f"Section {section}",
         )
         kind, read = _type(field)
-        extra: Any = field.json_schema_extra
-        return cls(key, extra["option"] or name, kind, told, read)
+        return cls(key, option_name(key, field), kind, told, read)
 
     @property
     def parameter(self) -> inspect.Parameter:
@@ -104,7 +102,7 @@ def keys(*names: str, of: type[Configuration] = Configuration) -> list[Option]:
         *names: Keys, or sections for their keys with an option; all sections if there is none.
         of: The configuration.
     """
-    fields = {x: field for x, field in of.by_key().items() if field.json_schema_extra}
+    fields = {x: field for x, field in of.by_key().items() if option_name(x, field)}
     return [
         Option.of(key, field)
         for key, field in fields.items()

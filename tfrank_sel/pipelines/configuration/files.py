@@ -14,7 +14,12 @@ import tomlkit
 from tomlkit.items import Item
 
 from tfrank_sel.data import stores
-from tfrank_sel.pipelines.configuration.section import ConfigurationError, Section, fields, no_key
+from tfrank_sel.pipelines.configuration.section import (
+    ConfigurationError,
+    Section,
+    fields,
+    no_key,
+)
 from tfrank_sel.pipelines.configuration.sections import Configuration, place
 
 WIDTH = 88  # maximum width of a line; longer lists are split into several lines
@@ -202,6 +207,26 @@ def text(configuration: Configuration, left_out: Mapping[str, str] | None = None
         document.add(tomlkit.nl())
         document[name] = table
     return tomlkit.dumps(document)
+
+
+def reference(of: type[Configuration] = Configuration) -> str:
+    """Returns a table of all keys in Markdown: default and meaning.
+
+    Args:
+        of: The configuration.
+
+    Example:
+        >>> reference().splitlines()[3]
+        '| `data.train` | `[]` | Files or globs for training. |'
+    """
+    lines = ["| key | default | meaning |", "|---|---|---|"]
+    defaults = of().model_dump(by_alias=True)
+    for key, field in of.by_key().items():
+        section, _, name = key.partition(".")
+        default = defaults[section][name] if name else defaults[section]
+        shown = "unset" if default is None else f"`{_item(default).as_string()}`"
+        lines.append(f"| `{key}` | {shown} | {field.description} |")
+    return "\n".join(lines) + "\n"
 
 
 def _write(table: Any, section: Section) -> None:

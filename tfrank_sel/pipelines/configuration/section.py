@@ -68,6 +68,12 @@ def fields(section: type[BaseModel]) -> dict[str, FieldInfo]:
     return {field.alias or name: field for name, field in ordered}
 
 
+def option_name(key: str, field: FieldInfo) -> str:
+    """Returns the name of the parameter for a key; empty if the key has no option."""
+    extra: Any = field.json_schema_extra
+    return (extra["option"] or key.rpartition(".")[2]) if extra else ""
+
+
 def is_kind(field: FieldInfo, kind: str) -> bool:
     """Whether a field has paths (`PATH`), or one value for each option (`REPEATED`)."""
     inner = (getattr(x, "__metadata__", ()) for x in typing.get_args(field.annotation))

@@ -15,6 +15,8 @@ from typing import Any
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.configuration import Configuration
+from tfrank_sel.pipelines.configuration.data import Data
+from tfrank_sel.pipelines.configuration.section import fields
 from tfrank_sel.pipelines.configuration.training import FUNCTION
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.version import __version__
@@ -33,14 +35,11 @@ class Kind:
     after: tuple[str, ...] = ()
 
 
-_OF_DATA = (
-    "train", "validation", "test", "data", "synthetic", "split", "format", "query", "label",
-    "doc_id", "weight", "list_weight", "propensity", "slice_by", "adjacent", "num_features",
-    "allow_bad_lines", "continue_from", "memory",
-)  # fmt: skip
+_OF_ANALYSIS = ("data.reference", "data.schema")
+_OF_DATA = [key for key in map("data.{}".format, fields(Data)) if key not in _OF_ANALYSIS]
 STEPS = {
-    "ingest": Kind((*(f"data.{key}" for key in _OF_DATA), "features")),
-    "analyze": Kind(("data.reference", "data.schema", "gates"), ("ingest",)),
+    "ingest": Kind((*_OF_DATA, "features")),
+    "analyze": Kind((*_OF_ANALYSIS, "gates"), ("ingest",)),
     "train": Kind(("modules", "model", "training", "evaluation"), ("ingest",)),
     "evaluate": Kind(after=("train",)),
     "export": Kind(("export", "serving.description", "serving.recalibration"), ("evaluate",)),
