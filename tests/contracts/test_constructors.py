@@ -247,7 +247,8 @@ def test_an_object_is_printed_as_its_class_and_arguments(cls: type) -> None:
     name, arguments = cls.__name__, EXAMPLES[cls]
     shown = repr(cls(**arguments))
     assert name in shown
-    assert " at 0x" not in shown.partition("<function")[0]
+    # a layer of Keras 2 without arguments of its own is printed by Keras
+    assert not issubclass(cls, Checked) or " at 0x" not in shown.partition("<function")[0]
     assert all(re.search(rf"\b{x}=", shown) or repr(arguments[x]) not in shown for x in arguments)
 
 
