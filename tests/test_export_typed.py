@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.models import test_types as trial
 from tfrank_sel import data, export, features as types, models
 from tfrank_sel.data import spec, typed, writing
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import ItemList
 
 LISTS = 6
@@ -232,7 +232,7 @@ def test_lines_of_a_list_are_what_its_values_are(lists):
 
 
 def test_a_layout_names_the_columns_of_both_matrices():
-    layout = Layout(trial.FEATURES)
+    layout = Schema(trial.FEATURES)
     assert (len(layout.names), len(layout.texts)) == (trial.NUMBERS, trial.TEXTS)
 
 

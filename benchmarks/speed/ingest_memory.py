@@ -53,7 +53,7 @@ def make(
 
 def measure(path: Path, output: Path) -> None:
     """Ingests a file in this process, and prints its memory before and after, and its time."""
-    from tfrank_sel.data.formats import Layout
+    from tfrank_sel.data.formats import Schema
     from tfrank_sel.features import Vector
     from tfrank_sel.pipelines.ingestion import ingest
     from tfrank_sel.pipelines.ingestion.inputs import Source
@@ -61,7 +61,7 @@ def measure(path: Path, output: Path) -> None:
     imported = peak()
     began = time.process_time()
     inputs = ingest.Inputs([Source(str(path))], shares=SHARES)
-    done = ingest.ingest(inputs, Layout({"features": Vector(size=FEATURES)}), output)
+    done = ingest.ingest(inputs, Schema({"features": Vector(size=FEATURES)}), output)
     lists = sum(counted["lists"] for counted in done.report["splits"].values())
     print(imported, peak(), time.process_time() - began, lists)
 

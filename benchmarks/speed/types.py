@@ -25,7 +25,7 @@ from benchmarks.speed.interleaved import use_one_core
 from benchmarks.speed.rows import Peer
 from tfrank_sel import data, features, models
 from tfrank_sel.data import packed, synthetic
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Feature
 
 ROWS, BATCH = 100_000, 64
@@ -41,7 +41,7 @@ TYPES = {
     "published_at": features.Timestamp(since="shown_at"),
     "shown_at": features.Timestamp(of="query", parts=True),
 }
-LAYOUT = Layout(TYPES)
+LAYOUT = Schema(TYPES)
 WIDTH = len(LAYOUT.names) + len(LAYOUT.texts)
 FLOATS: Mapping[str, Feature] = {f"x{i}": features.Number() for i in range(WIDTH)}
 
@@ -76,7 +76,7 @@ def cases(folder: pathlib.Path) -> dict[str, tuple[rows.Call, rows.Call]]:
     found: dict[str, list[rows.Call]] = {"Parquet": [], "records": [], "preparation": []}
     for name, kinds in (("types", TYPES), ("floats", FLOATS)):
         lists = read(name, kinds)
-        layout = Layout(kinds)
+        layout = Schema(kinds)
         spec = data.FeatureSpec(len(layout.names), num_texts=len(layout.texts))
         serialized, parse = batches(lists, spec)
         inputs = [

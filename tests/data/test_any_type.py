@@ -92,7 +92,7 @@ def test_a_column_of_any_type_is_read_or_refused_in_one_line(tmp_path, role):
             kind = reader([path], columns)
             for run in (
                 lambda k=kind, p=path: k.propose([p]),
-                lambda k=kind, p=path: list(k.lists(data.formats.Part(p), k.layout([p]))),
+                lambda k=kind, p=path: list(k.lists(data.formats.Part(p), k.infer([p]))),
             ):
                 told = told_by(run)
                 read += told == ""

@@ -61,7 +61,7 @@ def test_a_bad_value_of_text_is_told_as_it_stands(tmp_path):
     )
     types = {"price": Number(), "is_new": Bool(), "at": Timestamp(), "v": Vector(size=2)}
     reader = data.formats.reader([str(path)], Columns(features=types))
-    refused, rows = reader.rows(data.formats.Part(str(path)), reader.layout([str(path)])), []
+    refused, rows = reader.rows(data.formats.Part(str(path)), reader.infer([str(path)])), []
     reasons = []
     for one in refused:
         if isinstance(one, data.formats.rows.Rows):
@@ -85,7 +85,7 @@ def test_one_line_of_another_type_spoils_no_other(tmp_path):
     path.write_text(path.read_text() + "\n{broken\n[1]\n")
     columns = Columns(features={"x": Number(), "v": Vector(size=2)})
     reader = data.formats.reader([str(path)], columns)
-    found = list(reader.rows(data.formats.Part(str(path)), reader.layout([str(path)])))
+    found = list(reader.rows(data.formats.Part(str(path)), reader.infer([str(path)])))
     assert [(x.number, x.reason.partition(". Received")[2][:9]) for x in found[:-1]] == [
         (7, ": Expecti"),
         (8, ": expecte"),

@@ -75,7 +75,7 @@ def read(paths, types=TYPES):
     """What is read of the two queries, and the number of rejected lines."""
     paths = [str(path) for path in paths]
     reader = formats.reader(paths, Columns(features=types))
-    layout = reader.layout(paths)
+    layout = reader.infer(paths)
     if isinstance(reader, formats.RowReader):
         rows = (x for path in paths for x in reader.rows(Part(path), layout))
         found = list(formats.rows.grouped(rows, layout))
@@ -167,7 +167,7 @@ def test_the_order_of_files_changes_neither_types_nor_features(tmp_path, suffix)
             content = FORMATS[suffix](table.to_pylist())
             (tmp_path / f"{name}.{suffix}").write_bytes(b"\n".join(content))
     reader = formats.reader(paths)
-    found = [(reader.propose(x), reader.layout(x)) for x in (paths, paths[::-1])]
+    found = [(reader.propose(x), reader.infer(x)) for x in (paths, paths[::-1])]
     assert found[0] == found[1]
     (features, left_out), layout = found[0]
     assert features == {"x": Number(), "y": Number(), "device": Category()}

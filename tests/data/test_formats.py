@@ -49,7 +49,7 @@ def files(tmp_path):
 
 def test_the_same_columns_are_features_by_every_way_in(files):
     for path in files:
-        assert formats.reader([str(path)]).layout([str(path)]).names == ["price", "stock"]
+        assert formats.reader([str(path)]).infer([str(path)]).names == ["price", "stock"]
         assert plain(data.read(path)) == EXPECTED
     for frame in (COLUMNS, pandas.DataFrame(COLUMNS), pandas.read_csv(files[0])):
         assert plain(frames.lists(frame)) == EXPECTED
@@ -186,7 +186,7 @@ def test_row_groups_of_parquet_are_parts_with_the_numbers_of_their_rows(files):
     reader = formats.reader([path])
     parts = reader.parts(path)
     assert parts == [Part(path, 0, 1), Part(path, 1, 2), Part(path, 2, 3)]
-    layout = reader.layout([path])
+    layout = reader.infer([path])
     found = [rows for part in parts for rows in reader.rows(part, layout)]
     assert [rows.place[1].tolist() for rows in found] == [[1, 2], [3, 4], [5]]
     [whole] = reader.rows(Part(path), layout)
@@ -235,7 +235,7 @@ def test_a_folder_of_parquet_is_read_with_the_columns_that_its_folders_name(tmp_
     assert next(data.read(tmp_path)).features.tolist() == [[0.5, 10.0, 1.0], [2.5, 12.0, 1.0]]
     reader = formats.reader([str(tmp_path)])
     assert reader.parts(str(tmp_path)) == [Part(str(tmp_path), i, i + 1) for i in range(2)]
-    layout = reader.layout([str(tmp_path)])
+    layout = reader.infer([str(tmp_path)])
     rows = [x for part in reader.parts(str(tmp_path)) for x in reader.rows(part, layout)]
     assert [len(x.labels) for x in rows] == [3, 2]
     with pytest.raises(InputError, match=r"day=1/.*/part\.parq, row 1: 'title' must be"):
@@ -345,7 +345,7 @@ from tfrank_sel.data import formats, frames
 columns = formats.Columns()
 for path in {[*map(str, files), str(tmp_path / "a.jsonl")]}:
     reader = formats.reader([path], columns)
-    assert reader.layout([path]).names == ["price", "stock"]
+    assert reader.infer([path]).names == ["price", "stock"]
     assert list(reader.propose([path])[0]) == ["price", "stock"]
     assert len(list(data.read(path))) == 3
     try:

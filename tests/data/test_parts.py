@@ -9,14 +9,14 @@ from hypothesis import given, settings, strategies as st
 from pyarrow import parquet
 
 from tfrank_sel.data import formats, lines
-from tfrank_sel.data.formats import Columns, Layout, Part
+from tfrank_sel.data.formats import Columns, Part, Schema
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import REFUSE, Number
 
 ENDS = st.sampled_from([b"\n", b"\r\n"])
 LONGEST = 16  # lines from the first of a list to the next
 NAMES = b"query_id,relevance,x"
-LAYOUT = Layout({"x": Number(missing=REFUSE)})
+LAYOUT = Schema({"x": Number(missing=REFUSE)})
 
 
 def letor_line(query, value):

@@ -266,7 +266,7 @@ def test_a_feature_of_records_may_be_what_is_kept_of_the_query(tmp_path, format)
     name = "brand" if format == "example" else "locale"
     columns = Columns(features=TYPES, context=(name,))
     reader = data.formats.reader([path], columns, format)
-    layout = reader.layout([path])
+    layout = reader.infer([path])
     [found] = reader.lists(data.formats.Part(path), layout)
     assert layout.context == {name: False}
     assert found.context == {name: {"brand": "acme", "locale": "de"}[name]}
@@ -279,7 +279,7 @@ def test_a_number_that_a_query_lacks_is_not_a_number(tmp_path):
     sets.write(tmp_path / "a.tfrecord", [sets.elwc([item], query) for query in queries])
     path = str(tmp_path / "a.tfrecord")
     reader = data.formats.reader([path], Columns(context=("age",)))
-    found = list(reader.lists(data.formats.Part(path), reader.layout([path])))
+    found = list(reader.lists(data.formats.Part(path), reader.infer([path])))
     np.testing.assert_array_equal([one.context["age"] for one in found], [7.0, math.nan])
 
 

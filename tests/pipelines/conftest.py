@@ -46,4 +46,4 @@ def shards(tmp_path_factory, lists):
     folder = tmp_path_factory.mktemp("shards")
     letor.write(folder / "lists.txt", lists)
     inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
-    return ingest.ingest(inputs, inputs.layout(), folder).shards["train"]
+    return ingest.ingest(inputs, inputs.schema(), folder).shards["train"]

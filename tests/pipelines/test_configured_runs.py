@@ -135,7 +135,7 @@ def test_columns_and_types_are_those_of_the_configuration(table):
     assert found.shares == {"train": 0.8, "validation": 0.1, "test": 0.1}
     assert found.columns.features == {"brand": Category(min_count=1)}
     assert found.columns.weight == "price"
-    assert found.layout().texts == ["brand"]
+    assert found.schema().texts == ["brand"]
     assert columns(with_set("features.price={type='number', missing='refuse'}")).types is None
     with pytest.raises(ConfigurationError, match="`since` of 'brand' must name a feature"):
         columns(with_set("features.brand={type='timestamp', since='shown'}"))

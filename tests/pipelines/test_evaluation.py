@@ -52,7 +52,7 @@ def split(tmp_path_factory, lists):
     parquet.write_table(sets.table(lists[:5]), folder / "more.parquet")
     columns = Columns(context=("device", "age"))
     inputs = ingest.Inputs(expand([str(folder / "*.parquet")], "test"), columns, adjacent=True)
-    layout = inputs.reader.layout([source.path for source in inputs.sources])
+    layout = inputs.reader.infer([source.path for source in inputs.sources])
     shards = ingest.ingest(inputs, layout, folder).shards["test"]
     return PackedLists(shards, data.FeatureSpec(3), layout.context)
 

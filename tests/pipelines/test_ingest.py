@@ -8,7 +8,7 @@ from pyarrow import json as arrow_json
 from tests.data import sets
 from tfrank_sel import data
 from tfrank_sel.data import elwc, formats, letor
-from tfrank_sel.data.formats import Columns, Layout, rows as item_rows
+from tfrank_sel.data.formats import Columns, Schema, rows as item_rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Number
 from tfrank_sel.pipelines.ingestion import census, ingest, stored
@@ -47,7 +47,7 @@ def ingested(tmp_path_factory, lists):
 def in_splits(folder, pattern, columns=sets.COLUMNS, format=None, **options):
     """Ingests the files of a pattern, divided by the hash of the query."""
     inputs = ingest.Inputs(expand([str(pattern)]), columns, sets.SHARES, format=format, **options)
-    layout = inputs.layout()
+    layout = inputs.schema()
     return layout, ingest.ingest(inputs, layout, folder)
 
 
@@ -120,7 +120,7 @@ def test_the_report_counts_what_is_doubtful(tmp_path):
     letor.write(tmp_path / "a.txt", lists)
     letor.write(tmp_path / "b.txt", lists[1:2])
     inputs = ingest.Inputs(expand([str(tmp_path / "?.txt")], "train"))
-    done = ingest.ingest(inputs, inputs.layout(), tmp_path / "out")
+    done = ingest.ingest(inputs, inputs.schema(), tmp_path / "out")
     assert done.report["splits"] == {
         "train": {
             "lists": 7,
@@ -187,7 +187,7 @@ def test_what_is_left_out_is_in_the_dead_letters_with_its_place(tmp_path):
     }
     for name, letters in expected.items():
         found = expand([str(tmp_path / name)], "train")
-        layout = ingest.Inputs(found).layout()
+        layout = ingest.Inputs(found).schema()
         folder = tmp_path / f"{name}.out"
         with pytest.raises(data.InputError, match=f"Received: {len(letters)}$"):
             ingest.ingest(ingest.Inputs(found, allow_bad_lines=1), layout, folder)
@@ -253,7 +253,7 @@ def test_rows_become_lists_wherever_chunks_end():
         np.full(6, "", np.object_),
         {},
     )
-    layout = Layout({"x": Number()})
+    layout = Schema({"x": Number()})
     whole = list(item_rows.adjacent([rows], layout))
     for cut in range(7):
         parts = [rows.take(slice(0, cut)), Rejected("t", "row", 9, "bad"), rows.take(slice(cut, 6))]
@@ -265,7 +265,7 @@ def test_rows_become_lists_wherever_chunks_end():
 
 
 def layout(paths, format=None):
-    return formats.reader(paths, Columns(), format).layout(paths)
+    return formats.reader(paths, Columns(), format).infer(paths)
 
 
 @pytest.mark.parametrize(

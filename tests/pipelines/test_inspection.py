@@ -3,12 +3,12 @@ import pytest
 
 from tfrank_sel import data
 from tfrank_sel.data import synthetic
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Number, Vector
 from tfrank_sel.pipelines.evaluation import inspection
 
 SPEC = data.FeatureSpec(num_features=4)
-LAYOUT = Layout({"a": Number(), "b": Number(), "c": Number(), "of the query": Number(of="query")})
+LAYOUT = Schema({"a": Number(), "b": Number(), "c": Number(), "of the query": Number(of="query")})
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     drops = [x.drop for x in found.values()]
     assert drops == sorted(drops, reverse=True)
 
-    packed = Layout({"features": Vector(size=4)})
+    packed = Schema({"features": Vector(size=4)})
     split = inspection.feature_importances(by_b, packed, SPEC, sample, seed=0)
     assert split["features[2]"] == found["b"]
     assert len(split) == 4

@@ -191,7 +191,7 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
         sections["data"] |= dict.fromkeys(("validation", "test"), sections["data"]["train"])
         configuration, inputs, _ = resolve(Configuration.model_validate(sections))
         found = Run(configuration, inputs, Mirror.of(made), Progress(Console(quiet=True)))
-        found.layout = inputs.layout()
+        found.layout = inputs.schema()
         return [x for x in judgement.warnings(found) if "position" in x]
 
     [warning] = warned()

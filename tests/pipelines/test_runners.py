@@ -11,7 +11,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tests.data import sets
 from tfrank_sel import data, models
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
@@ -72,7 +72,7 @@ def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):
     names = ("1.txt.gz", "2.txt")
     inputs = ingest.Inputs([Source(str(tmp_path / name), "train") for name in names])
     done = ingest.ingest(
-        inputs, Layout({"features": Vector(size=6)}), tmp_path / "out", options=options
+        inputs, Schema({"features": Vector(size=6)}), tmp_path / "out", options=options
     )
     found = statistics.summarise(done.shards, SPEC, tmp_path, options=options)["train"]
     assert done.report["splits"]["train"]["lists"] == found.lists == len(lists)

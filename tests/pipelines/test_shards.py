@@ -103,7 +103,7 @@ def test_an_ingest_that_fails_midway_leaves_no_shard(tmp_path, monkeypatch):
 
     monkeypatch.setattr(stored, "serialize", fails)
     with pytest.raises(RuntimeError, match="midway"):
-        ingest.ingest(inputs, inputs.layout(), tmp_path / "out")
+        ingest.ingest(inputs, inputs.schema(), tmp_path / "out")
     assert list((tmp_path / "out").rglob("*")) == [tmp_path / "out" / "records"]
 
 
@@ -126,11 +126,11 @@ def test_a_file_that_is_read_in_parts_gives_the_same_shards_in_every_run(
     columns = data.formats.Columns(features=names)
     inputs = ingest.Inputs(expand([str(tmp_path / name)]), columns, sets.SHARES)
     options = runners.pipeline_options("Direct", WAYS[way])
-    whole = ingest.ingest(inputs, inputs.layout(), tmp_path / "whole")
+    whole = ingest.ingest(inputs, inputs.schema(), tmp_path / "whole")
     monkeypatch.setattr(lines, "PART", (tmp_path / name).stat().st_size // 7)
     assert len(inputs.reader.parts(str(tmp_path / name))) == 8
     done = [
-        ingest.ingest(inputs, inputs.layout(), tmp_path / str(i), options=options, shard_bytes=3000)
+        ingest.ingest(inputs, inputs.schema(), tmp_path / str(i), options=options, shard_bytes=3000)
         for i in range(2)
     ]
     assert done[0].report["splits"] == done[1].report["splits"] == whole.report["splits"]
@@ -155,7 +155,7 @@ def test_a_file_that_is_missing_beside_another_is_told(tmp_path, name):
     columns = data.formats.Columns(features=["x1"])
     none = str(tmp_path / f"none.{name}")
     inputs = ingest.Inputs([Source(x, "train") for x in (str(tmp_path / name), none)], columns)
-    layout = ingest.Inputs(inputs.sources[:1], columns).layout()
+    layout = ingest.Inputs(inputs.sources[:1], columns).schema()
     with pytest.raises(data.InputError, match=rf"none\.{name}: expected a .* [Nn]o such file"):
         ingest.ingest(inputs, layout, tmp_path / "out")
 
@@ -168,7 +168,7 @@ def test_lines_that_are_left_out_have_their_numbers_in_a_file_of_parts(tmp_path,
     path = tmp_path / "a.txt"
     path.write_text("\n".join(text))
     inputs = ingest.Inputs(expand([str(path)], "train"), allow_bad_lines=4)
-    layout = inputs.layout()
+    layout = inputs.schema()
     ingest.ingest(inputs, layout, tmp_path / "out")
     with (tmp_path / "out" / "dead_letters.jsonl").open() as file:
         letters = [json.loads(line) for line in file]
@@ -183,7 +183,7 @@ def test_a_query_that_comes_back_in_another_part_is_refused(tmp_path, monkeypatc
     path = tmp_path / "a.txt"
     letor.write(path, [*lists[:30], lists[20], lists[3]])
     sources = expand([str(path)], "train")
-    layout = ingest.Inputs(sources).layout()
+    layout = ingest.Inputs(sources).schema()
     with pytest.raises(data.InputError) as error:
         ingest.ingest(ingest.Inputs(sources, allow_bad_lines=1), layout, tmp_path / "out")
     rule = "the lines of a query must be adjacent. Received again: that of list"

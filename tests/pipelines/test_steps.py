@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tfrank_sel import data, export, models
 from tfrank_sel.data import elwc, letor, synthetic
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines import preparation, trial
@@ -22,7 +22,7 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source
 
-LAYOUT = Layout({"features": Vector(size=6)})
+LAYOUT = Schema({"features": Vector(size=6)})
 SPEC = data.FeatureSpec(num_features=6)
 
 
@@ -41,7 +41,7 @@ def stored_in(folder, lists):
     """Shards of lists."""
     letor.write(folder / "lists.txt", lists)
     inputs = ingest.Inputs([Source(str(folder / "lists.txt"), "train")])
-    layout = Layout({"features": Vector(size=lists[0].features.shape[1])})
+    layout = Schema({"features": Vector(size=lists[0].features.shape[1])})
     return ingest.ingest(inputs, layout, folder).shards["train"]
 
 
@@ -116,7 +116,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
     ]
     shards = stored_in(tmp_path, lists)
     found = statistics.summarise({"train": shards}, data.FeatureSpec(4), tmp_path)["train"]
-    layout = Layout({"features": Vector(size=4)})
+    layout = Schema({"features": Vector(size=4)})
     prepared = preparation.prepared(preparation.Split(shards, found), layout, within_list=True)
     assert prepared.variance[:2] == [0.0, 0.0]
     assert min(prepared.variance[2:]) > 0.0
@@ -191,7 +191,7 @@ def test_without_beam_the_import_error_names_the_extra(monkeypatch):
 )
 def test_a_category_that_tells_nothing_apart_is_refused(tmp_path, shards, counts, message):
     found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
-    layout = Layout({"features": Vector(size=6), "brand": Category()})
+    layout = Schema({"features": Vector(size=6), "brand": Category()})
     split = preparation.Split(shards, dataclasses.replace(found, texts={"brand": counts}))
     with pytest.raises(data.InputError, match=message):
         preparation.prepared(split, layout, within_list=False)
@@ -209,7 +209,7 @@ def test_a_preparation_keeps_the_vocabularies_and_indicators_of_the_one_before(t
     before = models.Preparation([0.5] * 6, [1.0] * 6, False, kinds, known, missing)
 
     def made(**options):
-        layout = Layout({**kinds, "brand": Category(**options)})
+        layout = Schema({**kinds, "brand": Category(**options)})
         return preparation.prepared(split, layout, within_list=False, before=before)
 
     # "d" is more frequent than "c", and a value that is no longer there keeps its place

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import models
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
 
@@ -109,7 +109,7 @@ def built(types, vocabularies, missing):
     )
     network = models.Perceptron([16], embeddings=preparation.embeddings)
     made = models.Prepared(preparation, network)
-    layout = Layout(types)
+    layout = Schema(types)
     numbers, texts = tf.zeros([1, 1, len(layout.names)]), tf.fill([1, 1, len(layout.texts)], "")
     made({"features": numbers, "texts": texts, "mask": tf.constant([[True]])})
     return made

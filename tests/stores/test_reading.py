@@ -81,7 +81,7 @@ def test_a_part_fetches_what_it_needs_and_some_ahead(folder, monkeypatch):
     monkeypatch.setattr(kind, "_fetch_range", counted)
     reader = formats.reader([url], Columns(num_features=1))
     part = Part(url, len(content) // 2, len(content) // 2 + 240_000)
-    assert len(list(reader.lists(part, reader.layout([url])))) == 1000
+    assert len(list(reader.lists(part, reader.infer([url])))) == 1000
     assert sum(fetched) < len(content) / 2
 
 
@@ -91,7 +91,7 @@ def test_files_of_a_store_are_ingested_by_part(folder, files, tmp_path, monkeypa
     for number, place in enumerate((str(files / "all.txt"), stores.join(folder, "all.txt"))):
         inputs = ingest.Inputs([Source(place)], shares=sets.SHARES)
         assert len(inputs.reader.parts(place)) > 3
-        done.append(ingest.ingest(inputs, inputs.layout(), tmp_path / str(number)))
+        done.append(ingest.ingest(inputs, inputs.schema(), tmp_path / str(number)))
     for split, paths in done[0].shards.items():
         here, there = (
             [pathlib.Path(path).read_bytes() for path in found]

@@ -29,11 +29,13 @@ def made_lists() -> list[data.ItemList]:
     return made
 
 
-def layout_of(kinds: dict[str, str], features: dict[str, Feature] | None = None) -> lists.Layout:
+def layout_of(
+    kinds: dict[str, str], features: dict[str, Feature] | None = None
+) -> lists.SequenceSchema:
     """The layout of lists with features of these kinds, and a label that is a number."""
     known = {lists.LABEL: ("float_list", 1), **{name: (kind, 1) for name, kind in kinds.items()}}
-    found = records.layout_of((known, {}), Columns(), "the schema")
-    return lists.Layout(features or found.features, kinds=(known, {}))
+    found = records.schema_of((known, {}), Columns(), "the schema")
+    return lists.SequenceSchema(features or found.features, kinds=(known, {}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +50,11 @@ class Run:
         folder = self.output / "artefacts" / component / name
         return max(folder.iterdir(), key=lambda path: int(path.name))
 
-    def layout(self, columns: Columns | None = None) -> lists.Layout:
+    def layout(self, columns: Columns | None = None) -> lists.SequenceSchema:
         """What the lists hold, by the schema that was found."""
-        return lists.Layout.load(str(self.artefact("SchemaGen", "schema")), columns or Columns())
+        return lists.SequenceSchema.load(
+            str(self.artefact("SchemaGen", "schema")), columns or Columns()
+        )
 
     def split(self, name: str) -> str:
         """Pattern of the files of a split."""

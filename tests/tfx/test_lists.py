@@ -93,8 +93,8 @@ feature {
 """
 
 
-def test_a_layout_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
-    layout = lists.Layout.of(text_format.Parse(SCHEMA, schema_pb2.Schema()), Columns())
+def test_a_schema_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
+    layout = lists.SequenceSchema.of(text_format.Parse(SCHEMA, schema_pb2.Schema()), Columns())
     assert list(layout.features) == ["clicks", "price"]
     example = text_format.Parse(
         """
@@ -125,4 +125,4 @@ def test_a_schema_without_label_or_features_is_refused(missing, said):
     del domain.feature[:]
     domain.feature.extend(kept)
     with pytest.raises(data.InputError, match=said):
-        lists.Layout.of(schema, Columns())
+        lists.SequenceSchema.of(schema, Columns())

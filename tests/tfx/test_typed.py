@@ -202,10 +202,10 @@ def test_the_preparation_is_that_of_a_plain_run(run, columns, tmp_path):
         for file in tf.io.gfile.glob(run.split(name))
     ]
     read_alike = Inputs(sources, columns, format="sequence-example")
-    layout = read_alike.layout()
+    layout = read_alike.schema()
     shards = ingest.ingest(read_alike, layout, tmp_path).shards
     types = layout.features
-    statistics.summarise(shards, read_alike.spec(layout), tmp_path, features=types)
+    statistics.summarise(shards, layout.spec, tmp_path, features=types)
     split = Split.load(shards["train"], tmp_path / "train.json")
     wanted = preparation.prepared(split, layout, within_list=True).get_config()
     for name in ("mean", "variance"):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tfrank_sel.data.cache import Cache
     from tfrank_sel.data.formats import read
     from tfrank_sel.data.lists import InputError, ItemList
+    from tfrank_sel.data.schema import Schema
     from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "InputError",
     "ItemList",
     "ListFeatures",
+    "Schema",
     "batches",
     "batching",
     "bucket_edges",
@@ -66,6 +68,7 @@ _HOMES = {
     "InputError": "lists",
     "ItemList": "lists",
     "ListFeatures": "spec",
+    "Schema": "schema",
     "batches": "batching",
     "bucket_edges": "batching",
     "head": "batching",

@@ -77,10 +77,10 @@ def lists(
     )
     with tables.readable("frame"):
         table = arrow_table(frame, array if columns.types is not None else arrow().array)
-        layout = tables.layout({"frame": table.schema}, columns)
+        schema = tables.infer({"frame": table.schema}, columns)
         place = ("frame", np.arange(table.num_rows))
-        found = tables.of_table(place, table, columns, layout)
-    yield from strict(rows.grouped(rows.checked([found]), layout))
+        found = tables.of_table(place, table, schema)
+    yield from strict(rows.grouped(rows.checked([found]), schema))
 
 
 def dataset(

@@ -11,6 +11,7 @@ import numpy as np
 from tfrank_sel.data import formats, frames
 from tfrank_sel.data.formats import arrays, rows, tables
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
 # A training table has these columns, too; no feature has such a name.
@@ -204,21 +205,20 @@ def _list(
     table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
 ) -> ItemList:
     """Converts and checks the columns like those of a training table."""
-    columns = formats.Columns(_QUERY, _LABEL, doc_id, features)
-    layout = formats.Layout(features)
+    schema = Schema(features, columns=Columns(_QUERY, _LABEL, doc_id, features))
     whole = arrays.arrow().table(
         {**table, _QUERY: ["request"] * size, _LABEL: np.zeros(size, np.float32)}
     )
-    found = tables.of_table(("request", np.arange(size)), whole, columns, layout)
-    [one] = strict(rows.grouped(rows.checked([found], "item"), layout))
-    _check_integers(one, layout)
+    found = tables.of_table(("request", np.arange(size)), whole, schema)
+    [one] = strict(rows.grouped(rows.checked([found], "item"), schema))
+    _check_integers(one, schema)
     return one
 
 
-def _check_integers(one: ItemList, layout: formats.Layout) -> None:
-    for column, text in enumerate(layout.texts):
-        if text in layout.integers and one.texts is not None:
+def _check_integers(one: ItemList, schema: Schema) -> None:
+    for column, text in enumerate(schema.texts):
+        if text in schema.integers and one.texts is not None:
             for item, value in enumerate(one.texts[:, column]):
                 if len(value) > 18 and abs(int(value)) >= 2**63:
-                    wanted = f"{layout.integers[text]!r} must be an integer of 64 bits"
+                    wanted = f"{schema.integers[text]!r} must be an integer of 64 bits"
                     raise InputError(f"request, item {item}", f"{wanted}. Received: {value}")

@@ -1,4 +1,4 @@
-"""Names of the parts of a list in files, and the layout of a list.
+"""What a list holds: names of its parts in files, and its features by type.
 
 `to_schema`, `from_schema` and `feature_spec` convert stored features to a schema of
 tensorflow-metadata and back; they import TensorFlow, which the rest does not need.
@@ -19,9 +19,9 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config
 
 if TYPE_CHECKING:
-    from tfrank_sel.data.spec import feature_spec, from_schema, to_schema
+    from tfrank_sel.data.spec import FeatureSpec, feature_spec, from_schema, to_schema
 
-__all__ = ["Columns", "Layout", "feature_spec", "from_schema", "is_index", "to_schema"]
+__all__ = ["Columns", "Schema", "feature_spec", "from_schema", "is_index", "to_schema"]
 
 __getattr__ = lazy.imports(
     "tfrank_sel.data", (), dict.fromkeys(("feature_spec", "from_schema", "to_schema"), "spec")
@@ -151,28 +151,47 @@ class Columns(Checked):
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout(Checked):
-    """The features of an item and the context of a query.
+class Schema(Checked):
+    """What a list holds: its features, the context of its query, and the names of all parts.
 
     Args:
         features: The type of each feature, by name, in the order of the matrices.
         context: Values of the query that are kept, and whether each is a number.
+        columns: Names of the parts in files.
 
     Raises:
         ValueError: If a feature refers to a missing feature.
 
     Example:
         >>> from tfrank_sel.features import Category, Number, Vector
-        >>> layout = Layout({"price": Number(), "embedding": Vector(size=2), "brand": Category()})
-        >>> layout.names, layout.texts
+        >>> schema = Schema({"price": Number(), "embedding": Vector(size=2), "brand": Category()})
+        >>> schema.names, schema.texts
         (['price', 'embedding[1]', 'embedding[2]'], ['brand'])
     """
 
     features: Mapping[str, Feature]
     context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+    columns: Columns = dataclasses.field(default_factory=Columns)
 
     def __post_init__(self) -> None:
         check(self.features)
+
+    @property
+    def types(self) -> Mapping[str, Feature] | None:
+        """The types of the features that a server takes by name; None if it takes them packed.
+
+        They are packed if `columns` has no types.
+        """
+        return None if self.columns.types is None else self.features
+
+    @property
+    def spec(self) -> "FeatureSpec":
+        """Names and sizes of the parts of a stored list."""
+        from tfrank_sel.data.spec import FeatureSpec
+
+        is_weighted = bool(self.columns.measures.keys() - {"label"})
+        weight = "weight" if is_weighted else None
+        return FeatureSpec(len(self.names), num_texts=len(self.texts), weight=weight)
 
     @property
     def names(self) -> list[str]:
@@ -204,14 +223,19 @@ class Layout(Checked):
         }
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the layout to a JSON file."""
+        """Writes the features and the context to a JSON file."""
         features = {name: feature.config() for name, feature in self.features.items()}
         text = json.dumps({"features": features, "context": dict(self.context)}, indent=2)
         pathlib.Path(path).write_text(f"{text}\n")
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Reads a layout written by `write`."""
+    def read(cls, path: str | os.PathLike[str], columns: Columns | None = None) -> Self:
+        """Reads what `write` has written.
+
+        Args:
+            path: The file.
+            columns: Names of the parts in files.
+        """
         found = json.loads(pathlib.Path(path).read_text())
         features = {name: of_config(config) for name, config in found["features"].items()}
-        return cls(features, found["context"])
+        return cls(features, found["context"], columns or Columns())

@@ -268,8 +268,8 @@ def matrices(frame: Any, features: Mapping[str, Feature], groups: Groups) -> Mat
         table = frames.arrow_table(frame, array)
         nothing = pa.repeat(pa.scalar("", pa.string()), table.num_rows)
         table = table.append_column(NO_QUERY, nothing).append_column(NO_ITEM, nothing)
-        layout = tables.layout({"X": table.schema}, columns)
-        rows = tables.of_table(("X", np.arange(table.num_rows)), table, columns, layout)
+        schema = tables.infer({"X": table.schema}, columns)
+        rows = tables.of_table(("X", np.arange(table.num_rows)), table, schema)
     for row, reason in sorted(rows.faults.items()):
         raise InputError(f"X, row {row}", reason)
     sizes, order = groups
@@ -280,6 +280,6 @@ def matrices(frame: Any, features: Mapping[str, Feature], groups: Groups) -> Mat
         taken[:, of_query] = values[:, of_query][first]
         return taken
 
-    numbers, texts = layout.of_query
+    numbers, texts = schema.of_query
     of_texts = None if rows.texts is None else of_lists(rows.texts, texts)
     return Matrices(of_lists(rows.features, numbers), of_texts)

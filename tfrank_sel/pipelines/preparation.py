@@ -9,7 +9,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data, models
 from tfrank_sel.data import letor, stores, synthetic
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.models.preparation import columns
@@ -160,13 +160,13 @@ def check_named(
 
 
 def prepared(
-    split: Split, layout: Layout, within_list: bool, before: models.Preparation | None = None
+    split: Split, layout: Schema, within_list: bool, before: models.Preparation | None = None
 ) -> models.Preparation:
     """Returns the preparation of features for a network, from the training statistics.
 
     Args:
         split: The training split.
-        layout: Layout of a list.
+        layout: Schema of a list.
         within_list: As in `models.Preparation`.
         before: The preparation of a model for a warm start. Its vocabularies are kept, and new
             values are appended up to `max_size`. Features with missing values before keep their

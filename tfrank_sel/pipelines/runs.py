@@ -13,7 +13,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
@@ -87,19 +87,19 @@ class Run:
         return runners.configured(self.configuration)
 
     @functools.cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> Schema:
         """The layout of a list."""
-        return Layout.read(self.output / "ingest" / "layout.json")
+        return Schema.read(self.output / "ingest" / "layout.json", self._inputs.columns)
 
     @functools.cached_property
     def spec(self) -> data.FeatureSpec:
         """Names and sizes of the parts of a stored list."""
-        return self._inputs.spec(self.layout)
+        return self.layout.spec
 
     @functools.cached_property
     def types(self) -> Mapping[str, Feature] | None:
         """The types of the features that a server takes by name; None if they are packed."""
-        return self._inputs.types(self.layout)
+        return self.layout.types
 
     @property
     def _inputs(self) -> Inputs:

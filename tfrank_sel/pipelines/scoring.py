@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import formats, packed, stores
-from tfrank_sel.data.formats import Columns, Layout, TableReader
+from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines import rankings, runners
@@ -146,7 +146,7 @@ def score(
         tfrank_sel.data.InputError: If the input, the model or the output folder is invalid.
     """
     place = str(output).rstrip("/") if stores.is_remote(output) else os.path.abspath(output)
-    scorer = RecordScorer(str(model), (layout := inputs.layout()).features)
+    scorer = RecordScorer(str(model), (layout := inputs.schema()).features)
     state = {
         "version": __version__,
         "model": _version(str(model)),
@@ -174,7 +174,7 @@ def score(
             found = len(todo) - len(left)
             step.tell(f"{len(todo)} files" + (f", {found} of them found" if found else ""))
             step.reads(path for one in left for path, _, _ in todo[one].spans)
-            _rank([(todo[one], one) for one in left], _Score(scorer, inputs.spec(layout)), options)
+            _rank([(todo[one], one) for one in left], _Score(scorer, layout.spec), options)
             _finish(folder, made, place)
     return Scored([x.replace(made, place, 1) for x in todo], report)
 
@@ -255,7 +255,7 @@ def judge(
     Raises:
         tfrank_sel.data.InputError: If the input or a model is invalid.
     """
-    layout = inputs.layout()
+    layout = inputs.schema()
     ours = RecordScorer(str(model), layout.features)
     baseline = None if against is None else RecordScorer(str(against), layout.features)
     with tempfile.TemporaryDirectory() as scratch:
@@ -265,7 +265,7 @@ def judge(
             for line in ingest.summary(ingested.report):
                 step.tell(line)
         with progress.step("evaluation") as step:
-            lists = PackedLists(ingested.shards[_SPLIT], inputs.spec(layout), layout.context)
+            lists = PackedLists(ingested.shards[_SPLIT], layout.spec, layout.context)
             count = ingested.report["splits"][_SPLIT]["lists"]
             pipeline = runners.pipeline_if_many(options, count)
             found = evaluation.evaluate(
@@ -279,7 +279,7 @@ def judge(
 
 def _ingested(
     inputs: Inputs,
-    layout: Layout,
+    layout: Schema,
     folder: str,
     state: Mapping[str, Any],
     options: PipelineOptions | None,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import letor, stores, typed
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.distribution import Workers
 from tfrank_sel.export.releases import Releases
 from tfrank_sel.export.saved_model import CARD
@@ -38,7 +38,7 @@ def ingest(run: Run, folder: Path) -> None:
         folder / "synthetic", run.settings.seed, run.progress
     )
     with run.progress.step("ingest") as step:
-        layout = inputs.layout()
+        layout = inputs.schema()
         if run.earlier is not None:
             _check_same(run.earlier, layout)
         step.doing(f"{len(inputs.sources)} files")
@@ -66,8 +66,8 @@ def ingest(run: Run, folder: Path) -> None:
     layout.write(folder / "layout.json")
 
 
-def _check_same(earlier: Path, layout: Layout) -> None:
-    known = Layout.read(earlier / "ingest" / "layout.json")
+def _check_same(earlier: Path, layout: Schema) -> None:
+    known = Schema.read(earlier / "ingest" / "layout.json")
     if known != layout:
         received = ", ".join(
             sorted(

@@ -20,8 +20,10 @@ from tfrank_sel.data.formats.tfrecords import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.lists import InputError, ItemList, strict
-from tfrank_sel.data.schema import Columns, Layout
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
+
+Layout = Schema  # an earlier name
 
 __all__ = [
     "FORMATS",
@@ -30,6 +32,7 @@ __all__ = [
     "Part",
     "Reader",
     "RowReader",
+    "Schema",
     "TableReader",
     "read",
     "reader",
@@ -148,12 +151,12 @@ def read(
         propensity=propensity,
     )
     kind = reader(files, columns, format)
-    layout = kind.layout(files)
+    schema = kind.infer(files)
     if isinstance(kind, RowReader) and not adjacent:
-        each = (row for file in files for row in kind.rows(Part(file), layout))
-        found = rows.grouped(each, layout)
+        each = (row for file in files for row in kind.rows(Part(file), schema))
+        found = rows.grouped(each, schema)
     else:
-        found = (one for file in files for one in kind.lists(Part(file), layout))
+        found = (one for file in files for one in kind.lists(Part(file), schema))
     yield from strict(found)
 
 

@@ -1,4 +1,4 @@
-"""Bases of readers: the layout of lists, the parts of a file, and the lists of a part."""
+"""Bases of readers: the schema of lists, the parts of a file, and the lists of a part."""
 
 import abc
 import bisect
@@ -14,7 +14,7 @@ from tfrank_sel.data.formats import rows
 from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
-from tfrank_sel.data.schema import Columns, Layout
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
 _T = TypeVar("_T")
@@ -69,8 +69,8 @@ class Reader(abc.ABC):
         self.columns = columns
 
     @abc.abstractmethod
-    def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns the layout of the lists of files.
+    def infer(self, paths: Sequence[str]) -> Schema:
+        """Returns the schema of the lists of files.
 
         Args:
             paths: The files. Most readers read only the beginnings of some: see `spaced`.
@@ -80,7 +80,7 @@ class Reader(abc.ABC):
         """
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
-        """Proposes types for columns without a role: by default, those of the layout.
+        """Proposes types for columns without a role: by default, those of `infer`.
 
         Args:
             paths: The files, of which a sample is read.
@@ -91,7 +91,7 @@ class Reader(abc.ABC):
         Raises:
             InputError: If a file cannot be read.
         """
-        return dict(self.layout(paths).features), {}
+        return dict(self.infer(paths).features), {}
 
     def parts(self, path: str) -> Sequence[Part]:
         """Returns the parts of a file, in order: by default, the file is the only one."""
@@ -109,12 +109,12 @@ class Reader(abc.ABC):
         return iter(rejected)
 
     @abc.abstractmethod
-    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
         """Reads a part, a few lists at a time.
 
         Args:
             part: The part.
-            layout: As in `Reader.lists`.
+            schema: The schema of the lists, from `infer`.
 
         Yields:
             The lists, and rejected units.
@@ -128,20 +128,20 @@ class RowReader(Reader):
     """Reader of files in which each row is one item, with the identifier of its query."""
 
     @abc.abstractmethod
-    def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
+    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         """Reads a part, some rows at a time; otherwise as in `lists`."""
 
-    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
         """Reads a part of a file in which the rows of a query are adjacent.
 
         `tfrank_sel.data.lists.runs` assigns the lists to parts.
 
         Args:
             part: As in `Reader.lists`.
-            layout: As in `Reader.lists`.
+            schema: As in `Reader.lists`.
         """
-        rest = () if part.stop is None else self.rows(Part(part.path, part.stop), layout)
-        return rows.adjacent(self.rows(part, layout), layout, rest, is_first=not part.start)
+        rest = () if part.stop is None else self.rows(Part(part.path, part.stop), schema)
+        return rows.adjacent(self.rows(part, schema), schema, rest, is_first=not part.start)
 
 
 class LineReader(Reader):

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
-from tfrank_sel.data import elwc, parsing, stores
+from tfrank_sel.data import elwc, parsing, stores, typed
 from tfrank_sel.data.formats import arrays, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.data.schema import Columns, Layout
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import (
     MISSING_INTEGER,
@@ -203,8 +203,15 @@ def _example(octets: bytes) -> _Features:
     return features
 
 
-ELWC = Form("elwc", parsing.parse_elwc, _of_elwc)
-EXAMPLE_IN_EXAMPLE = Form("eie", parsing.parse_example_in_example, _of_example_in_example)
+FORMS = {
+    form.name: form
+    for form in (
+        Form("elwc", parsing.parse_elwc, _of_elwc),
+        Form("eie", parsing.parse_example_in_example, _of_example_in_example),
+        Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example),
+        Form("example", parsing.parse_example, _of_example),
+    )
+}
 SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
 EXAMPLE = Form("example", parsing.parse_example, _of_example)
 
@@ -235,17 +242,17 @@ class Batch:
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
-def layout(paths: Sequence[str], form: Form, columns: Columns) -> Layout:
-    """Returns the layout of the lists of files, from their first records.
+def infer(paths: Sequence[str], form: Form, columns: Columns) -> Schema:
+    """Returns the schema of the lists of files, from their first records.
 
     Raises:
         InputError: If a file cannot be read, or a named column is missing or has the wrong kind.
     """
-    return layout_of(kinds(paths, form), columns, ", ".join(paths))
+    return schema_of(kinds(paths, form), columns, ", ".join(paths))
 
 
-def layout_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Layout:
-    """Returns the layout of lists from the kinds of the features of their items and queries.
+def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schema:
+    """Returns the schema of lists from the kinds of the features of their items and queries.
 
     Args:
         kinds: As `kinds` returns them.
@@ -279,20 +286,20 @@ def layout_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Layou
         kind, _ = (context if feature.of == "query" else items)[name]
         if kind == "bytes_list" and feature.numbers(name):
             raise InputError(place, f"expected numbers in {name!r}. Received: bytes")
-    return Layout(
+    return Schema(
         columns.types or {name: _numbers_of(items[name][1]) for name in names},
         {name: context[name][0] != "bytes_list" for name in columns.context},
+        columns,
     )
 
 
-def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator[Batch | Rejected]:
+def batches(path: str, form: Form, schema: Schema) -> Iterator[Batch | Rejected]:
     """Reads a file in batches of records.
 
     Args:
         path: The file.
         form: How its records are parsed.
-        columns: Names of the parts.
-        layout: Layout of the lists.
+        schema: Schema of the lists.
 
     Yields:
         The records, with the faults of their items, and malformed records.
@@ -300,8 +307,8 @@ def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator
     Raises:
         InputError: If the file cannot be read.
     """
-    features = list_features(kinds([path], form), columns, layout)
-    parse = _parser(path, form, columns, layout, features)
+    features = list_features(kinds([path], form), schema)
+    parse = _parser(path, form, schema, features)
     numbered = enumerate(records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
@@ -318,28 +325,23 @@ def batches(path: str, form: Form, columns: Columns, layout: Layout) -> Iterator
 
 
 def _parser(
-    path: str, form: Form, columns: Columns, layout: Layout, features: ListFeatures
+    path: str, form: Form, schema: Schema, features: ListFeatures
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns the parser of numbered records of a file."""
-    sets = {x: y.max_values for x, y in layout.features.items() if isinstance(y, Set)}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = form.parse(serialized, features)
-        for name, size in sets.items():
-            found = parsed[name]
-            shape = [*[None] * (found.shape.rank - 1), size]
-            parsed[name] = found.to_tensor(_default(found.dtype), shape=shape)
-        return parsed
+        return {**parsed, **typed.padded(parsed, schema.features)}
 
     def batch(chunk: Sequence[tuple[int, bytes]]) -> Batch:
         parsed = {x: y.numpy() for x, y in parse([record for _, record in chunk]).items()}
         numbers, sizes = [number for number, _ in chunk], parsed[features.size]
-        named = zip(parsed[columns.query], chunk, strict=True)
+        named = zip(parsed[schema.columns.query], chunk, strict=True)
         queries = [text(name) or _digest(record) for name, (_, record) in named]
         context = {
             name: _floats(found).tolist() if is_number else list(map(text, found.tolist()))
-            for name, is_number in layout.context.items()
+            for name, is_number in schema.context.items()
             # what is a feature of items, too, is that of the first: the only one of an example
             for found in [parsed[name] if name in features.context else parsed[name][:, 0]]
         }
@@ -351,9 +353,7 @@ def _parser(
             return found[parsed[features.mask]]
 
         place = (path, np.repeat(numbers, sizes))
-        items = _rows(
-            place, np.repeat(np.array(queries, np.object_), sizes), of_items, columns, layout
-        )
+        items = _rows(place, np.repeat(np.array(queries, np.object_), sizes), of_items, schema)
         repeated = {x: np.repeat(np.array(y, np.object_), sizes) for x, y in context.items()}
         items = dataclasses.replace(items, context=repeated)
         return Batch(numbers, queries, sizes, items, context)
@@ -365,13 +365,12 @@ def _rows(
     place: tuple[str, np.ndarray],
     queries: np.ndarray,
     of_items: Callable[[str], np.ndarray],
-    columns: Columns,
-    layout: Layout,
+    schema: Schema,
 ) -> Rows:
     """Returns items as rows, with their faults."""
     measures = {"label": np.zeros(len(queries), np.float32)}
-    measures |= {role: _floats(of_items(name)) for role, name in columns.measures.items()}
-    types = layout.features.items()
+    measures |= {role: _floats(of_items(name)) for role, name in schema.columns.measures.items()}
+    types = schema.features.items()
     numbers = [_numbers(of_items(name), x) for name, x in types if x.numbers(name)]
     texts = [_texts(of_items(name), spelled) for name, x in types if x.texts(name)]
     features = np.concatenate(numbers or [np.empty([len(queries), 0], np.float32)], axis=1)
@@ -386,26 +385,25 @@ def _rows(
         queries,
         measures["label"],
         features,
-        _texts(of_items(columns.doc_id))[:, 0],
+        _texts(of_items(schema.columns.doc_id))[:, 0],
         {},
         matrix,
         rows.weights(measures),
-        rows.faults(columns, layout, measures, features, matrix, received),
+        rows.faults(schema, measures, features, matrix, received),
     )
 
 
-def list_features(found: tuple[Kinds, Kinds], columns: Columns, layout: Layout) -> ListFeatures:
+def list_features(found: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
     """Returns the features to parse, each optional and of the kind in the file.
 
     Args:
         found: The kinds, as `kinds` returns them.
-        columns: Names of the parts.
-        layout: Layout of the lists.
+        schema: Schema of the lists.
     """
-    kinds, of_query = found
-    default = None if columns.types is not None else 0
+    (kinds, of_query), columns = found, schema.columns
+    default = None if schema.types is not None else 0
     items, context = dict[str, Any](), dict[str, Any]()
-    for name, feature in layout.features.items():
+    for name, feature in schema.features.items():
         into, known = (context, of_query) if feature.of == "query" else (items, kinds)
         if isinstance(feature, Set):
             into[name] = tf.io.RaggedFeature(_MISSING[known.get(name, ("bytes_list", 1))[0]][0])
@@ -418,7 +416,7 @@ def list_features(found: tuple[Kinds, Kinds], columns: Columns, layout: Layout) 
         into, known = (context, of_query) if role == "list_weight" else (items, kinds)
         into[name] = _fixed(known, name, "float_list")
     items[columns.doc_id] = _fixed(kinds, columns.doc_id, "bytes_list")
-    for name in layout.context:
+    for name in schema.context:
         if name not in {*items, *context}:
             context[name] = _fixed(of_query, name, "float_list")
     context[columns.query] = _fixed(of_query, columns.query, "bytes_list")
@@ -440,10 +438,6 @@ def _fixed(
     if size == 1:
         return tf.io.FixedLenFeature([], dtype, default)
     return tf.io.FixedLenFeature([size], dtype, [default] * size)
-
-
-def _default(dtype: tf.DType) -> Any:
-    return next(missing for kind, missing in _MISSING.values() if kind == dtype)
 
 
 def _numbers(found: np.ndarray, feature: Feature) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
 from tfrank_sel.data.lists import Found, ItemList, Rejected, runs
-from tfrank_sel.data.schema import Columns, Layout
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature, Vector
 
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -112,8 +112,7 @@ def weights(measures: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 
 def faults(
-    columns: Columns,
-    layout: Layout,
+    schema: Schema,
     measures: Mapping[str, np.ndarray],
     features: np.ndarray,
     texts: np.ndarray | None,
@@ -123,8 +122,7 @@ def faults(
     """Returns the first broken rule of each invalid row, by the index of the row.
 
     Args:
-        columns: Names of the parts.
-        layout: Types of the features.
+        schema: Types of the features, and names of the parts.
         measures: As in `weights`; NaN and infinity are invalid.
         features: As in `Rows`; infinity for an invalid value.
         texts: As in `Rows`.
@@ -139,17 +137,17 @@ def faults(
                 value = _shown(received(name, row))
                 found[row] = f"{name!r} must be {wanted}. Received: {value}"
 
-    for role, name in columns.measures.items():
+    for role, name in schema.columns.measures.items():
         wanted, accepts = _MEASURES[role]
         add(name, wanted, ~(np.isfinite(measures[role]) & accepts(measures[role])))
     if not np.isfinite(features).all():
-        for name, feature, block in _blocks(layout, features):
+        for name, feature, block in _blocks(schema, features):
             add(name, _wanted(feature), _is_bad(block, feature))
     known = dict(ids or {})
     if texts is not None:
-        known |= {name: block for name, _, block in _blocks(layout, texts, is_text=True)}
+        known |= {name: block for name, _, block in _blocks(schema, texts, is_text=True)}
     for name, block in known.items():
-        is_integer = getattr(layout.features.get(name), "dtype", "string") == "int64"
+        is_integer = getattr(schema.features.get(name), "dtype", "string") == "int64"
         if not is_integer and INVALID not in "".join(block.ravel().tolist()):
             continue
         wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (_TEXT, _is_invalid)
@@ -159,10 +157,10 @@ def faults(
 
 
 def _blocks(
-    layout: Layout, matrix: np.ndarray, *, is_text: bool = False
+    schema: Schema, matrix: np.ndarray, *, is_text: bool = False
 ) -> Iterator[tuple[str, Feature, np.ndarray]]:
     start = 0
-    for name, feature in layout.features.items():
+    for name, feature in schema.features.items():
         stop = start + len(feature.texts(name) if is_text else feature.numbers(name))
         if stop > start:
             yield name, feature, matrix[:, start:stop]
@@ -212,7 +210,7 @@ def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
 
 def adjacent(
     chunks: Iterable[Rows | Rejected],
-    layout: Layout,
+    schema: Schema,
     rest: Iterable[Rows | Rejected] = (),
     *,
     is_first: bool = True,
@@ -221,12 +219,12 @@ def adjacent(
 
     Args:
         chunks: The rows of a part of a file.
-        layout: Types of the features.
+        schema: Types of the features.
         rest: The rows after it, as in `runs`.
         is_first: Whether this is the first part.
     """
     for one in runs(_pieces(chunks), _pieces(rest), is_first=is_first):
-        yield one if isinstance(one, Rejected) else joined(one[1], layout)
+        yield one if isinstance(one, Rejected) else joined(one[1], schema)
 
 
 def _pieces(chunks: Iterable[Rows | Rejected]) -> Iterator[tuple[str, Rows] | Rejected]:
@@ -237,7 +235,7 @@ def _pieces(chunks: Iterable[Rows | Rejected]) -> Iterator[tuple[str, Rows] | Re
             yield from ((str(part.queries[0]), part) for part in _runs(rows))
 
 
-def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found | Rejected]:
+def grouped(chunks: Iterable[Rows | Rejected], schema: Schema) -> Iterator[Found | Rejected]:
     """Makes lists from rows in any order, all in memory, in the order of their first rows."""
     files: dict[str, list[Rows]] = {}
     for rows in chunks:
@@ -250,27 +248,27 @@ def grouped(chunks: Iterable[Rows | Rejected], layout: Layout) -> Iterator[Found
         for query, part in by_query(_concatenated(of_file)):
             kept.setdefault(query, []).append(part)
     for parts in kept.values():
-        yield joined(parts, layout)
+        yield joined(parts, schema)
 
 
-def joined(parts: Iterable[Rows], layout: Layout) -> Found:
+def joined(parts: Iterable[Rows], schema: Schema) -> Found:
     """Makes a list from all rows of a query, in the order of files and rows."""
     parts = sorted(parts, key=lambda part: (part.place[0], part.place[1][0]))
     whole = _concatenated(parts)
     context = {name: values[:1].tolist()[0] for name, values in whole.context.items()}
-    return listed(str(whole.queries[0]), whole, context, layout)
+    return listed(str(whole.queries[0]), whole, context, schema)
 
 
-def listed(query: str, rows: Rows, context: Mapping[str, Any], layout: Layout) -> Found:
+def listed(query: str, rows: Rows, context: Mapping[str, Any], schema: Schema) -> Found:
     """Makes a list from rows; the values of the query are those of the first row.
 
     Args:
         query: Identifier of the query.
         rows: The rows of this query; may be empty.
         context: Other values of the query.
-        layout: Types of the features.
+        schema: Types of the features.
     """
-    numbers_of_query, texts_of_query = layout.of_query
+    numbers_of_query, texts_of_query = schema.of_query
     numbers = _of_first(rows.features, numbers_of_query)
     texts = None if rows.texts is None else _of_first(rows.texts, texts_of_query)
     ids = identifiers(query, rows.doc_ids)

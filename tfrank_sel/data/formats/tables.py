@@ -12,7 +12,7 @@ from tfrank_sel.data.formats.arrays import arrow
 from tfrank_sel.data.formats.reader import Part, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
-from tfrank_sel.data.schema import Columns, Layout, is_index
+from tfrank_sel.data.schema import Columns, Schema, is_index
 from tfrank_sel.features import REFUSE, Bool, Category, Feature, Number, Set, Timestamp, Vector
 
 ROWS = 8192  # read at once
@@ -92,24 +92,24 @@ class TableReader(RowReader):
         features, left_out = propose(sample.schema, sample, self.columns)
         return features, {**left_out, **lacking, **repeated}
 
-    def layout(self, paths: Sequence[str]) -> Layout:
+    def infer(self, paths: Sequence[str]) -> Schema:
         schemas = {}
         for path in spaced(sorted(paths)):
             with readable(path):
                 schemas[path] = self.schema(path)
-        return layout(schemas, self.columns)
+        return infer(schemas, self.columns)
 
-    def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        return rows.checked(self._unchecked(part, layout))
+    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+        return rows.checked(self._unchecked(part, schema))
 
-    def _unchecked(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        needed = [*self.columns.required, *layout.features]
+    def _unchecked(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
+        needed = [*self.columns.required, *schema.features]
         for found in self._read(part, needed, [self.columns.doc_id]):
             if isinstance(found, Rejected):
                 yield found
             else:
                 path, numbers, table = found
-                yield of_table((path, numbers), table, self.columns, layout)
+                yield of_table((path, numbers), table, schema)
 
     def _read(
         self, part: Part, needed: Sequence[str], optional: Sequence[str] = ()
@@ -154,7 +154,7 @@ def check(place: str, names: Sequence[str], wanted: Sequence[str]) -> None:
             raise InputError(place, f"{reason}. Received: {count} columns of this name")
 
 
-def layout(schemas: Mapping[str, Any], columns: Columns) -> Layout:
+def infer(schemas: Mapping[str, Any], columns: Columns) -> Schema:
     """Returns the types of the features of tables, and which context columns are numbers.
 
     Args:
@@ -180,9 +180,10 @@ def layout(schemas: Mapping[str, Any], columns: Columns) -> Layout:
     if not (columns.features or free):
         place, schema = next(iter(schemas.items()))
         raise InputError(place, f"expected a column of numbers. Received: {schema.names}")
-    return Layout(
+    return Schema(
         columns.types or dict.fromkeys(columns.features or free, Number(missing=REFUSE)),
         {name: all(name in found for found in numbers.values()) for name in columns.context},
+        columns,
     )
 
 
@@ -214,15 +215,15 @@ def fits(place: str, schema: Any, columns: Columns) -> None:
             raise InputError(place, f"{reason}. Received: {kind}")
 
 
-def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout: Layout) -> Rows:
+def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:
     """Returns the rows of an Arrow table or batch, with the faults of invalid rows.
 
     Args:
         place: As in `Rows`.
         table: The table.
-        columns: Names of the parts.
-        layout: Types of the features, and which parts of the context are numbers.
+        schema: The schema of its rows.
     """
+    columns = schema.columns
     fits(place[0], table.schema, columns)
 
     def read(name: str, convert: Callable[..., np.ndarray], *options: Any) -> np.ndarray:
@@ -231,10 +232,10 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
 
     measures = {"label": np.zeros(table.num_rows, np.float32)}
     measures |= {role: read(name, arrays.floats) for role, name in columns.measures.items()}
-    features = np.empty([table.num_rows, len(layout.names)], np.float32)
-    texts = np.empty([table.num_rows, len(layout.texts)], np.object_) if layout.texts else None
+    features = np.empty([table.num_rows, len(schema.names)], np.float32)
+    texts = np.empty([table.num_rows, len(schema.texts)], np.object_) if schema.texts else None
     first_number = first_text = 0
-    for name, feature in layout.features.items():
+    for name, feature in schema.features.items():
         if count := len(feature.numbers(name)):
             block = read(name, arrays.numbers, feature)
             features[:, first_number : first_number + count] = block
@@ -253,13 +254,12 @@ def of_table(place: tuple[str, np.ndarray], table: Any, columns: Columns, layout
         ids.get(columns.doc_id, np.full(len(features), "", object)),
         {
             name: read(name, arrays.floats if is_number else arrays.strings)
-            for name, is_number in layout.context.items()
+            for name, is_number in schema.context.items()
         },
         texts,
         rows.weights(measures),
         rows.faults(
-            columns,
-            layout,
+            schema,
             measures,
             features,
             texts,

@@ -14,7 +14,7 @@ from tfrank_sel.data.formats.arrays import array, arrow, floats
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
 from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, TableReader
 from tfrank_sel.data.lists import Found, ItemList, Rejected
-from tfrank_sel.data.schema import Layout
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import REFUSE, Set, Vector
 
 _BYTES = 1 << 20  # read at once
@@ -326,11 +326,12 @@ class LetorReader(LineReader):
         for more in ("", ".gz")
     )
 
-    def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns the layout, with the number of features from `columns` or from all files."""
+    def infer(self, paths: Sequence[str]) -> Schema:
+        """Returns the schema, with the number of features from `columns` or from all files."""
         found = self.columns.num_features or max(letor.num_features(path) for path in paths)
-        return Layout({"features": Vector(size=found, missing=REFUSE, within_list=True)})
+        packed = Vector(size=found, missing=REFUSE, within_list=True)
+        return Schema({"features": packed}, columns=self.columns)
 
-    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
-        for one in letor.scan(part.path, len(layout.names), part.start, part.stop):
+    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
+        for one in letor.scan(part.path, len(schema.names), part.start, part.stop):
             yield Found(one) if isinstance(one, ItemList) else one

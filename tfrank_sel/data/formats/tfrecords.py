@@ -1,6 +1,5 @@
 """Readers for TFRecord files of lists or items with named features."""
 
-import abc
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from tfrank_sel.data.formats import rows, tables
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
-from tfrank_sel.data.schema import Layout
+from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature
 
 if TYPE_CHECKING:  # it imports TensorFlow, which takes seconds
@@ -23,15 +22,17 @@ class RecordReader(Reader):
     """
 
     @property
-    @abc.abstractmethod
     def form(self) -> "records.Form":
         """The form of the records."""
+        from tfrank_sel.data.formats import records  # imports TensorFlow, which takes seconds
 
-    def layout(self, paths: Sequence[str]) -> Layout:
-        """Returns the layout of the lists, from the first records of files."""
+        return records.FORMS[self.name]
+
+    def infer(self, paths: Sequence[str]) -> Schema:
+        """Returns the schema of the lists, from the first records of files."""
         from tfrank_sel.data.formats import records
 
-        return records.layout(spaced(sorted(paths)), self.form, self.columns)
+        return records.infer(spaced(sorted(paths)), self.form, self.columns)
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         from tfrank_sel.data.formats import records
@@ -42,10 +43,10 @@ class RecordReader(Reader):
         of_items, others = tables.propose(items.schema, items, self.columns)
         return {**of_query, **of_items}, {**left_out, **others}
 
-    def lists(self, part: Part, layout: Layout) -> Iterator[Found | Rejected]:
+    def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
         from tfrank_sel.data.formats import records
 
-        for batch in records.batches(part.path, self.form, self.columns, layout):
+        for batch in records.batches(part.path, self.form, schema):
             if isinstance(batch, Rejected):
                 yield batch
                 continue
@@ -56,7 +57,7 @@ class RecordReader(Reader):
                     yield Rejected(part.path, "record", number, reason)
                     continue
                 found = batch.rows.take(slice(items.start, items.stop))
-                yield rows.listed(query, found, context, layout)
+                yield rows.listed(query, found, context, schema)
 
 
 class ElwcReader(RecordReader):
@@ -65,23 +66,11 @@ class ElwcReader(RecordReader):
     name = "elwc"
     suffixes = (".tfrecord", ".tfrecord.gz")
 
-    @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
-
-        return records.ELWC
-
 
 class ExampleInExampleReader(RecordReader):
     """Reader of records of `tf.train.Example` that contain the serialized examples of a list."""
 
     name = "eie"
-
-    @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
-
-        return records.EXAMPLE_IN_EXAMPLE
 
 
 class SequenceExampleReader(RecordReader):
@@ -89,27 +78,15 @@ class SequenceExampleReader(RecordReader):
 
     name = "sequence-example"
 
-    @property
-    def form(self) -> "records.Form":
-        from tfrank_sel.data.formats import records
-
-        return records.SEQUENCE_EXAMPLE
-
 
 class ExampleReader(RowReader, RecordReader):
     """Reader of records of `tf.train.Example`, each an item with its query."""
 
     name = "example"
 
-    @property
-    def form(self) -> "records.Form":
+    def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         from tfrank_sel.data.formats import records
 
-        return records.EXAMPLE
-
-    def rows(self, part: Part, layout: Layout) -> Iterator[Rows | Rejected]:
-        from tfrank_sel.data.formats import records
-
-        batches = records.batches(part.path, self.form, self.columns, layout)
+        batches = records.batches(part.path, self.form, schema)
         of_items = (x if isinstance(x, Rejected) else x.rows for x in batches)
         return rows.checked(of_items, "record")

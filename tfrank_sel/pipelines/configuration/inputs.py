@@ -87,7 +87,7 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
     if configuration.features:
-        reader.layout([first])
+        reader.infer([first])
 
 
 def resolve(

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
@@ -92,7 +92,7 @@ def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calib
 
 def feature_importances(
     model: Scorer,
-    layout: Layout,
+    layout: Schema,
     spec: data.FeatureSpec,
     lists: Sample,
     *,
@@ -139,7 +139,7 @@ def feature_importances(
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
 
-def columns(layout: Layout, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
+def columns(layout: Schema, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
     """Returns the columns of each feature of items: names of inputs, and positions there."""
     places = {
         spec.features: {name: i for i, name in enumerate(layout.names)},

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
-from tfrank_sel.data.formats import Layout
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.models import preparation
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.evaluation import inspection
@@ -30,7 +30,7 @@ class ByFeature:
         sign: 1 to rank large values first, -1 to rank small ones first.
     """
 
-    layout: Layout
+    layout: Schema
     spec: data.FeatureSpec
     column: int
     sign: float
@@ -64,7 +64,7 @@ class ByPopularity:
 
 
 def rankings(
-    shards: Sequence[str], layout: Layout, spec: data.FeatureSpec, *, longest: int
+    shards: Sequence[str], layout: Schema, spec: data.FeatureSpec, *, longest: int
 ) -> dict[str, Ranking]:
     """Returns the simple rankings of the data, by name.
 

@@ -17,7 +17,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import Layout, Part, Reader, RowReader, rows
+from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.pipelines import runners
@@ -42,7 +42,7 @@ class Ingested:
 
 def ingest(
     inputs: Inputs,
-    layout: Layout,
+    layout: Schema,
     folder: Path,
     *,
     records: str | None = None,
@@ -57,7 +57,7 @@ def ingest(
 
     Args:
         inputs: Input files.
-        layout: Layout of the lists.
+        layout: Schema of the lists.
         folder: Folder to write to: `ingest.json` with the summary, and `dead_letters.jsonl` with
             rejected units, if any.
         records: Folder or URL for the shards, `SPLIT-*`, which all workers can write to; by default
@@ -114,7 +114,7 @@ def ingest(
 def _build(
     pipeline: beam.Pipeline,
     inputs: Inputs,
-    layout: Layout,
+    layout: Schema,
     parts: Mapping[str, Sequence[Part]],
     write: shards.Write,
     notes: str,
@@ -128,7 +128,7 @@ def _build(
     found = read.found
     if is_grouped:
         found = found | beam.GroupByKey() | "Join" >> beam.Map(_joined, layout)
-    store = _Store(inputs.spec(layout), inputs.shares)
+    store = _Store(layout.spec, inputs.shares)
     done = found | beam.ParDo(store).with_outputs("census", "queries", main="records")
     done.records | write
     told = {
@@ -175,7 +175,7 @@ def _numbered(inputs: Inputs, parts: Mapping[str, Sequence[Part]]) -> Iterator[_
             number += 1
 
 
-def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]:
+def _lists(numbered: _Numbered, reader: Reader, layout: Schema) -> Iterator[Any]:
     """From a part of a source to `(split, place, list)`, rejected units and the list count."""
     index, part_number, split, part = numbered
     number = 0
@@ -188,7 +188,7 @@ def _lists(numbered: _Numbered, reader: Reader, layout: Layout) -> Iterator[Any]
     yield beam.pvalue.TaggedOutput("lists", (index, part_number, number))
 
 
-def _rows(numbered: _Numbered, reader: RowReader, layout: Layout) -> Iterator[Any]:
+def _rows(numbered: _Numbered, reader: RowReader, layout: Schema) -> Iterator[Any]:
     """From a part of a source to rows by split and query, and rejected units."""
     _, _, split, part = numbered
     for one in _told(reader.rows(part, layout)):
@@ -200,7 +200,7 @@ def _rows(numbered: _Numbered, reader: RowReader, layout: Layout) -> Iterator[An
 
 
 def _joined(
-    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], layout: Layout
+    grouped: tuple[tuple[str, str], Iterable[tuple[Any, ...]]], layout: Schema
 ) -> tuple[str | None, tuple[int, int], Found]:
     (split, query), parts = grouped
     found = rows.joined((_expanded(query, part, layout) for part in parts), layout)
@@ -218,7 +218,7 @@ def _compact(found: Rows) -> tuple[Any, ...]:
     return (file, *(values.tobytes() for values in arrays), ids, context, texts, weights)
 
 
-def _expanded(query: str, parts: tuple[Any, ...], layout: Layout) -> Rows:
+def _expanded(query: str, parts: tuple[Any, ...], layout: Schema) -> Rows:
     """Returns the rows of a query from the result of `_compact`."""
     file, numbers, labels, features, ids, context, texts, weights = parts
     known = zip(layout.context, context, strict=True)

@@ -5,12 +5,10 @@ import dataclasses
 import glob
 from collections.abc import Iterable, Mapping, Sequence
 
-from tfrank_sel import data  # FeatureSpec imports TensorFlow, so it is imported at its use
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
-from tfrank_sel.data.formats import Columns, Layout, Reader
+from tfrank_sel.data.formats import Columns, Reader, Schema
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.features import Feature
 
 SPLITS = ("train", "validation", "test")
 
@@ -61,31 +59,18 @@ class Inputs(Checked):
         """The reader of the files."""
         return formats.reader([source.path for source in self.sources], self.columns, self.format)
 
-    def spec(self, layout: Layout) -> "data.FeatureSpec":
-        """Returns the names and sizes of the parts of a stored list."""
-        is_weighted = bool(self.columns.measures.keys() - {"label"})
-        weight = "weight" if is_weighted else None
-        return data.FeatureSpec(len(layout.names), num_texts=len(layout.texts), weight=weight)
-
-    def types(self, layout: Layout) -> Mapping[str, Feature] | None:
-        """Returns the types of the named features for a server; None if features are packed.
-
-        Features are packed if no type is configured.
-        """
-        return None if self.columns.types is None else layout.features
-
     @property
     def learned(self) -> list[str]:
         """The training files."""
         return [source.path for source in self.sources if source.split in (None, "train")]
 
-    def layout(self) -> Layout:
-        """Returns the layout of the lists, inferred from training files.
+    def schema(self) -> Schema:
+        """Returns the schema of the lists, inferred from training files.
 
         Raises:
             tfrank_sel.data.InputError: If the files have different formats, or cannot be read.
         """
-        return self.reader.layout(self.learned)
+        return self.reader.infer(self.learned)
 
 
 def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:

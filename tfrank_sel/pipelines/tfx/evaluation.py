@@ -22,7 +22,7 @@ from tfrank_sel.pipelines.evaluation.blessing import Blessing, Rules, bless
 from tfrank_sel.pipelines.evaluation.evaluation import evaluate
 from tfrank_sel.pipelines.evaluation.saved import SavedScorer
 from tfrank_sel.pipelines.push import side_by_side
-from tfrank_sel.pipelines.tfx.lists import Layout, SequenceExamples, pattern, records
+from tfrank_sel.pipelines.tfx.lists import SequenceExamples, SequenceSchema, pattern, records
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def Evaluator(  # noqa: N802
     config of the `Columns` of the lists, as JSON. TFMA evaluates `tf.Example` row by row; here a
     row is a list.
     """
-    layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     ours, champion = (
         saved and SavedScorer(path_utils.serving_model_path(saved.uri), layout.signature)
         for saved in (model, baseline_model)

@@ -24,8 +24,8 @@ from tfx.utils import io_utils, path_utils
 from tfx.v1.dsl.components import InputArtifact, OutputArtifact, Parameter, component
 
 from tfrank_sel import export
-from tfrank_sel.data.formats import Columns
-from tfrank_sel.pipelines.tfx.lists import Layout, pattern, requests
+from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.pipelines.tfx.lists import SequenceSchema, pattern, requests
 from tfrank_sel.pipelines.trial import TOLERANCE, difference
 
 NAME = "ranker"
@@ -56,7 +56,7 @@ def InfraValidator(  # noqa: N802
     InfraValidator requires Docker or Kubernetes. `columns` is the config of the `Columns` of the
     lists, as JSON.
     """
-    layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     asked = requests([pattern(examples, "test")], layout, lists)
     try:
         with served(path_utils.serving_model_path(model.uri), start_seconds) as server:
@@ -121,7 +121,7 @@ def served(saved_model: str, start_seconds: float) -> Iterator[Server]:
             server.wait()
 
 
-def check(server: Server, asked: list[bytes], layout: Layout, most_milliseconds: float) -> float:
+def check(server: Server, asked: list[bytes], layout: Schema, most_milliseconds: float) -> float:
     """Sends lists to a server, and checks the scores.
 
     Args:

@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -16,76 +16,61 @@ from tfx.types import Artifact, artifact_utils
 from tfx.utils import io_utils
 
 from tfrank_sel import data
-from tfrank_sel.data import formats, parsing, typed
+from tfrank_sel.data import parsing, typed, writing
 from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
 from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
 from tfrank_sel.data.lists import Found
-from tfrank_sel.features import MISSING_INTEGER, Feature
+from tfrank_sel.data.schema import Schema
+from tfrank_sel.data.spec import ListFeatures, from_schema
+from tfrank_sel.features import MISSING_INTEGER
 from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.ingestion import stored
 
-# The feature of a schema that holds the feature lists of a `SequenceExample`.
-SEQUENCE = "##SEQUENCE##"
-QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, Columns.label
+QUERY_ID, DOC_ID, LABEL = Columns.query, Columns.doc_id, str(Columns.label)
 PARSED_AT_ONCE = 64
 
-_KINDS = {
-    schema_pb2.FLOAT: "float_list",
-    schema_pb2.INT: "int64_list",
-    schema_pb2.BYTES: "bytes_list",
-}
+_KINDS = {dtype: kind for kind, dtype in parsed_records.DTYPES.items()}
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout(formats.Layout):
-    """Layout of a list.
+class SequenceSchema(Schema):
+    """What a list holds that is stored as `SequenceExample`.
 
     Args:
         features: Type of each feature, by name, in the order of the model inputs: those of the
             columns, or by default every number of an item without another role, by name.
         context: Values of the query to slice by, and whether each is a number.
-        parts: Names of the parts.
+        columns: Names of the parts.
         kinds: Kinds of the features of items and of queries, by name.
     """
 
-    parts: Columns = dataclasses.field(default_factory=Columns)
     kinds: tuple[parsed_records.Kinds, parsed_records.Kinds] = ({}, {})
 
     @classmethod
-    def of(cls, schema: schema_pb2.Schema, columns: Columns) -> "Layout":
-        """Reads the layout from a schema.
+    def of(cls, proto: schema_pb2.Schema, columns: Columns) -> Self:
+        """Converts a schema of tensorflow-metadata.
 
         Args:
-            schema: The schema of a set of lists, from SchemaGen.
+            proto: The schema of a set of lists, from SchemaGen.
             columns: Names of the parts.
 
         Raises:
             tfrank_sel.data.InputError: If a named column is missing in the schema, or there is no
                 feature to rank by.
         """
-        sequences = [x.struct_domain.feature for x in schema.feature if x.name == SEQUENCE]
-        kinds = _kinds(itertools.chain(*sequences)), _kinds(schema.feature)
-        found = parsed_records.layout_of(kinds, columns, "the schema")
+        stored_features = from_schema(proto)
+        kinds = _kinds(stored_features.items), _kinds(stored_features.context)
+        found = parsed_records.schema_of(kinds, columns, "the schema")
         if not found.features:
             reason = f"expected numbers to rank by in the items. Received: {sorted(kinds[0])}"
             raise data.InputError("the schema", reason)
         return cls(found.features, found.context, columns, kinds)
 
     @classmethod
-    def load(cls, schema: str, columns: Columns) -> "Layout":
-        """Reads the layout from the schema in a folder, as written by SchemaGen."""
+    def load(cls, schema: str, columns: Columns) -> Self:
+        """Reads the schema in a folder, as written by SchemaGen."""
         file = io_utils.get_only_uri_in_dir(schema)
         return cls.of(io_utils.parse_pbtxt_file(file, schema_pb2.Schema()), columns)
-
-    @property
-    def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts of a list for training."""
-        return data.FeatureSpec(len(self.names), num_texts=len(self.texts))
-
-    @property
-    def types(self) -> Mapping[str, Feature] | None:
-        """Types of the named features of the served model; None if features are packed."""
-        return None if self.parts.types is None else self.features
 
     @property
     def signature(self) -> dict[str, tf.TensorSpec]:
@@ -100,8 +85,9 @@ class Layout(formats.Layout):
         """Reads a batch of serialized lists: each feature as a server is sent it, sets padded, and
         the other parts, by name."""
         # a missing value is 0 only at padding, unlike in files of lists
-        columns = dataclasses.replace(self.parts, features=self.features)
-        wanted = parsed_records.list_features(self.kinds, columns, self)
+        columns = dataclasses.replace(self.columns, features=self.features)
+        schema = Schema(self.features, self.context, columns)
+        wanted = parsed_records.list_features(self.kinds, schema)
         refused = [x for x, y in self.features.items() if not y.may_be_missing]
         at_padding = {name: 0 for name in refused if name in wanted.items}
         wanted = dataclasses.replace(wanted, padding=at_padding)
@@ -143,11 +129,11 @@ class Layout(formats.Layout):
     def _measured(self, parsed: Mapping[str, Any]) -> list[tf.Tensor]:
         """Labels, and weights if there are any."""
         mask, of_items = parsed["mask"], []
-        for name in self.parts.measures.values():
+        for name in self.columns.measures.values():
             found = _as(tf.float32, parsed[name])
             of_list = found if found.shape.rank == 2 else found[:, tf.newaxis]
             of_items.append(tf.boolean_mask(tf.broadcast_to(of_list, tf.shape(mask)), mask))
-        measure = functools.partial(_measures, self.parts)
+        measure = functools.partial(_measures, self.columns)
         found = tf.numpy_function(measure, of_items, tf.float32)
         found = tf.ensure_shape(found, [1 if len(of_items) == 1 else 2, None])
         places, shape = tf.where(mask), tf.shape(mask, tf.int64)
@@ -155,8 +141,8 @@ class Layout(formats.Layout):
         return [tf.where(mask, labels, float("nan")), *weights]
 
 
-def _kinds(features: Iterable[schema_pb2.Feature]) -> parsed_records.Kinds:
-    return {x.name: (_KINDS[x.type], 1) for x in features if x.type in _KINDS}
+def _kinds(features: Mapping[str, Any]) -> parsed_records.Kinds:
+    return {name: (_KINDS[feature.dtype], 1) for name, feature in features.items()}
 
 
 def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
@@ -177,8 +163,7 @@ def _measures(columns: Columns, *values: np.ndarray) -> np.ndarray:
     measures = dict(zip(columns.measures, values, strict=True))
     named = dict(zip(columns.measures.values(), values, strict=True))
     faults = rows.faults(
-        columns,
-        formats.Layout({}),
+        Schema({}, columns=columns),
         measures,
         np.empty([len(values[0]), 0]),
         None,
@@ -196,11 +181,11 @@ class SequenceExamples:
 
     Args:
         shards: Patterns of their TFRecord files.
-        layout: Layout of a list.
+        layout: Schema of a list.
     """
 
     shards: Sequence[str]
-    layout: Layout
+    layout: SequenceSchema
 
     @property
     def spec(self) -> data.FeatureSpec:
@@ -223,7 +208,7 @@ class SequenceExamples:
 
     def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
         """Returns the identifier of each query, as `query_id`, and its context by name."""
-        parsed, columns = self.layout.parse(serialized), self.layout.parts
+        parsed, columns = self.layout.parse(serialized), self.layout.columns
         found = {QUERY_ID: _as(tf.string, parsed[columns.query])}
         for name, is_number in self.context.items():
             found[name] = _as(tf.float32 if is_number else tf.string, parsed[name])
@@ -242,7 +227,7 @@ def write(path: Path, lists: Iterable[data.ItemList]) -> None:
     try:
         with tf.io.TFRecordWriter(str(partial)) as writer:
             for one in lists:
-                writer.write(_sequence_example(one).SerializeToString(deterministic=True))
+                writer.write(_sequence_example(one))
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -267,15 +252,15 @@ def records(*patterns: str) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(_files(patterns), compression_type="GZIP")
 
 
-def requests(patterns: Sequence[str], layout: Layout, count: int) -> list[bytes]:
+def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> list[bytes]:
     """Returns the first lists as requests for a server, `ExampleListWithContext`.
 
     Args:
         patterns: Patterns of the files. Empty lists are skipped.
-        layout: Layout of a list.
+        layout: Schema of a list.
         count: Number of lists.
     """
-    reader = SequenceExampleReader(layout.parts)
+    reader = SequenceExampleReader(layout.columns)
     read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
     found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
     return [trial.request(one, layout.spec, layout.types) for one in itertools.islice(found, count)]
@@ -288,17 +273,13 @@ def _files(patterns: Sequence[str]) -> list[str]:
     return files
 
 
-def _sequence_example(one: data.ItemList) -> tf.train.SequenceExample:
-    written = tf.train.SequenceExample()
-    query_id = written.context.feature[QUERY_ID]
-    query_id.bytes_list.value.append(one.query_id.encode())
-    columns = written.feature_lists.feature_list
-    for label, doc_id in zip(one.labels.tolist(), one.doc_ids, strict=True):
-        columns[LABEL].feature.add().float_list.value.append(label)
-        columns[DOC_ID].feature.add().bytes_list.value.append(doc_id.encode())
+def _sequence_example(one: data.ItemList) -> bytes:
     width = max(3, len(str(one.features.shape[1])))  # so that names sort in numerical order
-    for index, column in enumerate(one.features.T.tolist(), start=1):
-        name = f"feature_{index:0{width}d}"
-        for value in column:
-            columns[name].feature.add().float_list.value.append(value)
-    return written
+    numbers = {
+        f"feature_{index:0{width}d}": column.tolist()
+        for index, column in enumerate(one.features.T, start=1)
+    }
+    values = {LABEL: one.labels.tolist(), DOC_ID: one.doc_ids, **numbers, QUERY_ID: one.query_id}
+    text, number = tf.io.FixedLenFeature([], tf.string), tf.io.FixedLenFeature([], tf.float32)
+    items: dict[str, Any] = {LABEL: number, DOC_ID: text, **dict.fromkeys(numbers, number)}
+    return writing.serialize_sequence_example(values, ListFeatures(items, {QUERY_ID: text}))

@@ -20,7 +20,7 @@ from tfx.v1.dsl.components import (
 )
 
 from tfrank_sel import models
-from tfrank_sel.data.formats import Columns
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.analysis.splits import Split
@@ -29,7 +29,7 @@ from tfrank_sel.pipelines.configuration.data import Gates
 from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.preparation import check_named, prepared
 from tfrank_sel.pipelines.tfx import base_models
-from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, Layout, pattern
+from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, SequenceSchema, pattern
 
 SPLITS = ("train", "eval", "test")
 
@@ -54,7 +54,7 @@ def Scaling(  # noqa: N802
     model, if there is one. With `warm_start`, its vocabularies are kept, and new values are
     appended.
     """
-    layout = Layout.load(schema.uri, Columns.from_config(json.loads(columns)))
+    layout = SequenceSchema.load(schema.uri, Columns.from_config(json.loads(columns)))
     before = None
     if champion and warm_start:
         before = base_models.preparation(champion.uri, layout.features)
@@ -74,18 +74,18 @@ def Scaling(  # noqa: N802
     found = {split: Statistics.of(values) for split, values in told.items()}
     config = described(found, layout, before)
     reference = base_models.statistics(champion.uri) if champion else None
-    check(found, reference, layout.parts.measures["label"], Gates.model_validate_json(gates))
+    check(found, reference, layout.columns.measures["label"], Gates.model_validate_json(gates))
     io_utils.write_string_file(os.path.join(scaling.uri, base_models.SCALING), json.dumps(config))
 
 
 def described(
-    found: Mapping[str, Statistics], layout: Layout, before: models.Preparation | None = None
+    found: Mapping[str, Statistics], schema: Schema, before: models.Preparation | None = None
 ) -> dict[str, Any]:
     """Returns the inputs for Trainer, as JSON-ready values.
 
     Args:
         found: The statistics of the splits, by name.
-        layout: Layout of their lists.
+        schema: Schema of their lists.
         before: As in `preparation.prepared`.
 
     Returns:
@@ -100,7 +100,7 @@ def described(
         if not statistics.items:
             raise ValueError(f"the split {split!r} must hold a list with items. Received: none")
     train = found["train"]
-    preparation = prepared(Split((), train), layout, True, before)
+    preparation = prepared(Split((), train), schema, True, before)
     return {"preparation": preparation.get_config(), "statistics": dataclasses.asdict(train)}
 
 

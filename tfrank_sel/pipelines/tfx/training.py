@@ -37,7 +37,7 @@ def run_fn(fn_args: FnArgs) -> None:
     config, known = fn_args.custom_config, fn_args.hyperparameters
     settings, candidate = Settings(**config["settings"]), Candidate.from_config(config["candidate"])
     columns = Columns.from_config(json.loads(config["columns"]))
-    layout = lists.Layout.load(os.path.dirname(fn_args.schema_path), columns)
+    layout = lists.SequenceSchema.load(os.path.dirname(fn_args.schema_path), columns)
     base = fn_args.base_model and os.path.dirname(fn_args.base_model)
     start = base and base_models.model(base)
     train, held_out = (lists.records(*x) for x in (fn_args.train_files, fn_args.eval_files))
@@ -60,7 +60,7 @@ def run_fn(fn_args: FnArgs) -> None:
 
 
 def _export(
-    model: keras.Model, layout: lists.Layout, warm_up: list[bytes], fn_args: FnArgs
+    model: keras.Model, layout: lists.SequenceSchema, warm_up: list[bytes], fn_args: FnArgs
 ) -> None:
     """Exports on this machine, and copies the export to the artefacts of the pipeline."""
     with tempfile.TemporaryDirectory() as folder:
