@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests import stock_server
 from tfrank_sel import export
-from tfrank_sel.data import ListFeatures, elwc, parsing
+from tfrank_sel.data import ListFeatures, elwc, parsing, writing
 
 FEATURES = ListFeatures(
     items={
@@ -37,8 +37,8 @@ def example(**values):
 
 
 def written(items, **context):
-    parts = [elwc.field(1, example(**item)) for item in items]
-    return b"".join([*parts, elwc.field(2, example(**context))])
+    parts = [writing.field(1, example(**item)) for item in items]
+    return b"".join([*parts, writing.field(2, example(**context))])
 
 
 LISTS = [

@@ -33,7 +33,7 @@ from benchmarks.speed import rows
 from benchmarks.speed.interleaved import Call, use_one_core
 from benchmarks.speed.rows import Peer
 from tfrank_sel import data, losses, models
-from tfrank_sel.data import FeatureSpec, ListFeatures, elwc, letor, packed, parsing
+from tfrank_sel.data import FeatureSpec, ListFeatures, elwc, letor, packed, parsing, writing
 
 BATCH, WIDTH, NUM_FEATURES = 32, 200, 136
 LONGER = 4  # starting a dataset takes time, so that whole pipelines read more lists
@@ -61,7 +61,7 @@ def scalar_item(label: float, features: np.ndarray) -> bytes:
     example = tf.train.Example()
     for name, value in zip(["relevance", *NAMES], [label, *features.tolist()], strict=True):
         example.features.feature[name].float_list.value.append(value)
-    return elwc.field(1, example.SerializeToString())
+    return writing.field(1, example.SerializeToString())
 
 
 def write(folder: pathlib.Path, lists: list[data.ItemList]) -> tuple[str, str, str]:

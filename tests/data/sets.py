@@ -7,7 +7,7 @@ import pyarrow as pa
 import tensorflow as tf
 from pyarrow import csv, feather, parquet
 
-from tfrank_sel.data import elwc as codec, letor, synthetic
+from tfrank_sel.data import letor, synthetic, writing
 from tfrank_sel.data.formats import Columns
 
 SHARES = {"train": 0.7, "validation": 0.15, "test": 0.15}
@@ -88,8 +88,8 @@ def items(one):
 
 def elwc(examples, query):
     """A serialized `ExampleListWithContext`."""
-    parts = [codec.field(1, one.SerializeToString()) for one in examples]
-    return b"".join([*parts, codec.field(2, query.SerializeToString())])
+    parts = [writing.field(1, one.SerializeToString()) for one in examples]
+    return b"".join([*parts, writing.field(2, query.SerializeToString())])
 
 
 def write_records(folder, lists):

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from tests.golden.tfr_data_extra import example
-from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data import parsing, writing
 
 NAMES = ["price", "clicks", "a_much_longer_name_than_the_others", "b"]
 FEATURES = {name: tf.io.FixedLenFeature([1], tf.float32, [0.25]) for name in NAMES}
@@ -18,7 +18,7 @@ def item(numbers, order=range(4), **others):
         parsing._before_float(NAMES[i]) + np.float32(numbers[i]).tobytes() for i in order
     )
     more = example(others)
-    return elwc.field(1, entries) + (more if others else b"")
+    return writing.field(1, entries) + (more if others else b"")
 
 
 def items(**changed):
@@ -33,7 +33,7 @@ def with_bytes_for_a_float(numbers, end):
     entries = item(numbers, [0, 1, 3])[2:]
     for size in range(len(end), 64):
         value = end.rjust(size, b"_")
-        serialized = elwc.field(1, example({"z": [value]})[2:] + entries)
+        serialized = writing.field(1, example({"z": [value]})[2:] + entries)
         if len(serialized) == len(item(numbers)):
             return serialized
     raise AssertionError("no such bytes")
@@ -87,7 +87,7 @@ def test_it_is_what_the_parser_of_tensorflow_reads(serialized, is_alike):
 
 
 def test_what_is_no_example_is_not_read_by_place():
-    others = [elwc.field(2, item(row)[2:]) for row in NUMBERS]
+    others = [writing.field(2, item(row)[2:]) for row in NUMBERS]
 
     assert len(others[0]) == len(item(NUMBERS[0]))
     assert not parsing.by_place(tf.constant(others), NAMES)[0]

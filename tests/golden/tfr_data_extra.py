@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.golden.vectors import Case
-from tfrank_sel.data import elwc as codec
+from tfrank_sel.data import writing
 
 Values = dict[str, list[Any]]
 
@@ -29,8 +29,8 @@ def example(values: Values) -> bytes:
 
 
 def elwc(context: Values, items: list[Values]) -> bytes:
-    parts = [codec.field(1, example(item)) for item in items]
-    return b"".join([*parts, codec.field(2, example(context))])
+    parts = [writing.field(1, example(item)) for item in items]
+    return b"".join([*parts, writing.field(2, example(context))])
 
 
 def example_in_example(context: Values, items: list[Values]) -> bytes:

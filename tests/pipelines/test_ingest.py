@@ -7,7 +7,7 @@ from pyarrow import json as arrow_json
 
 from tests.data import sets
 from tfrank_sel import data
-from tfrank_sel.data import elwc, formats, letor
+from tfrank_sel.data import formats, letor, writing
 from tfrank_sel.data.formats import Columns, Schema, rows as item_rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Number
@@ -153,7 +153,7 @@ def bad_records():
         sets.elwc([good, sets.example(x=1.0)], sets.example(query_id="c")),
         sets.elwc([], sets.example(query_id="d")),
         sets.elwc([good], sets.example()),
-        elwc.field(1, b"\xce\xff"),  # what TensorFlow cannot even quote
+        writing.field(1, b"\xce\xff"),  # what TensorFlow cannot even quote
         sets.elwc([good], sets.example(query_id=b"\xe2")),
     ]
 

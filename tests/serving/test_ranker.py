@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from tests.serving.certificates import certificate
 from tfrank_sel import export
-from tfrank_sel.data import elwc
+from tfrank_sel.data import elwc, writing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.client import Ranker
@@ -136,7 +136,7 @@ def test_errors_of_the_server_name_it(ranker):
 
 def test_octets_that_tensorflow_cannot_quote_are_the_fault_of_the_client(base):
     loaded = LoadedModel(base / "3", 3)
-    examples = np.array([elwc.field(1, b"\xce\xff")], object)
+    examples = np.array([writing.field(1, b"\xce\xff")], object)
     with pytest.raises(ServingError, match=r"\\xce") as error:
         loaded.run(loaded.signatures["serving_default"], {"examples": examples}, ["scores"])
     assert error.value.code is Code.INVALID_ARGUMENT

@@ -5,13 +5,16 @@ The wire format is that of `tensorflow.serving.ExampleListWithContext`: a list o
 descriptor, so neither this package nor a server needs the protos of tensorflow-serving-api.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import descriptor_pb2
 
+from tfrank_sel.data import parsing
+from tfrank_sel.data.parsing import split as split
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.data.writing import field
 
 
 def serialize(
@@ -97,118 +100,6 @@ def parse(
         >>> parsed["mask"].numpy().tolist()
         [[True, True], [True, False]]
     """
-    examples, _, sizes = split(serialized)
-    # Only items are parsed, so that a default never replaces a missing feature of an item.
-    items = tf.boolean_mask(examples, tf.sequence_mask(sizes, tf.shape(examples)[1]))
-    parsed = tf.io.parse_example(items, dict(spec.named().items))
-    padding = {spec.features: 0.0, spec.label: float("nan"), spec.doc_id: b""}
-    if list_size is None:
-        list_size = tf.shape(examples)[1]
-    dense = {}
-    for name, value in padding.items():
-        ragged = tf.RaggedTensor.from_row_lengths(parsed[name], sizes, validate=False)
-        shape = parsed[name].shape[1:]
-        dense[name] = ragged.to_tensor(value, shape=tf.stack([-1, list_size, *shape]))
-        dense[name] = tf.ensure_shape(dense[name], [None, None, *shape])
-    return {**dense, "mask": tf.sequence_mask(sizes, list_size)}
-
-
-def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Splits a batch of serialized `ExampleListWithContext`, without reading the examples.
-
-    Args:
-        serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
-
-    Returns:
-        The serialized examples, `[batch_size, list_size]`, empty at padding; the serialized context
-        of each list, `[batch_size]`; and the number of items of each list, `[batch_size]`.
-
-    Raises:
-        tf.errors.DataLossError: If an element is not such a message.
-
-    Example:
-        >>> spec = FeatureSpec(num_features=1)
-        >>> lists = [np.array([[0.5], [1.5]]), np.array([[2.5]])]
-        >>> split(tf.constant([serialize(x, spec) for x in lists]))[2].numpy().tolist()
-        [2, 1]
-    """
-    if serialized.shape[0]:
-        return _decode(serialized)
-    # The operation does not accept an empty batch.
-    return tf.cond(
-        tf.size(serialized) > 0,
-        lambda: _decode(serialized),
-        lambda: (tf.zeros([0, 0], tf.string), serialized, tf.zeros_like(serialized, tf.int32)),
-    )
-
-
-def _decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    sizes, [examples, context] = tf.io.decode_proto(
-        serialized,
-        _MESSAGE_TYPE,
-        field_names=["examples", "context"],
-        output_types=[tf.string, tf.string],
-        descriptor_source=_DESCRIPTOR,
-    )
-    sizes = sizes[:, 0]  # of the examples
-    longest = tf.reduce_max(sizes)  # when all are empty, the operation pads to one item
-    return examples[:, :longest], tf.strings.reduce_join(context, axis=1), sizes
-
-
-def _descriptor() -> bytes:
-    """Returns the descriptor of an ELWC whose examples and context stay bytes."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="tfrank_sel_elwc.proto", package="tfrank_sel")
-    message = file.message_type.add(name="SerializedExampleListWithContext")
-    for number, name, label in (
-        (1, "examples", field.LABEL_REPEATED),
-        (2, "context", field.LABEL_OPTIONAL),
-    ):
-        message.field.add(name=name, number=number, label=label, type=field.TYPE_BYTES)
-    return b"bytes://" + descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
-
-
-_MESSAGE_TYPE = "tfrank_sel.SerializedExampleListWithContext"
-_DESCRIPTOR = _descriptor()
-
-
-"""Wire format of protocol buffers, for nested messages and bytes."""
-
-
-def field(number: int, value: bytes) -> bytes:
-    """Writes a field of bytes, a string or a message.
-
-    Args:
-        number: Number of the field; at most 15.
-        value: Its value, serialized.
-
-    Returns:
-        The bytes of the field.
-
-    Example:
-        >>> field(1, b"ab")
-        b'\\n\\x02ab'
-    """
-    return head(number, len(value)) + value
-
-
-def head(number: int, length: int) -> bytes:
-    """Writes the header of a field of bytes, a string or a message.
-
-    Args:
-        number: Number of the field; at most 15.
-        length: Number of bytes of its value.
-
-    Returns:
-        The tag and the length.
-
-    Example:
-        >>> head(1, 300)
-        b'\\n\\xac\\x02'
-    """
-    varint = bytearray([number << 3 | 2])
-    while length > 0x7F:
-        varint.append(length & 0x7F | 0x80)
-        length >>= 7
-    varint.append(length)
-    return bytes(varint)
+    items = dataclasses.replace(spec.named(), context={})
+    parsed = parsing.parse_elwc(serialized, items, list_size=list_size)
+    return {name: parsed[name] for name in (spec.features, spec.label, spec.doc_id, items.mask)}

@@ -1,7 +1,7 @@
 """Lists that readers yield, errors that they raise, and lists across parts of a file."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -126,6 +126,25 @@ def strict(found: Iterable[Found | Rejected]) -> Iterator[ItemList]:
         if isinstance(one, Rejected):
             raise one.error()
         yield one.item_list
+
+
+def groups(keys: Iterable[Hashable]) -> tuple[np.ndarray, np.ndarray]:
+    """Groups positions by key, in the order of the first position of each key.
+
+    Args:
+        keys: The key of each position.
+
+    Returns:
+        The size of each group, and the positions, group by group.
+
+    Example:
+        >>> sizes, order = groups(["b", "a", "b"])
+        >>> sizes.tolist(), order.tolist()
+        ([2, 1], [0, 2, 1])
+    """
+    seen: dict[Hashable, int] = {}
+    codes = np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+    return np.bincount(codes), np.argsort(codes, kind="stable")
 
 
 def runs(

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.data.writing import field, head
 
 
 def serialize(
@@ -76,7 +76,7 @@ def serialize(
             raise ValueError(f"{wanted}. Received: {np.shape(weights)}, {spec}")
         lists[spec.weight] = [np.asarray(weights, "<f4").tobytes()]
     parts = [part for name, values in sorted(lists.items()) for part in _feature(name, values)]
-    return b"".join([elwc.head(1, sum(map(len, parts))), *parts])
+    return b"".join([head(1, sum(map(len, parts))), *parts])
 
 
 def parse(
@@ -217,14 +217,14 @@ _FLOAT = 4  # bytes
 def _feature(name: str, values: Sequence[bytes]) -> list[bytes]:
     """The parts of one entry of the map of features, to be joined at the end."""
     if len(values) == 1:
-        inner = [elwc.head(1, len(values[0])), values[0]]
+        inner = [head(1, len(values[0])), values[0]]
     else:
         inner = [tf.train.BytesList(value=values).SerializeToString()]
     size = sum(map(len, inner))
-    feature = elwc.head(1, size)
-    value = elwc.head(2, len(feature) + size)
-    key = elwc.field(1, name.encode())
-    return [elwc.head(1, len(key) + len(value) + len(feature) + size), key, value, feature, *inner]
+    feature = head(1, size)
+    value = head(2, len(feature) + size)
+    key = field(1, name.encode())
+    return [head(1, len(key) + len(value) + len(feature) + size), key, value, feature, *inner]
 
 
 def _sizes(octets: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import descriptor_pb2
 
-from tfrank_sel.data import elwc
+from tfrank_sel.data import writing
 from tfrank_sel.data.spec import ListFeatures
 
 _SAMPLE = 32  # items that are compared first
@@ -56,10 +57,10 @@ def parse_elwc(
             feature has the wrong type or length.
 
     Example:
-        >>> from tfrank_sel.data import ListFeatures, elwc, parsing
+        >>> from tfrank_sel.data import ListFeatures, parsing, writing
         >>> price = tf.train.Feature(float_list=tf.train.FloatList(value=[2.5]))
         >>> item = tf.train.Example(features=tf.train.Features(feature={"price": price}))
-        >>> lists = tf.constant([2 * elwc.field(1, item.SerializeToString()), b""])
+        >>> lists = tf.constant([2 * writing.field(1, item.SerializeToString()), b""])
         >>> features = ListFeatures({"price": tf.io.FixedLenFeature([], tf.float32)})
         >>> parsed = parsing.parse_elwc(lists, features, list_size=3)
         >>> parsed["price"].numpy().tolist()
@@ -68,7 +69,7 @@ def parse_elwc(
         [2, 0]
     """
     _check(list_size)
-    examples, context, sizes = elwc.split(serialized)
+    examples, context, sizes = split(serialized)
     return _parse(examples, context, sizes, features, list_size, shuffle, seed)
 
 
@@ -201,6 +202,36 @@ def parse_sequence_example(
             is_sparse = isinstance(feature, tf.io.VarLenFeature)
             items[name] = by_item.to_sparse() if is_sparse else by_item
     return _lists(items, context, sizes, kept, features, list_size)
+
+
+def split(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Splits a batch of serialized `ExampleListWithContext`, without reading the examples.
+
+    Args:
+        serialized: Serialized lists, strings of shape `[batch_size]`; `batch_size` may be 0.
+
+    Returns:
+        The serialized examples, `[batch_size, list_size]`, empty at padding; the serialized context
+        of each list, `[batch_size]`; and the number of items of each list, `[batch_size]`.
+
+    Raises:
+        tf.errors.DataLossError: If an element is not such a message.
+
+    Example:
+        >>> from tfrank_sel.data import FeatureSpec, elwc
+        >>> spec = FeatureSpec(num_features=1)
+        >>> lists = [[[0.5], [1.5]], [[2.5]]]
+        >>> split(tf.constant([elwc.serialize(x, spec) for x in lists]))[2].numpy().tolist()
+        [2, 1]
+    """
+    if serialized.shape[0]:
+        return _decode(serialized)
+    # The operation does not accept an empty batch.
+    return tf.cond(
+        tf.size(serialized) > 0,
+        lambda: _decode(serialized),
+        lambda: (tf.zeros([0, 0], tf.string), serialized, tf.zeros_like(serialized, tf.int32)),
+    )
 
 
 def _check(list_size: int | tf.Tensor | None) -> None:
@@ -380,7 +411,7 @@ def by_place(serialized: tf.Tensor, names: list[str]) -> tuple[tf.Tensor, tf.Ten
     """
     before = [_before_float(name) for name in names]
     size = sum(map(len, before)) + _FLOAT * len(names)
-    header = elwc.field(1, bytes(size))[:-size]
+    header = writing.field(1, bytes(size))[:-size]
     lengths = tf.strings.length(serialized)
     # Finding the places takes as long as parsing about a hundred items.
     is_worth_it = tf.size(serialized) >= 4 * _SAMPLE
@@ -442,3 +473,36 @@ def _starts(item: tf.Tensor, header: bytes, before: list[bytes]) -> tuple[tf.Ten
     are_known = tf.strings.substr(item, 0, len(header)) == header
     are_known &= tf.reduce_all(tf.reduce_sum(tf.cast(matches, tf.int32), axis=0) == 1)
     return tf.reduce_sum(tf.where(matches, starts[:, None], 0), axis=0), are_known
+
+
+def _decode(serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    sizes, [examples, context] = tf.io.decode_proto(
+        serialized,
+        _MESSAGE_TYPE,
+        field_names=["examples", "context"],
+        output_types=[tf.string, tf.string],
+        descriptor_source=_DESCRIPTOR,
+    )
+    sizes = sizes[:, 0]  # of the examples
+    longest = tf.reduce_max(sizes)  # when all are empty, the operation pads to one item
+    return examples[:, :longest], tf.strings.reduce_join(context, axis=1), sizes
+
+
+def _descriptor() -> bytes:
+    """Returns the descriptor of an ELWC whose examples and context stay bytes."""
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="tfrank_sel_elwc.proto", package="tfrank_sel")
+    message = file.message_type.add(name="SerializedExampleListWithContext")
+    for number, name, label in (
+        (1, "examples", field.LABEL_REPEATED),
+        (2, "context", field.LABEL_OPTIONAL),
+    ):
+        message.field.add(name=name, number=number, label=label, type=field.TYPE_BYTES)
+    return b"bytes://" + descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+
+
+_MESSAGE_TYPE = "tfrank_sel.SerializedExampleListWithContext"
+_DESCRIPTOR = _descriptor()
+
+
+"""Wire format of protocol buffers, for nested messages and bytes."""

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.data import elwc
 from tfrank_sel.data.spec import ListFeatures
 
 Features = dict[str, tf.train.Feature]
@@ -41,8 +40,8 @@ def serialize_elwc(values: Mapping[str, Any], features: ListFeatures) -> bytes:
         [[2.5, 0.0]]
     """
     context, items = _examples(values, features)
-    parts = [elwc.field(1, _serialized(item)) for item in items]
-    return b"".join([*parts, elwc.field(2, _serialized(context))])
+    parts = [field(1, _serialized(item)) for item in items]
+    return b"".join([*parts, field(2, _serialized(context))])
 
 
 def serialize_example_in_example(values: Mapping[str, Any], features: ListFeatures) -> bytes:
@@ -107,6 +106,45 @@ def serialize_example(values: Mapping[str, Any], features: ListFeatures) -> byte
     if len(items) != 1:
         raise ValueError(f"A `tf.train.Example` must hold one item. Received: {len(items)}")
     return _serialized(context | items[0])
+
+
+def field(number: int, value: bytes) -> bytes:
+    """Writes a field of bytes, a string or a message.
+
+    Args:
+        number: Number of the field; at most 15.
+        value: Its value, serialized.
+
+    Returns:
+        The bytes of the field.
+
+    Example:
+        >>> field(1, b"ab")
+        b'\\n\\x02ab'
+    """
+    return head(number, len(value)) + value
+
+
+def head(number: int, length: int) -> bytes:
+    """Writes the header of a field of bytes, a string or a message.
+
+    Args:
+        number: Number of the field; at most 15.
+        length: Number of bytes of its value.
+
+    Returns:
+        The tag and the length.
+
+    Example:
+        >>> head(1, 300)
+        b'\\n\\xac\\x02'
+    """
+    varint = bytearray([number << 3 | 2])
+    while length > 0x7F:
+        varint.append(length & 0x7F | 0x80)
+        length >>= 7
+    varint.append(length)
+    return bytes(varint)
 
 
 def _examples(values: Mapping[str, Any], features: ListFeatures) -> tuple[Features, list[Features]]:

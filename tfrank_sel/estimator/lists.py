@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from tfrank_sel.data import frames
 from tfrank_sel.data.formats import tables
 from tfrank_sel.data.formats.arrays import array, arrow
-from tfrank_sel.data.lists import InputError
+from tfrank_sel.data.lists import InputError, groups
 from tfrank_sel.data.schema import Columns
 from tfrank_sel.features import Feature
 
@@ -64,11 +64,7 @@ class Groups(NamedTuple):
         is_missing = np.array([x is None for x in names]) if names.dtype == object else False
         if np.any(is_missing | (names != names)):
             raise ValueError("`qid` must name the query of each row. Received: a missing value")
-        _, first, code = np.unique(names, return_index=True, return_inverse=True)
-        place = np.empty_like(first)
-        place[np.argsort(first)] = np.arange(len(first))
-        codes = place[code]
-        return cls(np.bincount(codes), np.argsort(codes, kind="stable"))
+        return cls(*groups(names.tolist()))
 
 
 class Matrices(NamedTuple):

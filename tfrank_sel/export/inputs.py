@@ -1,4 +1,4 @@
-"""Conversion of requests to the inputs of a model: packed features, or named features."""
+"""Conversion of requests to the inputs of a model: packed, named or typed features."""
 
 import abc
 import dataclasses
@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tfrank_sel.data import elwc, parsing
+from tfrank_sel.data import parsing, typed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures, input_names
+from tfrank_sel.features import Feature
 
 Values = Any  # a tensor, or a dict of tensors by name
 
 
-class Lists(NamedTuple):
+class Request(NamedTuple):
     """Lists of a request.
 
     Args:
@@ -30,19 +31,38 @@ class Lists(NamedTuple):
 class Inputs(abc.ABC):
     """The inputs of a model, and how to read them from requests.
 
-    Args:
+    Attributes:
+        doc_id: Name of an item's identifier.
         mask: Name of the mask of a dense request.
+        stored: The features of an example.
     """
 
+    doc_id: str
     mask: str
+    stored: ListFeatures
 
-    @abc.abstractmethod
-    def parse(self, examples: tf.Tensor) -> Lists:
+    def parse(self, examples: tf.Tensor) -> Request:
         """Reads serialized `ExampleListWithContext`, `[batch_size]`."""
+        identifier = tf.io.FixedLenFeature([], tf.string, "")
+        items = {self.doc_id: identifier, **self.stored.items}
+        parsed = parsing.parse_elwc(examples, dataclasses.replace(self.stored, items=items))
+        return Request(self.values(parsed), parsed[self.stored.mask], parsed[self.doc_id])
 
-    @abc.abstractmethod
     def parse_items(self, examples: tf.Tensor) -> Values:
         """Reads serialized `tf.train.Example`, `[num_items]`, each as a list of one item."""
+        return self.values(parsing.parse_example(examples, self.stored))
+
+    def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the values with their mask, for a model that takes it."""
+        return {**values, self.mask: mask}
+
+    def size(self, values: Values) -> tf.Tensor:
+        """Returns `[batch_size, list_size]` of dense values."""
+        return tf.shape(values[next(iter(self.stored.items))])[:2]
+
+    @abc.abstractmethod
+    def values(self, parsed: Mapping[str, Any]) -> Values:
+        """Returns what the model takes of parsed examples."""
 
     @abc.abstractmethod
     def structure(self) -> Any:
@@ -56,19 +76,10 @@ class Inputs(abc.ABC):
         """Returns the values; the graph raises an error for wrong shapes and non-finite values."""
 
     @abc.abstractmethod
-    def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the values with their mask, for a model that takes it."""
-
-    @abc.abstractmethod
-    def size(self, values: Values) -> tf.Tensor:
-        """Returns `[batch_size, list_size]` of dense values."""
-
-    @abc.abstractmethod
     def description(self) -> Mapping[str, Any]:
         """Returns the description of the inputs for the manifest."""
 
 
-@dataclasses.dataclass(frozen=True)
 class Packed(Inputs):
     """Inputs of a model with packed features, `[batch_size, list_size, num_features]`.
 
@@ -76,17 +87,15 @@ class Packed(Inputs):
         spec: Names of the parts of an example and number of features.
     """
 
-    spec: FeatureSpec
-    mask: str = "mask"
+    mask = "mask"
 
-    def parse(self, examples: tf.Tensor) -> Lists:
-        parsed = elwc.parse(examples, self.spec)
-        return Lists(parsed[self.spec.features], parsed["mask"], parsed[self.spec.doc_id])
+    def __init__(self, spec: FeatureSpec) -> None:
+        self.spec, self.doc_id = spec, spec.doc_id
+        packed = tf.io.FixedLenFeature([spec.num_features], tf.float32)
+        self.stored = ListFeatures({spec.features: packed}, mask="\0mask", size="\0size")
 
-    def parse_items(self, examples: tf.Tensor) -> Values:
-        items = tf.io.FixedLenFeature([self.spec.num_features], tf.float32)
-        parsed = tf.io.parse_example(examples, {self.spec.features: items})
-        return parsed[self.spec.features][:, tf.newaxis]
+    def values(self, parsed: Mapping[str, Any]) -> Values:
+        return parsed[self.spec.features]
 
     def structure(self) -> Any:
         return tf.TensorSpec([None, None, self.spec.num_features], tf.float32, name="features")
@@ -104,7 +113,6 @@ class Packed(Inputs):
         return self.spec.get_config()
 
 
-@dataclasses.dataclass(frozen=True)
 class Named(Inputs):
     """Inputs of a model with named features: a dict of the features of the items and of the query.
 
@@ -113,31 +121,20 @@ class Named(Inputs):
         doc_id: Name of the item identifier, which the model takes only if it is in `features`.
     """
 
-    features: ListFeatures
-    doc_id: str
+    def __init__(self, features: ListFeatures, doc_id: str) -> None:
+        self.stored, self.doc_id, self.mask = features, doc_id, features.mask
+        self.kinds = {**features.items, **features.context}
 
-    @property
-    def mask(self) -> str:  # type: ignore[override]
-        """Name of the mask of a dense request."""
-        return self.features.mask
-
-    def parse(self, examples: tf.Tensor) -> Lists:
-        identifier = tf.io.FixedLenFeature([], tf.string, "")
-        items = {self.doc_id: identifier, **self.features.items}
-        parsed = parsing.parse_elwc(examples, dataclasses.replace(self.features, items=items))
-        return Lists(self._chosen(parsed), parsed[self.features.mask], parsed[self.doc_id])
-
-    def parse_items(self, examples: tf.Tensor) -> Values:
-        return self._chosen(parsing.parse_example(examples, self.features))
+    def values(self, parsed: Mapping[str, Any]) -> Values:
+        return {name: parsed[name] for name in self.kinds}
 
     def structure(self) -> Any:
-        kinds = {**self.features.items, **self.features.context}
-        if not all(isinstance(kind, tf.io.FixedLenFeature) for kind in kinds.values()):
+        if not all(isinstance(kind, tf.io.FixedLenFeature) for kind in self.kinds.values()):
             return None
-        names = input_names(kinds)
+        names = input_names(self.kinds)
         return {
             name: tf.TensorSpec(self._shape(name), kind.dtype, name=names[name])
-            for name, kind in kinds.items()
+            for name, kind in self.kinds.items()
         }
 
     def check(self, values: Values) -> Values:
@@ -148,26 +145,50 @@ class Named(Inputs):
             for name, value in values.items()
         }
 
-    def with_mask(self, values: Values, mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {**values, self.mask: mask}
-
-    def size(self, values: Values) -> tf.Tensor:
-        return tf.shape(values[next(iter(self.features.items))])[:2]
-
     def description(self) -> Mapping[str, Any]:
         return {
-            "items": {name: _told(kind) for name, kind in self.features.items.items()},
-            "context": {name: _told(kind) for name, kind in self.features.context.items()},
+            "items": {name: _told(kind) for name, kind in self.stored.items.items()},
+            "context": {name: _told(kind) for name, kind in self.stored.context.items()},
             "doc_id": self.doc_id,
         }
 
-    def _chosen(self, parsed: Mapping[str, Any]) -> Values:
-        return {name: parsed[name] for name in [*self.features.items, *self.features.context]}
-
     def _shape(self, name: str) -> list[int | None]:
-        kind = {**self.features.items, **self.features.context}[name]
-        lists: list[int | None] = [None, None] if name in self.features.items else [None]
-        return lists + tf.TensorShape(kind.shape).as_list()
+        lists: list[int | None] = [None, None] if name in self.stored.items else [None]
+        return lists + tf.TensorShape(self.kinds[name].shape).as_list()
+
+
+class Typed(Inputs):
+    """Inputs of a model with features of `tfrank_sel.features`: a dict of `features` and `texts`.
+
+    In a request, a number, a Boolean and a vector are float32, NaN if missing; a timestamp is
+    int64, seconds since 1970 UTC; a category and a set are strings, empty if missing, or int64. A
+    missing integer is the lowest int64.
+
+    Args:
+        features: Type of each feature by name, in the order in which the model takes them.
+        doc_id: Name of an item's identifier.
+    """
+
+    mask = "mask"
+
+    def __init__(self, features: Mapping[str, Feature], doc_id: str) -> None:
+        self.features, self.doc_id = features, doc_id
+        self.stored = typed.list_features(features)
+
+    def values(self, parsed: Mapping[str, Any]) -> Values:
+        return typed.padded(parsed, self.features)
+
+    def structure(self) -> dict[str, tf.TensorSpec]:
+        return typed.structure(self.features)
+
+    def check(self, values: Values) -> Values:
+        return typed.matrices(values, self.features)
+
+    def description(self) -> Mapping[str, Any]:
+        return {
+            "types": {name: feature.config() for name, feature in self.features.items()},
+            "doc_id": self.doc_id,
+        }
 
 
 def _checked(name: str, value: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:

@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tfrank_sel.data import elwc, stores
+from tfrank_sel.data import stores
+from tfrank_sel.data.writing import field
 from tfrank_sel.version import __version__
 
 FOLDER = "assets.extra"
@@ -157,8 +158,8 @@ def write_warm_up(
 
 
 def _prediction_log(signature: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    request = elwc.field(1, elwc.field(3, signature.encode()))  # model_spec { signature_name }
+    request = field(1, field(3, signature.encode()))  # model_spec { signature_name }
     for name, array in inputs.items():
         tensor = tf.make_tensor_proto(array).SerializeToString()
-        request += elwc.field(2, elwc.field(1, name.encode()) + elwc.field(2, tensor))
-    return elwc.field(6, elwc.field(1, request))  # predict_log { request }
+        request += field(2, field(1, name.encode()) + field(2, tensor))
+    return field(6, field(1, request))  # predict_log { request }

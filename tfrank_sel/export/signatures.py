@@ -15,8 +15,7 @@ import tensorflow as tf
 from tfrank_sel.data import elwc, packed
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
 from tfrank_sel.export import saved_model
-from tfrank_sel.export.inputs import Inputs, Lists, Named, Packed, Values
-from tfrank_sel.export.typed import Typed
+from tfrank_sel.export.inputs import Inputs, Named, Packed, Request, Typed, Values
 from tfrank_sel.features import Feature
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.locks import created
@@ -245,7 +244,7 @@ def dense_inputs(
     return _dense(inputs, inputs.parse(examples))
 
 
-def _dense(inputs: Inputs, parsed: Lists) -> dict[str, tf.Tensor]:
+def _dense(inputs: Inputs, parsed: Request) -> dict[str, tf.Tensor]:
     names = tf.nest.map_structure(lambda spec: spec.name, inputs.structure())
     pairs = zip(tf.nest.flatten(names), tf.nest.flatten(parsed.values), strict=True)
     return {inputs.mask: parsed.mask, **dict(pairs)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
-from tfrank_sel.data.lists import Found, ItemList, Rejected, runs
+from tfrank_sel.data.lists import Found, ItemList, Rejected, groups, runs
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import Feature, Vector
 
@@ -202,9 +202,7 @@ def identifiers(query: str, doc_ids: Iterable[str]) -> tuple[str, ...]:
 
 def by_query(rows: Rows) -> Iterator[tuple[str, Rows]]:
     """Groups rows by query, in the order of their first rows."""
-    seen: dict[str, int] = {}
-    places = [seen.setdefault(query, len(seen)) for query in rows.queries]
-    for part in _runs(rows.take(np.argsort(places, kind="stable"))):
+    for part in _runs(rows.take(groups(rows.queries)[1])):
         yield str(part.queries[0]), part
 
 
