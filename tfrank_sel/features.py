@@ -7,7 +7,7 @@ A list is two matrices: numbers `[list_size, num_features]`, NaN if missing, and
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from tfrank_sel.arguments import Checked
@@ -334,6 +334,28 @@ def of_config(config: Mapping[str, Any] | str) -> Feature:
         )
         raise ValueError(f"{wanted}. Received: {', '.join(options) or 'no option'}")
     return TYPES[name](**options)
+
+
+def spans(features: Mapping[str, Feature]) -> Iterator[tuple[str, Feature, bool, slice]]:
+    """Yields each feature with its place in the matrices of a list.
+
+    Args:
+        features: Type of each feature, in the order of the matrices.
+
+    Yields:
+        The name, the type, whether the feature is in the matrix of texts, and its columns there.
+
+    Example:
+        >>> [x[2:] for x in spans({"price": Number(), "brand": Category(), "at": Timestamp()})]
+        [(False, slice(0, 1, None)), (True, slice(0, 1, None)), (False, slice(1, 3, None))]
+    """
+    ends = [0, 0]
+    for name, feature in features.items():
+        texts = feature.texts(name)
+        is_text = bool(texts)
+        start = ends[is_text]
+        ends[is_text] += len(texts or feature.numbers(name))
+        yield name, feature, is_text, slice(start, ends[is_text])
 
 
 def check(features: Mapping[str, Feature]) -> None:

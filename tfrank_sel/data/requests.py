@@ -14,8 +14,8 @@ from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
-# A training table has these columns, too; no feature has such a name.
-_QUERY, _LABEL = "\0query", "\0label"
+# A training table has this column, too; no feature has such a name.
+_QUERY = "\0query"
 _NOT_ARROW = (TypeError, ValueError, OverflowError)  # Arrow's errors are among them
 
 
@@ -205,10 +205,8 @@ def _list(
     table: dict[str, Any], size: int, features: Mapping[str, Feature], doc_id: str
 ) -> ItemList:
     """Converts and checks the columns like those of a training table."""
-    schema = Schema(features, columns=Columns(_QUERY, _LABEL, doc_id, features))
-    whole = arrays.arrow().table(
-        {**table, _QUERY: ["request"] * size, _LABEL: np.zeros(size, np.float32)}
-    )
+    schema = Schema(features, columns=Columns(_QUERY, None, doc_id, features))
+    whole = arrays.arrow().table({**table, _QUERY: ["request"] * size})
     found = tables.of_table(("request", np.arange(size)), whole, schema)
     [one] = strict(rows.grouped(rows.checked([found], "item"), schema))
     _check_integers(one, schema)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tfrank_sel import lazy
 from tfrank_sel.arguments import Checked
-from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config
+from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config, spans
 
 if TYPE_CHECKING:
     from tfrank_sel.data.spec import FeatureSpec, feature_spec, from_schema, to_schema
@@ -206,10 +206,9 @@ class Schema(Checked):
     @functools.cached_property
     def of_query(self) -> tuple[np.ndarray, np.ndarray]:
         """Indices of the columns of both matrices that are equal for all items of a list."""
-        numbers, texts = list[bool](), list[bool]()
-        for name, feature in self.features.items():
-            numbers += [feature.of == "query"] * len(feature.numbers(name))
-            texts += [feature.of == "query"] * len(feature.texts(name))
+        numbers, texts = np.zeros(len(self.names), bool), np.zeros(len(self.texts), bool)
+        for _, feature, is_text, span in spans(self.features):
+            (texts if is_text else numbers)[span] = feature.of == "query"
         return np.flatnonzero(numbers), np.flatnonzero(texts)
 
     @functools.cached_property

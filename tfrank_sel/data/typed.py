@@ -18,6 +18,7 @@ from tfrank_sel.features import (
     Set,
     Timestamp,
     Vector,
+    spans,
 )
 
 _MASK, _SIZE = "\0mask", "\0size"  # features may be named `mask` and `size`
@@ -139,15 +140,10 @@ def named(batch: Mapping[str, tf.Tensor], features: Mapping[str, Feature]) -> di
         ([20.0], [[1.0, 2.0]])
     """
     found = {}
-    place = text = 0
-    for name, feature in features.items():
-        width, count = len(feature.numbers(name)), len(feature.texts(name))
-        if width:
-            value = _of_numbers(batch["features"][:, :, place : place + width], feature)
-        else:
-            value = _of_texts(batch["texts"][:, :, text : text + count], feature)
+    for name, feature, is_text, span in spans(features):
+        value = batch["texts" if is_text else "features"][:, :, span]
+        value = _of_texts(value, feature) if is_text else _of_numbers(value, feature)
         found[name] = value[:, 0] if feature.of == "query" else value
-        place, text = place + width, text + count
     return found
 
 
@@ -166,19 +162,14 @@ def values(one: ItemList, features: Mapping[str, Feature]) -> dict[str, Any]:
         {'price': [1.5, None], 'brand': ['a', None]}
     """
     found: dict[str, Any] = {}
-    place = text = 0
-    for name, feature in features.items():
-        width, count = len(feature.numbers(name)), len(feature.texts(name))
-        if width:
-            column = one.features[:, place : place + width]
-            found[name] = [_number(row, feature) for row in column]
-        else:
+    for name, feature, is_text, span in spans(features):
+        if is_text:
             assert one.texts is not None
-            rows = one.texts[:, text : text + count].tolist()
-            found[name] = [_text(row, feature) for row in rows]
+            found[name] = [_text(row, feature) for row in one.texts[:, span].tolist()]
+        else:
+            found[name] = [_number(row, feature) for row in one.features[:, span]]
         if feature.of == "query":
             found[name] = found[name][0]
-        place, text = place + width, text + count
     return found
 
 

@@ -11,9 +11,9 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from tfrank_sel.data import frames
 from tfrank_sel.data.formats import tables
-from tfrank_sel.data.formats.arrays import array, arrow
+from tfrank_sel.data.formats.arrays import array
 from tfrank_sel.data.lists import InputError, groups
-from tfrank_sel.data.schema import Columns
+from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
 BLOCK = 2**16  # items of a padded batch
@@ -220,8 +220,8 @@ def check_comparable(lists: Lists) -> None:
         )
 
 
-# a column that a frame lacks, where readers want the identifiers of queries and items
-NO_QUERY, NO_ITEM = "\0query", "\0item"
+# a frame has no columns of these names
+ONLY_FEATURES = Columns("\0query", None, "\0item")
 
 
 def types_of(frame: Any) -> dict[str, Feature]:
@@ -234,7 +234,7 @@ def types_of(frame: Any) -> dict[str, Feature]:
         ValueError: If no column can have a type.
     """
     table = frames.arrow_table(frame, array)
-    found, left_out = tables.propose(table.schema, table, Columns(NO_QUERY, None, NO_ITEM))
+    found, left_out = tables.propose(table.schema, table, ONLY_FEATURES)
     if left_out:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         warnings.warn(
@@ -258,13 +258,10 @@ def matrices(frame: Any, features: Mapping[str, Feature], groups: Groups) -> Mat
     Raises:
         InputError: If a column is missing, cannot be of its type, or a value is not.
     """
-    pa = arrow()
-    columns = Columns(NO_QUERY, None, NO_ITEM, features)
+    schema = Schema(features, columns=dataclasses.replace(ONLY_FEATURES, features=features))
     with tables.readable("X"):
         table = frames.arrow_table(frame, array)
-        nothing = pa.repeat(pa.scalar("", pa.string()), table.num_rows)
-        table = table.append_column(NO_QUERY, nothing).append_column(NO_ITEM, nothing)
-        schema = tables.infer({"X": table.schema}, columns)
+        tables.check("X", table.schema.names, list(features))
         rows = tables.of_table(("X", np.arange(table.num_rows)), table, schema)
     for row, reason in sorted(rows.faults.items()):
         raise InputError(f"X, row {row}", reason)

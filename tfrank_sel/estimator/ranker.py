@@ -1,7 +1,6 @@
 """The estimator: a ranker with the conventions of scikit-learn."""
 
 import dataclasses
-import itertools
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -30,7 +29,7 @@ from tfrank_sel.estimator.lists import (
 )
 from tfrank_sel.estimator.scoring import Scorer
 from tfrank_sel.export import export
-from tfrank_sel.features import Feature
+from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.objectives.lists import check_labels
 
@@ -350,10 +349,7 @@ class Ranker(BaseEstimator):
         if self.features_ is None:
             return {str(column): [("numbers", column)] for column in range(self.n_features_in_)}
         found: dict[str, list[tuple[str, int]]] = {name: [] for name in self.feature_names_in_}
-        number, text = itertools.count(), itertools.count()
-        for name, kind in self.features_.items():
-            found[name] = [
-                *(("numbers", next(number)) for _ in kind.numbers(name)),
-                *(("texts", next(text)) for _ in kind.texts(name)),
-            ]
+        for name, _, is_text, span in spans(self.features_):
+            matrix = "texts" if is_text else "numbers"
+            found[name] = [(matrix, column) for column in range(span.start, span.stop)]
         return found

@@ -46,7 +46,7 @@ _MISSING = {
 }
 
 
-class Form(NamedTuple):
+class RecordParser(NamedTuple):
     """Parser of the records of a format.
 
     Attributes:
@@ -60,18 +60,18 @@ class Form(NamedTuple):
     features: Callable[[bytes], tuple[Sequence[_Features], _Features]]
 
 
-def kinds(paths: Sequence[str], form: Form) -> tuple[Kinds, Kinds]:
+def kinds(paths: Sequence[str], parser: RecordParser) -> tuple[Kinds, Kinds]:
     """The features of items and queries in the first records of files."""
     items: Kinds = {}
     context: Kinds = {}
-    for of_items, of_query in _sample(paths, form):
+    for of_items, of_query in _sample(paths, parser):
         for found, features in ((items, of_items), (context, [of_query])):
             for name, kind, known in _values(features):
                 found.setdefault(name, (kind, len(known)))
     return items, context
 
 
-def tables(paths: Sequence[str], form: Form) -> tuple[Any, Any]:
+def tables(paths: Sequence[str], parser: RecordParser) -> tuple[Any, Any]:
     """Returns the items and the queries of the first records of files as Arrow tables.
 
     Raises:
@@ -80,7 +80,7 @@ def tables(paths: Sequence[str], form: Form) -> tuple[Any, Any]:
     """
     items: dict[str, list[list[Any]]] = collections.defaultdict(list)
     context: dict[str, list[list[Any]]] = collections.defaultdict(list)
-    for of_items, of_query in _sample(paths, form):
+    for of_items, of_query in _sample(paths, parser):
         for found, features in ((items, of_items), (context, [of_query])):
             for name, _, known in _values(features):
                 found[name].append([text(x) if isinstance(x, bytes) else x for x in known])
@@ -98,11 +98,13 @@ def _table(columns: Mapping[str, list[list[Any]]]) -> Any:
     return arrays.arrow().table(found)
 
 
-def _sample(paths: Sequence[str], form: Form) -> Iterator[tuple[Sequence[_Features], _Features]]:
-    """Yields the result of `form.features` for the first readable records."""
+def _sample(
+    paths: Sequence[str], parser: RecordParser
+) -> Iterator[tuple[Sequence[_Features], _Features]]:
+    """Yields the result of `parser.features` for the first readable records."""
     for record in (x for path in paths for x in itertools.islice(records(path), _SAMPLE)):
         try:
-            yield form.features(record)
+            yield parser.features(record)
         except (message.DecodeError, *Unreadable):  # `batches` will report it
             continue
 
@@ -115,10 +117,10 @@ def _values(features: Iterable[_Features]) -> Iterator[tuple[str, str, Sequence[
             yield name, kind, known
 
 
-def mismatch(record: bytes, form: Form, wanted: ListFeatures) -> str:
+def mismatch(record: bytes, parser: RecordParser, wanted: ListFeatures) -> str:
     """Returns the first feature of a record that has another kind or size; else an empty text."""
     try:
-        items, context = form.features(record)
+        items, context = parser.features(record)
     except (message.DecodeError, *Unreadable):
         return ""
     for kinds, features in ((wanted.items, items), (wanted.context, [context])):
@@ -203,17 +205,15 @@ def _example(octets: bytes) -> _Features:
     return features
 
 
-FORMS = {
-    form.name: form
-    for form in (
-        Form("elwc", parsing.parse_elwc, _of_elwc),
-        Form("eie", parsing.parse_example_in_example, _of_example_in_example),
-        Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example),
-        Form("example", parsing.parse_example, _of_example),
+PARSERS = {
+    parser.name: parser
+    for parser in (
+        RecordParser("elwc", parsing.parse_elwc, _of_elwc),
+        RecordParser("eie", parsing.parse_example_in_example, _of_example_in_example),
+        RecordParser("sequence-example", parsing.parse_sequence_example, _of_sequence_example),
+        RecordParser("example", parsing.parse_example, _of_example),
     )
 }
-SEQUENCE_EXAMPLE = Form("sequence-example", parsing.parse_sequence_example, _of_sequence_example)
-EXAMPLE = Form("example", parsing.parse_example, _of_example)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,13 +242,13 @@ class Batch:
             yield number, query, range(stops[i] - int(self.sizes[i]), stops[i]), context
 
 
-def infer(paths: Sequence[str], form: Form, columns: Columns) -> Schema:
+def infer(paths: Sequence[str], parser: RecordParser, columns: Columns) -> Schema:
     """Returns the schema of the lists of files, from their first records.
 
     Raises:
         InputError: If a file cannot be read, or a named column is missing or has the wrong kind.
     """
-    return schema_of(kinds(paths, form), columns, ", ".join(paths))
+    return schema_of(kinds(paths, parser), columns, ", ".join(paths))
 
 
 def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schema:
@@ -293,12 +293,12 @@ def schema_of(kinds: tuple[Kinds, Kinds], columns: Columns, place: str) -> Schem
     )
 
 
-def batches(path: str, form: Form, schema: Schema) -> Iterator[Batch | Rejected]:
+def batches(path: str, parser: RecordParser, schema: Schema) -> Iterator[Batch | Rejected]:
     """Reads a file in batches of records.
 
     Args:
         path: The file.
-        form: How its records are parsed.
+        parser: How its records are parsed.
         schema: Schema of the lists.
 
     Yields:
@@ -307,8 +307,8 @@ def batches(path: str, form: Form, schema: Schema) -> Iterator[Batch | Rejected]
     Raises:
         InputError: If the file cannot be read.
     """
-    features = list_features(kinds([path], form), schema)
-    parse = _parser(path, form, schema, features)
+    features = list_features(kinds([path], parser), schema)
+    parse = _parser(path, parser, schema, features)
     numbered = enumerate(records(path), start=1)
     while chunk := list(itertools.islice(numbered, _BATCH)):
         try:
@@ -318,20 +318,20 @@ def batches(path: str, form: Form, schema: Schema) -> Iterator[Batch | Rejected]
                 try:
                     yield parse([one])
                 except Unreadable as error:
-                    reason = f"a record must be {form.name}, and text UTF-8. "
+                    reason = f"a record must be {parser.name}, and text UTF-8. "
                     reason += f"Received: {first_line(error)}"
-                    reason = mismatch(one[1], form, features) or reason
+                    reason = mismatch(one[1], parser, features) or reason
                     yield Rejected(path, "record", one[0], reason)
 
 
 def _parser(
-    path: str, form: Form, schema: Schema, features: ListFeatures
+    path: str, parser: RecordParser, schema: Schema, features: ListFeatures
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns the parser of numbered records of a file."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        parsed = form.parse(serialized, features)
+        parsed = parser.parse(serialized, features)
         return {**parsed, **typed.padded(parsed, schema.features)}
 
     def batch(chunk: Sequence[tuple[int, bytes]]) -> Batch:

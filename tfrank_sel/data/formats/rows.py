@@ -11,7 +11,7 @@ import numpy as np
 from tfrank_sel.data.formats.arrays import INVALID, decoded, mask_of
 from tfrank_sel.data.lists import Found, ItemList, Rejected, groups, runs
 from tfrank_sel.data.schema import Schema
-from tfrank_sel.features import Feature, Vector
+from tfrank_sel.features import Feature, Vector, spans
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
@@ -141,11 +141,14 @@ def faults(
         wanted, accepts = _MEASURES[role]
         add(name, wanted, ~(np.isfinite(measures[role]) & accepts(measures[role])))
     if not np.isfinite(features).all():
-        for name, feature, block in _blocks(schema, features):
-            add(name, _wanted(feature), _is_bad(block, feature))
+        for name, feature, is_text, columns in spans(schema.features):
+            if not is_text:
+                add(name, _wanted(feature), _is_bad(features[:, columns], feature))
     known = dict(ids or {})
     if texts is not None:
-        known |= {name: block for name, _, block in _blocks(schema, texts, is_text=True)}
+        for name, _, is_text, columns in spans(schema.features):
+            if is_text:
+                known[name] = texts[:, columns]
     for name, block in known.items():
         is_integer = getattr(schema.features.get(name), "dtype", "string") == "int64"
         if not is_integer and INVALID not in "".join(block.ravel().tolist()):
@@ -154,17 +157,6 @@ def faults(
         found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
         add(name, wanted, np.any(found_bad, axis=1))
     return found
-
-
-def _blocks(
-    schema: Schema, matrix: np.ndarray, *, is_text: bool = False
-) -> Iterator[tuple[str, Feature, np.ndarray]]:
-    start = 0
-    for name, feature in schema.features.items():
-        stop = start + len(feature.texts(name) if is_text else feature.numbers(name))
-        if stop > start:
-            yield name, feature, matrix[:, start:stop]
-        start = stop
 
 
 def _is_bad(block: np.ndarray, feature: Feature) -> np.ndarray:

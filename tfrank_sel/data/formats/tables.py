@@ -13,7 +13,17 @@ from tfrank_sel.data.formats.reader import Part, RowReader, spaced
 from tfrank_sel.data.formats.rows import Rows
 from tfrank_sel.data.lists import InputError, Rejected
 from tfrank_sel.data.schema import Columns, Schema, is_index
-from tfrank_sel.features import REFUSE, Bool, Category, Feature, Number, Set, Timestamp, Vector
+from tfrank_sel.features import (
+    REFUSE,
+    Bool,
+    Category,
+    Feature,
+    Number,
+    Set,
+    Timestamp,
+    Vector,
+    spans,
+)
 
 ROWS = 8192  # read at once
 _PARTS = 4  # of a file, in a sample
@@ -220,7 +230,7 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:
 
     Args:
         place: As in `Rows`.
-        table: The table.
+        table: The table. Without identifiers of queries or items, they are empty.
         schema: The schema of its rows.
     """
     columns = schema.columns
@@ -234,24 +244,20 @@ def of_table(place: tuple[str, np.ndarray], table: Any, schema: Schema) -> Rows:
     measures |= {role: read(name, arrays.floats) for role, name in columns.measures.items()}
     features = np.empty([table.num_rows, len(schema.names)], np.float32)
     texts = np.empty([table.num_rows, len(schema.texts)], np.object_) if schema.texts else None
-    first_number = first_text = 0
-    for name, feature in schema.features.items():
-        if count := len(feature.numbers(name)):
-            block = read(name, arrays.numbers, feature)
-            features[:, first_number : first_number + count] = block
-            first_number += count
-        if texts is not None and (count := len(feature.texts(name))):
-            texts[:, first_text : first_text + count] = read(name, arrays.texts, feature)
-            first_text += count
-    ids = {columns.query: read(columns.query, arrays.strings)}
-    if columns.doc_id in table.schema.names:
-        ids[columns.doc_id] = read(columns.doc_id, arrays.strings)
+    for name, feature, is_text, span in spans(schema.features):
+        if is_text and texts is not None:
+            texts[:, span] = read(name, arrays.texts, feature)
+        else:
+            features[:, span] = read(name, arrays.numbers, feature)
+    named = [x for x in (columns.query, columns.doc_id) if x in table.schema.names]
+    ids = {name: read(name, arrays.strings) for name in named}
+    nothing = np.full(len(features), "", object)
     return Rows(
         place,
-        ids[columns.query],
+        ids.get(columns.query, nothing),
         measures["label"],
         features,
-        ids.get(columns.doc_id, np.full(len(features), "", object)),
+        ids.get(columns.doc_id, nothing),
         {
             name: read(name, arrays.floats if is_number else arrays.strings)
             for name, is_number in schema.context.items()

@@ -22,22 +22,22 @@ class RecordReader(Reader):
     """
 
     @property
-    def form(self) -> "records.Form":
-        """The form of the records."""
+    def parser(self) -> "records.RecordParser":
+        """Parser of the records."""
         from tfrank_sel.data.formats import records  # imports TensorFlow, which takes seconds
 
-        return records.FORMS[self.name]
+        return records.PARSERS[self.name]
 
     def infer(self, paths: Sequence[str]) -> Schema:
         """Returns the schema of the lists, from the first records of files."""
         from tfrank_sel.data.formats import records
 
-        return records.infer(spaced(sorted(paths)), self.form, self.columns)
+        return records.infer(spaced(sorted(paths)), self.parser, self.columns)
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         from tfrank_sel.data.formats import records
 
-        items, context = records.tables(spaced(sorted(paths)), self.form)
+        items, context = records.tables(spaced(sorted(paths)), self.parser)
         of_query, left_out = tables.propose(context.schema, context, self.columns)
         of_query = {x: dataclasses.replace(y, of="query") for x, y in of_query.items()}
         of_items, others = tables.propose(items.schema, items, self.columns)
@@ -46,7 +46,7 @@ class RecordReader(Reader):
     def lists(self, part: Part, schema: Schema) -> Iterator[Found | Rejected]:
         from tfrank_sel.data.formats import records
 
-        for batch in records.batches(part.path, self.form, schema):
+        for batch in records.batches(part.path, self.parser, schema):
             if isinstance(batch, Rejected):
                 yield batch
                 continue
@@ -87,6 +87,6 @@ class ExampleReader(RowReader, RecordReader):
     def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         from tfrank_sel.data.formats import records
 
-        batches = records.batches(part.path, self.form, schema)
+        batches = records.batches(part.path, self.parser, schema)
         of_items = (x if isinstance(x, Rejected) else x.rows for x in batches)
         return rows.checked(of_items, "record")
