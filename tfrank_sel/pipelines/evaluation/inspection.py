@@ -10,6 +10,7 @@ import tensorflow as tf
 from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.features import spans
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
@@ -141,18 +142,12 @@ def feature_importances(
 
 def columns(layout: Schema, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
     """Returns the columns of each feature of items: names of inputs, and positions there."""
-    places = {
-        spec.features: {name: i for i, name in enumerate(layout.names)},
-        spec.texts: {name: i for i, name in enumerate(layout.texts)},
-    }
     if len(layout.features) == 1:  # packed features, such as those of a LETOR file
-        return {name: [(kind, i)] for kind, own in places.items() for name, i in own.items()}
+        matrices = {spec.features: layout.names, spec.texts: layout.texts}
+        return {x: [(kind, i)] for kind, own in matrices.items() for i, x in enumerate(own)}
     return {
-        name: [
-            *((spec.features, places[spec.features][x]) for x in feature.numbers(name)),
-            *((spec.texts, places[spec.texts][x]) for x in feature.texts(name)),
-        ]
-        for name, feature in layout.features.items()
+        name: [(spec.texts if is_text else spec.features, i) for i in range(span.start, span.stop)]
+        for name, feature, is_text, span in spans(layout.features)
         if feature.of == "item"
     }
 
