@@ -13,7 +13,7 @@ from tests.tfx.conftest import Run
 from tfrank_sel import data
 from tfrank_sel.data import writing
 from tfrank_sel.data.formats import Columns, Part
-from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
+from tfrank_sel.data.formats.binary import SequenceExampleReader
 from tfrank_sel.data.spec import input_name
 from tfrank_sel.features import Hash
 from tfrank_sel.pipelines import configuration, preparation

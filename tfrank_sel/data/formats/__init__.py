@@ -9,16 +9,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import rows
-from tfrank_sel.data.formats.columnar import ArrowReader, ParquetReader
-from tfrank_sel.data.formats.reader import Part, Reader, RowReader
-from tfrank_sel.data.formats.tables import TableReader
-from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
-from tfrank_sel.data.formats.tfrecords import (
+from tfrank_sel.data.formats.binary import (
+    ArrowReader,
     ElwcReader,
     ExampleInExampleReader,
     ExampleReader,
+    ParquetReader,
     SequenceExampleReader,
 )
+from tfrank_sel.data.formats.reader import Part, Reader, RowReader
+from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
 from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature

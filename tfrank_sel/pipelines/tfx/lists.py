@@ -18,7 +18,7 @@ from tfx.utils import io_utils
 from tfrank_sel import data
 from tfrank_sel.data import parsing, typed, writing
 from tfrank_sel.data.formats import Columns, Part, records as parsed_records, rows
-from tfrank_sel.data.formats.tfrecords import SequenceExampleReader
+from tfrank_sel.data.formats.binary import SequenceExampleReader
 from tfrank_sel.data.lists import Found
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.spec import ListFeatures, from_schema
