@@ -67,7 +67,7 @@ def ingest(run: Run, folder: Path) -> None:
 
 
 def _check_same(earlier: Path, layout: Schema) -> None:
-    known = Schema.read(earlier / "ingest" / "layout.json")
+    known = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
     if known != layout:
         received = ", ".join(
             sorted(
