@@ -21,6 +21,8 @@ from tfrank_sel.features import (
     spans,
 )
 
+# stored for a missing value
+MISSING = {tf.float32: float("nan"), tf.int64: MISSING_INTEGER, tf.string: ""}
 _MASK, _SIZE = "\0mask", "\0size"  # features may be named `mask` and `size`
 
 
@@ -73,9 +75,8 @@ def padded(parsed: Mapping[str, Any], features: Mapping[str, Feature]) -> dict[s
     for name, feature in features.items():
         value = parsed[name]
         if isinstance(feature, Set):
-            default = MISSING_INTEGER if value.dtype == tf.int64 else ""
             shape = [None] * (value.shape.rank - 1) + [feature.max_values]
-            value = value.to_tensor(default, shape=shape)
+            value = value.to_tensor(MISSING[value.dtype], shape=shape)
         found[name] = value
     return found
 
@@ -207,7 +208,7 @@ def _kind(feature: Feature) -> Any:
     shape = [feature.size] if isinstance(feature, Vector) else []
     if not feature.may_be_missing:
         return tf.io.FixedLenFeature(shape, kind)
-    missing = {tf.float32: float("nan"), tf.int64: MISSING_INTEGER, tf.string: ""}[kind]
+    missing = MISSING[kind]
     return tf.io.FixedLenFeature(shape, kind, [missing] * shape[0] if shape else missing)
 
 

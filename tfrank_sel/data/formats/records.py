@@ -39,11 +39,6 @@ DTYPES = {"float_list": tf.float32, "int64_list": tf.int64, "bytes_list": tf.str
 _Features = Mapping[str, Any]  # `tf.train.Feature` by name
 Kinds = dict[str, tuple[str, int]]  # kind of each feature, and its number of values
 _BATCH = 64  # records parsed at once
-_MISSING = {
-    "float_list": (tf.float32, float("nan")),
-    "int64_list": (tf.int64, MISSING_INTEGER),
-    "bytes_list": (tf.string, b""),
-}
 
 
 class RecordParser(NamedTuple):
@@ -406,7 +401,7 @@ def list_features(found: tuple[Kinds, Kinds], schema: Schema) -> ListFeatures:
     for name, feature in schema.features.items():
         into, known = (context, of_query) if feature.of == "query" else (items, kinds)
         if isinstance(feature, Set):
-            into[name] = tf.io.RaggedFeature(_MISSING[known.get(name, ("bytes_list", 1))[0]][0])
+            into[name] = tf.io.RaggedFeature(DTYPES[known.get(name, ("bytes_list", 1))[0]])
         elif feature.texts(name):
             into[name] = _fixed(known, name, "bytes_list")
         else:
@@ -433,8 +428,8 @@ def _fixed(
     kinds: Kinds, name: str, kind: str, size: int = 1, default: Any = None
 ) -> tf.io.FixedLenFeature:
     """A feature of the kind in the file, with a default, so that it is optional."""
-    dtype, missing = _MISSING[kinds.get(name, (kind, 1))[0]]
-    default = missing if default is None else default
+    dtype = DTYPES[kinds.get(name, (kind, 1))[0]]
+    default = typed.MISSING[dtype] if default is None else default
     if size == 1:
         return tf.io.FixedLenFeature([], dtype, default)
     return tf.io.FixedLenFeature([size], dtype, [default] * size)

@@ -151,8 +151,7 @@ def _as(dtype: tf.DType, value: tf.Tensor) -> tf.Tensor:
         return value
     if value.dtype == tf.int64:
         found = tf.strings.as_string(value) if dtype == tf.string else tf.cast(value, dtype)
-        missing = "" if dtype == tf.string else float("nan")
-        return tf.where(value == MISSING_INTEGER, tf.constant(missing, dtype), found)
+        return tf.where(value == MISSING_INTEGER, tf.constant(typed.MISSING[dtype], dtype), found)
     if (value.dtype, dtype) == (tf.float32, tf.int64):
         return tf.where(tf.math.is_nan(value), MISSING_INTEGER, tf.cast(value, dtype))
     raise TypeError(f"values must be {dtype.name}. Received: {value.dtype.name}")
