@@ -115,7 +115,7 @@ def test_a_schema_takes_the_numbers_of_the_schema_in_the_order_of_their_names():
     ("missing", "said"),
     [
         ("relevance", r"expected 'relevance' in the items.*clicks.*doc_id.*price"),
-        ("price|clicks", "expected numbers to rank by in the items.*relevance"),
+        ("price|clicks", "expected a feature of numbers.*relevance"),
     ],
 )
 def test_a_schema_without_label_or_features_is_refused(missing, said):

@@ -61,9 +61,6 @@ class SequenceSchema(Schema):
         stored_features = from_schema(proto)
         kinds = _kinds(stored_features.items), _kinds(stored_features.context)
         found = parsed_records.schema_of(kinds, columns, "the schema")
-        if not found.features:
-            reason = f"expected numbers to rank by in the items. Received: {sorted(kinds[0])}"
-            raise data.InputError("the schema", reason)
         return cls(found.features, found.context, columns, kinds)
 
     @classmethod
