@@ -106,6 +106,10 @@ KINDS = {
     "recalibrated ensemble": lambda random: models.Recalibrated(
         models.Ensemble([scorer(), forest(random)]), 1.0, 0.0, [0.25], [0.5]
     ),
+    "recalibrated sequential": lambda random: models.Recalibrated(
+        sequential(), 1.5, -0.5, [-1.0, 0.5], [0.1, 0.9]
+    ),
+    "ensemble of a sequential": lambda random: models.Ensemble([sequential(), forest(random)]),
     "sequential": lambda random: sequential(),
     "functional": lambda random: functional(),
 }

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
 from tfrank_sel.ops import masking
 from tfrank_sel.serialization import Configurable, register
@@ -83,7 +84,7 @@ class Ensemble(Configurable, keras.Model):
         features, mask = features_and_mask(inputs)
         both, total = {"features": features, "mask": mask}, tf.zeros_like(mask, tf.float32)
         for member, factor in zip(self.members, self.factors, strict=True):
-            scores = member(inputs_of(member, both), training=training)
+            scores = as_lists(member(inputs_of(member, both), training=training))
             mean = masking.masked_mean(scores, mask)[:, tf.newaxis]
             gaps = tf.where(mask, scores - mean, 0.0)
             variance = masking.masked_mean(gaps**2, mask)[:, tf.newaxis]

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import Positive
-from tfrank_sel.listwise import ListBatch
+from tfrank_sel.listwise import ListBatch, as_lists
 from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
@@ -105,7 +105,8 @@ class Recalibrated(Configurable, keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
         """Returns the expected labels of the items."""
         _, mask = features_and_mask(inputs)
-        labels = self.expected(self.model(inputs_of(self.model, inputs), training=training))
+        scores = as_lists(self.model(inputs_of(self.model, inputs), training=training))
+        labels = self.expected(scores)
         return tf.where(mask, labels, tf.zeros_like(labels))
 
     def expected(self, scores: tf.Tensor) -> tf.Tensor:

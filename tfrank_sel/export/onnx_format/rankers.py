@@ -55,11 +55,8 @@ def serialized(model: keras.Model) -> bytes:
             any_of = next(iter(values.values())) if isinstance(values, dict) else values
             mask = graph("And", mask, features.all_items(graph, any_of))
             values = Lists(values, mask)
-    scores = graph.layer(model, values)
-    shape = graph.shape(scores)
-    if len(shape) == 3 and shape[2] == 1:
-        scores = graph("Squeeze", scores, indices(-1))
-    elif len(shape) != 2:
+    scores = as_lists(graph, graph.layer(model, values))
+    if len(shape := graph.shape(scores)) != 2:
         raise ValueError(
             "`model` must give scores of shape [batch_size, list_size] or [batch_size, list_size, "
             f"1]. Received: {shape}"
@@ -93,7 +90,15 @@ def _features(graph: Graph, model: Any) -> Any:
 def scores(graph: Graph, model: Any, lists: Lists) -> str:
     """Adds the nodes of a ranker, which takes the mask if it has `takes_mask`."""
     takes_mask = getattr(model, "takes_mask", False)
-    return str(graph.layer(model, lists if takes_mask else lists.features))
+    return as_lists(graph, graph.layer(model, lists if takes_mask else lists.features))
+
+
+def as_lists(graph: Graph, scores: str) -> str:
+    """Removes the last axis of `[batch_size, list_size, 1]`, as of `Dense(1)`."""
+    shape = graph.shape(scores)
+    if len(shape) == 3 and shape[2] == 1:
+        return str(graph("Squeeze", scores, indices(-1)))
+    return scores
 
 
 def _prepared(graph: Graph, model: Any, lists: Any) -> str:
