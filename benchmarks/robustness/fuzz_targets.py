@@ -29,12 +29,7 @@ from tfrank_sel.serving.deployment.messages import (
     MonitoringConfig,
     SSLConfig,
 )
-from tfrank_sel.serving.rest import (
-    json_inputs,
-    json_numbers,
-    json_outputs,
-    json_reader,
-)
+from tfrank_sel.serving.rest import json_reader, json_writer
 from tfrank_sel.serving.status import ServingError
 
 Query = tuple[str, list[tuple[float, list[float], str]]]
@@ -143,12 +138,12 @@ def named_message(octets: bytes) -> None:
 def json_request(octets: bytes) -> None:
     """JSON: refused with a reason that can be sent, or read the same fast and slowly."""
     for types in TYPES:
-        fast = _outcome(lambda types=types: json_numbers.Document(octets).to_inputs(types))
+        fast = _outcome(lambda types=types: json_reader.Document(octets).to_inputs(types))
         slow = _outcome(lambda types=types: _slowly(octets, types))
         assert fast == slow, (fast, slow)
         if isinstance(slow, dict):
             arrays = _slowly(octets, types)
-            body = json_outputs.to_body(arrays, rows=False)
+            body = json_writer.to_body(arrays, rows=False)
             assert body
 
 
@@ -293,7 +288,7 @@ def _reads_back(
 
 
 def _slowly(octets: bytes, types: dict[str, int]) -> dict[str, np.ndarray]:
-    return json_inputs.to_inputs(json_reader.read_object(octets), types)
+    return json_reader.to_inputs(json_reader.read_object(octets), types)
 
 
 def _outcome(read: Callable[[], dict[str, Any]]) -> dict[str, str] | str:

@@ -6,7 +6,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from tensorflow.core.framework import types_pb2
 
-from tfrank_sel.serving.rest import json_inputs, json_numbers, json_outputs, json_reader
+from tfrank_sel.serving.rest import json_reader, json_writer
 from tfrank_sel.serving.status import Code, ServingError
 
 VALUES = st.recursive(
@@ -72,20 +72,20 @@ def test_the_first_of_equal_keys_counts_at_any_depth():
     ],
 )
 def test_arrays_are_written_as_json(array, text):
-    body = json_outputs.to_body({"y": array}, rows=False)
+    body = json_writer.to_body({"y": array}, rows=False)
     assert body == b'{\n    "outputs": ' + text + b"\n}"
 
 
 def test_rows_need_one_batch_axis():
     with pytest.raises(ServingError, match="b has inconsistent batch size: 1 expecting: 2"):
-        json_outputs.to_body({"a": np.zeros(2), "b": np.zeros(1)}, rows=True)
+        json_writer.to_body({"a": np.zeros(2), "b": np.zeros(1)}, rows=True)
     with pytest.raises(ServingError, match="complex64, unknown to JSON") as error:
-        json_outputs.to_body({"a": np.zeros(2, np.complex64)}, rows=True)
+        json_writer.to_body({"a": np.zeros(2, np.complex64)}, rows=True)
     assert error.value.code is Code.UNIMPLEMENTED
 
 
 def read_slowly(body, types):
-    return json_inputs.to_inputs(json_reader.read_object(body), types)
+    return json_reader.to_inputs(json_reader.read_object(body), types)
 
 
 def outcome(read, *arguments):
@@ -143,7 +143,7 @@ REGULAR = hnp.arrays(np.float64, hnp.array_shapes(max_dims=4), elements=st.integ
 def test_blocks_of_numbers_are_read_as_anything_else_is(document, types, tail):
     body = json.dumps(document).encode() + tail.encode()
 
-    found = outcome(lambda: json_numbers.Document(body).to_inputs(types))
+    found = outcome(lambda: json_reader.Document(body).to_inputs(types))
 
     assert found == outcome(read_slowly, body, types)
 
@@ -167,5 +167,5 @@ def test_blocks_of_numbers_are_read_as_anything_else_is(document, types, tail):
 )
 def test_what_looks_like_a_block_but_is_none(body):
     types = {"x": types_pb2.DT_FLOAT}
-    found = outcome(lambda: json_numbers.Document(body).to_inputs(types))
+    found = outcome(lambda: json_reader.Document(body).to_inputs(types))
     assert found == outcome(read_slowly, body, types)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tfrank_sel.arguments import Checked
@@ -109,12 +110,13 @@ class Limits(Checked):
             ServingError: INVALID_ARGUMENT if there are too many; those in strings count, too.
         """
         commas = lists = 0
-        for start in range(0, len(body), _CHUNK):
-            chunk = body[start : start + _CHUNK]
-            commas += chunk.count(b",")
+        octets = np.frombuffer(body, np.uint8)
+        for start in range(0, len(octets), _CHUNK):
+            chunk = octets[start : start + _CHUNK]
+            commas += int(np.count_nonzero(chunk == ord(",")))
             if commas > self.elements // 8:
                 raise exceeded("values of a JSON body", self.elements // 8, commas)
-            lists += chunk.count(b"[") + chunk.count(b"{")
+            lists += int(np.count_nonzero(chunk == ord("[")) + np.count_nonzero(chunk == ord("{")))
             if lists > self.lists:
                 raise exceeded("lists and objects of a JSON body", self.lists, lists)
 

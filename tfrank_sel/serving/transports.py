@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from tfrank_sel.serving.engine import tensor_protos
-from tfrank_sel.serving.rest import json_inputs, json_reader
+from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
 _ANY_SIZE = -1
@@ -164,7 +164,7 @@ class Rest(Transport):
         columns = {name: _plain(array.tolist()) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
         outputs = self._ask("POST", f"{self._url}:predict", body)["outputs"]
-        return json_inputs.to_inputs({"inputs": outputs}, types)
+        return json_reader.to_inputs({"inputs": outputs}, types)
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         answer = self._ask("GET", f"{self._url}/metadata")

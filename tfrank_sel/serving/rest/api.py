@@ -17,7 +17,7 @@ from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
-from tfrank_sel.serving.rest import json_numbers, json_outputs, page
+from tfrank_sel.serving.rest import json_reader, json_writer, page
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 Scope = Mapping[str, Any]
@@ -128,7 +128,7 @@ class RestApi:
 
     def _predict(self, target: Target, body: bytes, limits: Limits) -> bytes:
         limits.check_json(body)
-        document = json_numbers.Document(body)
+        document = json_reader.Document(body)
         name = document.get("signature_name", DEFAULT_SIGNATURE)
         if not isinstance(name, str):
             raise invalid("'signature_name' key must be a string value.")
@@ -143,7 +143,7 @@ class RestApi:
             for alias, array in sent.items():
                 limits.check_shape(alias, array.shape)
             outputs = predict(model, signature, sent, timeout=limits.run_seconds)
-        return json_outputs.to_body(outputs, rows=document.is_rows)
+        return json_writer.to_body(outputs, rows=document.is_rows)
 
     def _status(self, match: re.Match[str]) -> bytes:
         # A label is not looked at: the states of all versions are the answer.

@@ -1,19 +1,40 @@
-"""Reader of JSON with the extensions of TensorFlow Serving.
+"""Reader of the JSON of a `:predict` request, as TensorFlow Serving reads it.
 
 Its parser accepts `NaN`, `Infinity` and `Inf`, stops after the first value, keeps the first of
-equal keys, and does not change bytes that are not UTF-8.
+equal keys, and does not change bytes that are not UTF-8. `simdjson` reads what is the same without
+these extensions, and nested lists of numbers directly into an array, without Python objects;
+Python's own parser reads the rest.
 """
 
+import base64
+import binascii
+import itertools
 import json
 import math
 import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
+import numpy as np
+import simdjson
+from tensorflow.core.framework import types_pb2
 
-from tfrank_sel.serving.rest.json_inputs import shown
-from tfrank_sel.serving.status import invalid
+from tfrank_sel.serving.status import Code, ServingError, invalid
 
+_FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
+_INTEGERS: dict[int, type[np.integer[Any]]] = {
+    types_pb2.DT_INT8: np.int8,
+    types_pb2.DT_INT16: np.int16,
+    types_pb2.DT_INT32: np.int32,
+    types_pb2.DT_INT64: np.int64,
+    types_pb2.DT_UINT8: np.uint8,
+    types_pb2.DT_UINT16: np.uint16,
+    types_pb2.DT_UINT32: np.uint32,
+    types_pb2.DT_UINT64: np.uint64,
+}
+_MAX_RANK = 32  # maximum number of axes in NumPy 1
+_JSON_TYPES = {type(None): "Null", str: "String", int: "Number", float: "Number"}
+_JSON_TYPES |= {list: "Array", dict: "Object"}
 _SPACE = re.compile(r"[ \t\n\r]*")
 _INF = re.compile(r'"(?:[^"\\]|\\.)*"|Inf(?!inity)', re.DOTALL)
 _REASONS = {
@@ -22,6 +43,138 @@ _REASONS = {
     "Expecting ':' delimiter": "Missing a colon after a name of object member.",
     "Expecting property name enclosed in double quotes": "Missing a name for object member.",
 }
+_BOM = b"\xef\xbb\xbf"  # which simdjson passes over
+
+
+class Document:
+    """A request.
+
+    Args:
+        body: Its text.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if it is not a JSON object.
+
+    Example:
+        >>> document = Document(b'{"instances": [[1, 2.5]]}')
+        >>> document.to_inputs({"x": types_pb2.DT_FLOAT})
+        {'x': array([[1. , 2.5]], dtype=float32)}
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._parsed = _parsed(body)
+        if not isinstance(self._parsed, simdjson.Object):
+            self._parsed = None
+        self._members = read_object(body) if self._parsed is None else _members(self._parsed)
+
+    @property
+    def is_rows(self) -> bool:
+        """Whether the answer is in row format."""
+        return "instances" in self._members
+
+    def get(self, key: str, default: Any) -> Any:
+        """Returns the value of a key, of any type."""
+        return self._members.get(key, default)
+
+    def to_inputs(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """Returns the inputs by name.
+
+        Args:
+            types: Type (DT_...) of every input of the signature.
+
+        Raises:
+            ServingError: As the function `to_inputs`.
+        """
+        if self._parsed is not None:
+            try:
+                return self._of_blocks(types)
+            except (ServingError, _IrregularError):
+                self._members = read_object(self._body)
+        return to_inputs(self._members, types)
+
+    def _of_blocks(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
+        """The inputs, if each is a regular block of numbers."""
+        blocks, members = _Blocks(), dict(self._members)
+        instances = members.get("instances")
+        if isinstance(instances, simdjson.Array) and len(instances):
+            if isinstance(instances[0], simdjson.Object):
+                blocks.lists += 1
+                members["instances"] = [
+                    _members(row) if isinstance(row, simdjson.Object) else row for row in instances
+                ]
+            elif "inputs" not in members:
+                members = {"inputs": instances}
+        if isinstance(members.get("inputs"), simdjson.Object):
+            members["inputs"] = _members(members["inputs"])
+        inputs = to_inputs(members, types, blocks.tensor, blocks.stacked)
+        # As many brackets as lists that were read, so there are no other lists among the numbers.
+        brackets = np.frombuffer(self._body, np.uint8) == ord("[")
+        if np.count_nonzero(brackets) != blocks.lists:
+            raise _IrregularError
+        return inputs
+
+
+class _IrregularError(Exception):
+    """A tensor is not a regular block of numbers."""
+
+
+class _Blocks:
+    """Makes tensors of numbers, and counts their lists."""
+
+    def __init__(self) -> None:
+        self.lists = 0
+
+    def stacked(self, values: list[Any], dtype: int) -> np.ndarray:
+        """Returns the tensor of instances."""
+        try:
+            return np.stack([self.tensor(value, dtype) for value in values])
+        except ValueError as error:  # their shapes differ
+            raise _IrregularError from error
+
+    def tensor(self, value: Any, dtype: int) -> np.ndarray:
+        """Returns one tensor; only those without strings, which may be objects."""
+        if dtype == types_pb2.DT_STRING or isinstance(value, simdjson.Object):
+            raise _IrregularError
+        if isinstance(value, simdjson.Array) and dtype in _FLOATS:
+            return self._block(value).astype(_FLOATS[dtype])
+        tensor = to_array(value.as_list() if isinstance(value, simdjson.Array) else value, dtype)
+        self.lists += sum(math.prod(tensor.shape[:axis]) for axis in range(tensor.ndim))
+        return tensor
+
+    def _block(self, value: Any) -> np.ndarray:
+        shape: list[int] = []
+        level: list[Any] = [value]
+        while True:
+            sizes = set(map(len, level))
+            if len(sizes) != 1 or 0 in sizes:
+                raise _IrregularError
+            shape += sizes
+            self.lists += len(level)
+            if not isinstance(level[0][0], simdjson.Array):
+                break
+            level = [item for array in level for item in array]
+            if not all(isinstance(item, simdjson.Array) for item in level):
+                raise _IrregularError
+        try:
+            return np.frombuffer(value.as_buffer(of_type="d"), np.float64).reshape(shape)
+        except (TypeError, ValueError) as error:  # not all are numbers, or some lists are empty
+            raise _IrregularError from error
+
+
+def _parsed(body: bytes) -> Any:
+    """Parses JSON without extensions; None for any other text."""
+    if body.startswith(_BOM):
+        return None
+    try:
+        return simdjson.Parser().parse(body)
+    except (ValueError, RuntimeError):
+        return None
+
+
+def _members(parsed: Any) -> dict[str, Any]:
+    """Returns the members of an object, the first of equal keys."""
+    return {key: parsed[key] for key in parsed.keys()}  # noqa: SIM118
 
 
 def read(body: bytes) -> Any:
@@ -40,11 +193,14 @@ def read(body: bytes) -> Any:
         >>> read(b'{"a": [1, 2.0, NaN], "a": 3} and more')
         {'a': [1, 2.0, nan]}
     """
-    try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    value = _parsed(body)
+    if isinstance(value, simdjson.Object):
+        value = value.as_dict()
+    elif isinstance(value, simdjson.Array):
+        value = value.as_list()
+    elif value is None:
         return _read_slowly(body)
-    # orjson keeps the last of equal keys. If there are as many colons as keys, no key is repeated.
+    # The last of equal keys is kept. If there are as many colons as keys, no key is repeated.
     return value if _count_keys(value) == body.count(b":") else _read_slowly(body)
 
 
@@ -116,3 +272,233 @@ _DECODER = json.JSONDecoder(
     parse_int=_integer,
     parse_constant=_constant,
 )
+
+
+def to_inputs(
+    document: dict[str, Any],
+    types: Mapping[str, int],
+    tensor: Callable[[Any, int], np.ndarray] | None = None,
+    stacked: Callable[[list[Any], int], np.ndarray] | None = None,
+) -> dict[str, np.ndarray]:
+    """Reads the inputs of a request, in row format (`instances`) or columnar (`inputs`).
+
+    Args:
+        document: The request.
+        types: Type (DT_...) of every input of the signature.
+        tensor: Function that makes a tensor of a value and a type; by default `to_array`.
+        stacked: Function that makes the tensor of a list of instances.
+
+    Returns:
+        The inputs by name.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if the request does not have those inputs, UNIMPLEMENTED for
+            a type that JSON cannot express.
+    """
+    if "instances" in document and "inputs" in document:
+        raise invalid(
+            "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
+        )
+    if "instances" in document:
+        return _rows(document["instances"], types, stacked or _stacked)
+    if "inputs" in document:
+        return _columns(document["inputs"], types, tensor or to_array)
+    raise invalid("Missing 'inputs' or 'instances' key")
+
+
+def _rows(
+    instances: Any, types: Mapping[str, int], stacked: Callable[[list[Any], int], np.ndarray]
+) -> dict[str, np.ndarray]:
+    if not isinstance(instances, list):
+        raise invalid("Expecting 'instances' to be an list/array")
+    if not instances:
+        raise invalid("No values in 'instances' array")
+    if not _is_object(instances[0]):
+        if len(types) != 1:
+            raise invalid(
+                "instances is a plain list, but expecting list of objects as multiple input "
+                "tensors required as per tensorinfo_map"
+            )
+        for item, value in enumerate(instances):
+            if _is_object(value):
+                raise invalid(f"Expecting value/list but got object at item {item} of input list")
+        [name] = types
+        return {name: stacked(instances, types[name])}
+    for item, value in enumerate(instances):
+        if not _is_object(value):
+            raise invalid(f"Expecting object but got list at item {item} of input list")
+        for name in value:
+            if name not in types:
+                raise invalid(
+                    f"Failed to process element: {item} of 'instances' list. "
+                    f"JSON object: does not have named input: {name}"
+                )
+        if value.keys() != types.keys():
+            raise invalid(
+                f"Failed to process element: {item} of 'instances' list. JSON object: "
+                f"{shown(value)} keys must be equal to: {','.join(sorted(types))}"
+            )
+    return {
+        name: stacked([value[name] for value in instances], dtype) for name, dtype in types.items()
+    }
+
+
+def _columns(
+    inputs: Any, types: Mapping[str, int], tensor: Callable[[Any, int], np.ndarray]
+) -> dict[str, np.ndarray]:
+    if not _is_object(inputs):
+        if len(types) != 1:
+            raise invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        inputs = dict.fromkeys(types, inputs)
+    for name in types:
+        if name not in inputs:
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
+    return {name: tensor(inputs[name], dtype) for name, dtype in types.items()}
+
+
+def _stacked(values: list[Any], dtype: int) -> np.ndarray:
+    """Returns the tensor of instances, which must have equal sizes and shapes."""
+    first = _shape(values[0])
+    for value in values[1:]:
+        shape = _shape(value)
+        if shape != first:
+            sizes = int(np.prod(first)), len(_leaves(value))
+            if sizes[0] != sizes[1]:
+                raise invalid(f"Expecting tensor size: {sizes[0]} but got: {sizes[1]}")
+            raise invalid(f"Expecting shape {first} but got: {shape}")
+    return to_array(values, dtype)
+
+
+def to_array(value: Any, dtype: int) -> np.ndarray:
+    """Reads one tensor.
+
+    Args:
+        value: The value, as nested lists.
+        dtype: Its type (DT_...).
+
+    Raises:
+        ServingError: As `to_inputs` does.
+    """
+    shape = _shape(value)
+    leaves = [value]
+    for level, size in enumerate(shape):
+        for item in leaves:
+            if not isinstance(item, list):
+                raise invalid(
+                    f"JSON Value: {shown(item)} found at incorrect level: {level + 1} in the "
+                    f"JSON DOM. Expected at level: {len(shape)}"
+                )
+            if len(item) != size:
+                raise invalid(
+                    f"Encountered list at unexpected size: {len(item)} at level: {level} "
+                    f"expected size: {size}"
+                )
+        leaves = list(itertools.chain.from_iterable(leaves))
+    return _scalars(leaves, dtype).reshape(shape)
+
+
+def _scalars(values: list[Any], dtype: int) -> np.ndarray:
+    """Returns values that are not lists as a flat array of a type."""
+    if dtype in _FLOATS:
+        _require(values, dtype, (float, int))
+        with np.errstate(over="ignore"):
+            return np.array(values, np.float64).astype(_FLOATS[dtype])
+    if dtype in _INTEGERS:
+        _require(values, dtype, (int,))
+        limits = np.iinfo(_INTEGERS[dtype])
+        for value in values:
+            if not limits.min <= value <= limits.max:
+                raise _mismatch(value, dtype)
+        return np.array(values, _INTEGERS[dtype])
+    if dtype == types_pb2.DT_BOOL:
+        _require(values, dtype, (bool,))
+        return np.array(values, np.bool_)
+    if dtype == types_pb2.DT_STRING:
+        strings = np.empty(len(values), np.object_)
+        strings[:] = [to_bytes(value) for value in values]
+        return strings
+    raise ServingError(
+        Code.UNIMPLEMENTED,
+        f"Conversion of JSON Value: {shown(values[:1])} to type: {_type_name(dtype)} is not "
+        "supported",
+    )
+
+
+def _require(values: list[Any], dtype: int, allowed: tuple[type, ...]) -> None:
+    """Raises an error unless the type of every value is allowed; true is not a number."""
+    if not set(map(type, values)) <= set(allowed):
+        raise _mismatch(next(value for value in values if type(value) not in allowed), dtype)
+
+
+def to_bytes(value: Any) -> bytes:
+    """Reads a string, or the bytes of `{"b64": ...}`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT if it is neither.
+    """
+    if isinstance(value, str):
+        try:
+            return value.encode("utf-8", "surrogateescape")
+        except UnicodeEncodeError as error:
+            raise invalid(f"JSON Value: {shown(value)} is not Unicode") from error
+    if not is_b64(value):
+        raise _mismatch(value, types_pb2.DT_STRING)
+    if not isinstance(value["b64"], str):
+        raise _mismatch(value["b64"], types_pb2.DT_STRING)
+    try:
+        text = "".join(value["b64"].split())  # padding and line breaks are optional
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise invalid(f"Unable to base64 decode: {shown(value['b64'])}") from error
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """Returns the shape, inferred from the first elements."""
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        value = value[0] if value else None
+        if len(shape) > _MAX_RANK:
+            raise invalid(f"A tensor must have at most {_MAX_RANK} axes. Received: more")
+    return tuple(shape)
+
+
+def _leaves(value: Any) -> list[Any]:
+    leaves = [value]
+    while any(isinstance(leaf, list) for leaf in leaves):
+        leaves = list(
+            itertools.chain.from_iterable(x if isinstance(x, list) else [x] for x in leaves)
+        )
+    return leaves
+
+
+def is_b64(value: Any) -> bool:
+    """Returns whether a JSON value represents bytes."""
+    return isinstance(value, dict) and value.keys() == {"b64"}
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not is_b64(value)
+
+
+def _mismatch(value: Any, dtype: int) -> ServingError:
+    kind = str(value) if isinstance(value, bool) else _JSON_TYPES[type(value)]
+    return invalid(
+        f"JSON Value: {shown(value)} Type: {kind} is not of expected type: {_type_name(dtype)}"
+    )
+
+
+def _type_name(dtype: int) -> str:
+    return str(types_pb2.DataType.Name(dtype)).removeprefix("DT_").lower()
+
+
+def shown(value: Any) -> str:
+    """Returns a JSON value for an error message, truncated if long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+    except RecursionError:
+        return "nested too deeply to show"
+    return text if len(text) <= 128 else text[:128] + "...TRUNCATED"
