@@ -4,6 +4,7 @@ import contextlib
 import enum
 import logging
 from collections.abc import Iterator
+from typing import Self
 
 from google.protobuf import message as protobuf
 
@@ -14,58 +15,42 @@ _MESSAGE_LIMIT = 1024
 
 
 class Code(enum.IntEnum):
-    """The canonical codes, by the numbers that gRPC and TensorFlow give them."""
+    """The canonical codes, by the numbers that gRPC and TensorFlow give them.
 
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
+    Attributes:
+        http_status: The HTTP status of TensorFlow Serving for a code.
+    """
 
-    @property
-    def http_status(self) -> int:
-        """The HTTP status of TensorFlow Serving for this code."""
-        return _HTTP_STATUS[self]
+    http_status: int
+
+    def __new__(cls, number: int, http_status: int = 0) -> Self:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.http_status = http_status
+        return code
+
+    OK = 0, 200
+    CANCELLED = 1, 499
+    UNKNOWN = 2, 500
+    INVALID_ARGUMENT = 3, 400
+    DEADLINE_EXCEEDED = 4, 504
+    NOT_FOUND = 5, 404
+    ALREADY_EXISTS = 6, 409
+    PERMISSION_DENIED = 7, 403
+    RESOURCE_EXHAUSTED = 8, 429
+    FAILED_PRECONDITION = 9, 400
+    ABORTED = 10, 409
+    OUT_OF_RANGE = 11, 400
+    UNIMPLEMENTED = 12, 501
+    INTERNAL = 13, 500
+    UNAVAILABLE = 14, 503
+    DATA_LOSS = 15, 500
+    UNAUTHENTICATED = 16, 401
 
     @classmethod
     def of_http(cls, status: int) -> "Code":
         """Returns the code of an HTTP status; the most common code if there are several."""
-        return _CODES.get(status, cls.UNKNOWN)
-
-
-_HTTP_STATUS = {
-    Code.OK: 200,
-    Code.CANCELLED: 499,
-    Code.UNKNOWN: 500,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.INTERNAL: 500,
-    Code.UNAVAILABLE: 503,
-    Code.DATA_LOSS: 500,
-    Code.UNAUTHENTICATED: 401,
-}
-
-_CODES = {status: code for code, status in reversed(_HTTP_STATUS.items())}
+        return next((code for code in cls if code.http_status == status), cls.UNKNOWN)
 
 
 class ServingError(Exception):

@@ -14,7 +14,7 @@ from tfrank_sel.serving.status import ServingError, invalid
 
 # The field that holds the values of a type, and the type itself. TensorFlow's own conversion reads
 # these fields a hundred times slower; it is used for all other types.
-_FIELDS: dict[int, tuple[str, type]] = {
+FIELDS: dict[int, tuple[str, type]] = {
     types_pb2.DT_FLOAT: ("float_val", np.float32),
     types_pb2.DT_DOUBLE: ("double_val", np.float64),
     types_pb2.DT_INT8: ("int_val", np.int8),
@@ -96,8 +96,8 @@ def to_arrays(
             lengths = [len(value) for value in proto.string_val]
             repeated = max(0, size - len(lengths)) * (lengths[-1] if lengths else 0)
             decoded += sum(lengths) + repeated + size * _STRING_BYTES
-        elif proto.dtype in _FIELDS:
-            decoded += size * np.dtype(_FIELDS[proto.dtype][1]).itemsize
+        elif proto.dtype in FIELDS:
+            decoded += size * np.dtype(FIELDS[proto.dtype][1]).itemsize
         else:
             decoded += size * _OTHER_BYTES
         limits.check_elements(elements, decoded)
@@ -120,13 +120,13 @@ def to_array(name: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
     shape = tuple(dimension.size for dimension in proto.tensor_shape.dim)
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise _unreadable(name)
-    if proto.dtype not in _FIELDS:
+    if proto.dtype not in FIELDS:
         try:
             other: np.ndarray = tf.make_ndarray(proto)
         except (KeyError, TypeError, ValueError) as error:  # resources and variants, too
             raise _unreadable(name) from error
         return other
-    field, dtype = _FIELDS[proto.dtype]
+    field, dtype = FIELDS[proto.dtype]
     size = math.prod(shape)
     if proto.tensor_content and dtype is not np.object_:
         if len(proto.tensor_content) != size * np.dtype(dtype).itemsize:
@@ -165,7 +165,7 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
         proto: The tensor to fill.
     """
     dtype = tf.as_dtype(array.dtype).as_datatype_enum
-    if dtype not in _FIELDS:
+    if dtype not in FIELDS:
         proto.CopyFrom(tf.make_tensor_proto(array))
         return
     proto.dtype = dtype
@@ -176,7 +176,7 @@ def to_proto(array: np.ndarray, proto: tensor_pb2.TensorProto) -> None:
         octets = array.tobytes()
         proto.MergeFromString(_head(_PACKED[dtype], len(octets)) + octets)
     else:
-        getattr(proto, _FIELDS[dtype][0]).extend(array.ravel().tolist())
+        getattr(proto, FIELDS[dtype][0]).extend(array.ravel().tolist())
 
 
 def _head(field: int, length: int) -> bytes:

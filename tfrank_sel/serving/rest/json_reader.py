@@ -19,19 +19,10 @@ import numpy as np
 import simdjson
 from tensorflow.core.framework import types_pb2
 
+from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
-_FLOATS = {types_pb2.DT_FLOAT: np.float32, types_pb2.DT_DOUBLE: np.float64}
-_INTEGERS: dict[int, type[np.integer[Any]]] = {
-    types_pb2.DT_INT8: np.int8,
-    types_pb2.DT_INT16: np.int16,
-    types_pb2.DT_INT32: np.int32,
-    types_pb2.DT_INT64: np.int64,
-    types_pb2.DT_UINT8: np.uint8,
-    types_pb2.DT_UINT16: np.uint16,
-    types_pb2.DT_UINT32: np.uint32,
-    types_pb2.DT_UINT64: np.uint64,
-}
+_TYPES = {dtype: kind for dtype, (_, kind) in tensor_protos.FIELDS.items()}
 _MAX_RANK = 32  # maximum number of axes in NumPy 1
 _JSON_TYPES = {type(None): "Null", str: "String", int: "Number", float: "Number"}
 _JSON_TYPES |= {list: "Array", dict: "Object"}
@@ -136,8 +127,9 @@ class _Blocks:
         """Returns one tensor; only those without strings, which may be objects."""
         if dtype == types_pb2.DT_STRING or isinstance(value, simdjson.Object):
             raise _IrregularError
-        if isinstance(value, simdjson.Array) and dtype in _FLOATS:
-            return self._block(value).astype(_FLOATS[dtype])
+        if isinstance(value, simdjson.Array) and _is_float(dtype):
+            with np.errstate(over="ignore"):
+                return self._block(value).astype(_TYPES[dtype])
         tensor = to_array(value.as_list() if isinstance(value, simdjson.Array) else value, dtype)
         self.lists += sum(math.prod(tensor.shape[:axis]) for axis in range(tensor.ndim))
         return tensor
@@ -402,29 +394,33 @@ def to_array(value: Any, dtype: int) -> np.ndarray:
 
 def _scalars(values: list[Any], dtype: int) -> np.ndarray:
     """Returns values that are not lists as a flat array of a type."""
-    if dtype in _FLOATS:
-        _require(values, dtype, (float, int))
-        with np.errstate(over="ignore"):
-            return np.array(values, np.float64).astype(_FLOATS[dtype])
-    if dtype in _INTEGERS:
-        _require(values, dtype, (int,))
-        limits = np.iinfo(_INTEGERS[dtype])
-        for value in values:
-            if not limits.min <= value <= limits.max:
-                raise _mismatch(value, dtype)
-        return np.array(values, _INTEGERS[dtype])
-    if dtype == types_pb2.DT_BOOL:
-        _require(values, dtype, (bool,))
-        return np.array(values, np.bool_)
     if dtype == types_pb2.DT_STRING:
         strings = np.empty(len(values), np.object_)
         strings[:] = [to_bytes(value) for value in values]
         return strings
+    if dtype == types_pb2.DT_BOOL:
+        _require(values, dtype, (bool,))
+        return np.array(values, np.bool_)
+    if _is_float(dtype):
+        _require(values, dtype, (float, int))
+        with np.errstate(over="ignore"):
+            return np.array(values, np.float64).astype(_TYPES[dtype])
+    if dtype in _TYPES:
+        _require(values, dtype, (int,))
+        limits = np.iinfo(_TYPES[dtype])
+        for value in values:
+            if not limits.min <= value <= limits.max:
+                raise _mismatch(value, dtype)
+        return np.array(values, _TYPES[dtype])
     raise ServingError(
         Code.UNIMPLEMENTED,
         f"Conversion of JSON Value: {shown(values[:1])} to type: {_type_name(dtype)} is not "
         "supported",
     )
+
+
+def _is_float(dtype: int) -> bool:
+    return issubclass(_TYPES.get(dtype, np.void), np.floating)
 
 
 def _require(values: list[Any], dtype: int, allowed: tuple[type, ...]) -> None:
