@@ -10,10 +10,10 @@ import tensorflow as tf
 library = pathlib.Path(tf.__file__).parent / "libtensorflow_cc.so.2"
 ctypes.CDLL(str(library))._ZN10tensorflow21DisableXlaCompilationEv()
 from tfrank_sel.serving.engine import tensor_protos, warmup
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.predict import predict
 folder = pathlib.Path(sys.argv[1])
-model, answers = LoadedModel(folder, 1), []
+model, answers = Model(folder, 1), []
 for log in warmup.read(folder / warmup.PATH):
     request = log.predict_log.request
     sent = {name: tensor_protos.to_array(name, x) for name, x in request.inputs.items()}

@@ -40,7 +40,7 @@ from benchmarks.speed.serving import LIST_SIZE, NUM_FEATURES, SPEC, exported, se
 from tfrank_sel import export
 from tfrank_sel.data import elwc
 from tfrank_sel.serving.engine import tensor_protos
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 
 LIMIT = 2**20  # bytes of a request
 CLIENTS = 8
@@ -289,7 +289,7 @@ def run(seconds: float, swap_seconds: float) -> tuple[Counter[str], list[int], i
         models = [exported(folder / f"saved_model_{i}", [lists[0]]) for i in range(2)]
         expected = []
         for model in models:
-            loaded = LoadedModel(model, 1)
+            loaded = Model(model, 1)
             signature = loaded.signatures["serving_default"]
             expected.append(loaded.run(signature, {"examples": lists}, ["scores"])[0][0])
             loaded.close()

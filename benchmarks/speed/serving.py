@@ -32,7 +32,7 @@ from benchmarks.speed.interleaved import use_one_core
 from tfrank_sel import export, models
 from tfrank_sel.data import FeatureSpec, elwc
 from tfrank_sel.serving.engine import tensor_protos
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 
 NUM_FEATURES, LIST_SIZE = 136, 100
 SPEC = FeatureSpec(NUM_FEATURES)
@@ -134,7 +134,7 @@ def together(asks: Sequence[Ask], requests: int) -> None:
 
 def floors(version: pathlib.Path, features: np.ndarray) -> dict[str, Ask]:
     """The signatures that requests run, run by the session in this process."""
-    model = LoadedModel(version, 1)
+    model = Model(version, 1)
     inputs: dict[str, dict[str, np.ndarray]] = {
         "serving_default": {"examples": np.array([elwc.serialize(features, SPEC)], np.object_)},
         "predict": {"features": features[None], "mask": np.array([[True]])},

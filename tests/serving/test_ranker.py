@@ -25,7 +25,7 @@ from tfrank_sel.serving.deployment import config
 from tfrank_sel.serving.deployment.messages import SSLConfig
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.endpoint import Endpoint
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -77,7 +77,7 @@ def ranker(address):
 
 
 def test_every_signature_warms_up(model, base):
-    loaded = LoadedModel(base / "3", 3)
+    loaded = Model(base / "3", 3)
 
     # of each list, and of all together; an empty one has no item for the two regressions
     assert warm_up(loaded, base / "3") == 4 * 7 - 2
@@ -135,7 +135,7 @@ def test_errors_of_the_server_name_it(ranker):
 
 
 def test_octets_that_tensorflow_cannot_quote_are_the_fault_of_the_client(base):
-    loaded = LoadedModel(base / "3", 3)
+    loaded = Model(base / "3", 3)
     examples = np.array([writing.field(1, b"\xce\xff")], object)
     with pytest.raises(ServingError, match=r"\\xce") as error:
         loaded.run(loaded.signatures["serving_default"], {"examples": examples}, ["scores"])

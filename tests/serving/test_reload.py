@@ -21,7 +21,7 @@ from tfrank_sel.serving.deployment.model_config import (
 )
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine.core import ServerCore
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import State
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -180,7 +180,7 @@ def test_a_reload_does_not_wait_while_the_file_makes_a_version_load(half, tmp_pa
         if version == 2:
             loading.set()
             go_on.wait(20)
-        return LoadedModel(path, version)
+        return Model(path, version)
 
     path = tmp_path / "models.config"
     write(path, half, "model_version_policy { specific { versions: 1 } }")

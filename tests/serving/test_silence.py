@@ -21,7 +21,7 @@ from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine import versions, warmup
 from tfrank_sel.serving.engine.core import ServerCore
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.rest import page
 from tfrank_sel.serving.status import Code, ServingError
@@ -149,7 +149,7 @@ def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
         if version == 2:
             loading.set()
             go_on.wait(60)
-        return LoadedModel(path, version)
+        return Model(path, version)
 
     first = ModelConfig("half", half, model_config.Specific([1]))
     core = ServerCore([first], poll_seconds=0.02, load=load)
@@ -167,7 +167,7 @@ def test_a_signal_ends_a_server_whose_first_version_is_loading(half, tmp_path):
         "import sys, time\nfrom tfrank_sel.serving import endpoint\n"
         "class Slow:\n    def __init__(self, *_, **__):\n"
         "        print('loading', flush=True); time.sleep(1000)\n"
-        "endpoint.LoadedModel = Slow\n"
+        "endpoint.Model = Slow\n"
         "from tfrank_sel.serving.__main__ import main\nmain()"
     )
     ports = [f"--grpc-port={free_port()}", f"--rest-port={free_port()}"]

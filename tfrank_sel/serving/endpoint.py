@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import config_pb2
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.core import ServerCore
-from tfrank_sel.serving.engine.model import LoadedModel
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import Load
 from tfrank_sel.serving.grpc_services import create_server
 from tfrank_sel.serving.limits import LimitedHttp, Limits
@@ -59,7 +59,7 @@ class Endpoint:
         self.rest_port = rest_port
         self._tls = tls
         self._limits = limits
-        load: Load = functools.partial(LoadedModel, session=session)
+        load: Load = functools.partial(Model, session=session)
         self._core = ServerCore(models, load=load, **core)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()

@@ -28,16 +28,16 @@ from tfrank_sel.serving.deployment.messages import (
 from tfrank_sel.serving.status import ServingError, invalid
 
 # Defaults of a server for batching parameters that are not set.
-MAX_BATCH_SIZE: Final = 1000
-MAX_ENQUEUED_BATCHES: Final = 10
+_MAX_BATCH_SIZE: Final = 1000
+_MAX_ENQUEUED_BATCHES: Final = 10
 
 
 def batching(
     *,
-    max_batch_size: int = MAX_BATCH_SIZE,
+    max_batch_size: int = _MAX_BATCH_SIZE,
     batch_timeout_micros: int = 0,
     num_batch_threads: int | None = None,
-    max_enqueued_batches: int = MAX_ENQUEUED_BATCHES,
+    max_enqueued_batches: int = _MAX_ENQUEUED_BATCHES,
     allowed_batch_sizes: Sequence[int] = (),
     pad_variable_length_inputs: bool = False,
     max_execution_batch_size: int | None = None,
@@ -213,26 +213,17 @@ def _batching(message: Any) -> Iterator[tuple[str, str]]:
     sizes = list(message.allowed_batch_sizes)
     if any(a >= b for a, b in itertools.pairwise((0, *sizes))):
         yield "allowed_batch_sizes", f"must be positive and increase. Received: {sizes}"
-    largest = largest_batch(message)
-    if largest > max_batch_size(message):
-        rule = f"must be at most max_batch_size, {max_batch_size(message)}. Received: {largest}"
+    most = largest = _MAX_BATCH_SIZE  # rows of a request, and of an execution
+    if message.HasField("max_batch_size"):
+        most = largest = message.max_batch_size.value
+    if message.enable_large_batch_splitting.value and message.HasField("max_execution_batch_size"):
+        largest = message.max_execution_batch_size.value
+    if largest > most:
+        rule = f"must be at most max_batch_size, {most}. Received: {largest}"
         yield "max_execution_batch_size", rule
     if sizes and sizes[-1] != largest:
         rule = f"must end with the largest batch, {largest}. Received: {sizes}"
         yield "allowed_batch_sizes", rule
-
-
-def max_batch_size(message: Any) -> int:
-    """Returns the maximum rows of a request."""
-    has = message.HasField("max_batch_size")
-    return int(message.max_batch_size.value) if has else MAX_BATCH_SIZE
-
-
-def largest_batch(message: Any) -> int:
-    """Returns the maximum rows of an execution."""
-    if message.enable_large_batch_splitting.value and message.HasField("max_execution_batch_size"):
-        return int(message.max_execution_batch_size.value)
-    return max_batch_size(message)
 
 
 def _monitoring(message: Any) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
-from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import (
     Load,
     ModelVersions,
@@ -53,7 +53,7 @@ class ServerCore:
         config_file: str | os.PathLike[str] | None = None,
         config_poll_seconds: float = 0.0,
         allow_labels_for_unavailable: bool = False,
-        load: Load = LoadedModel,
+        load: Load = Model,
     ) -> None:
         self._configs = list(models)
         if len({config.name for config in models}) < len(models):

@@ -1,6 +1,5 @@
 """Loaded SavedModel and its signatures."""
 
-import abc
 import dataclasses
 import os
 import pathlib
@@ -43,29 +42,49 @@ class Signature:
     defaults: Mapping[str, np.ndarray]
 
 
-class Model(abc.ABC):
-    """A version of a model, ready to run; safe to call from many threads.
+class Model:
+    """A version of a model, a SavedModel in memory, ready to run; safe to call from many threads.
+
+    It runs through the session's own call, as TensorFlow Serving does. `Session.run` would cast
+    inputs to the signature's types and check shapes in Python, and take longer.
 
     Args:
         path: Folder of the SavedModel.
-        version: Its number.
+        version: Version of the model.
+        session: Threads and memory of the model; None for the defaults of TensorFlow.
+
+    Attributes:
         definitions: Declarations of all its signatures.
         signatures: Those that can be run.
+
+    Raises:
+        Exception: Of various types, if the SavedModel cannot be loaded.
     """
 
     def __init__(
         self,
-        path: pathlib.Path,
+        path: str | os.PathLike[str],
         version: int,
-        definitions: Mapping[str, meta_graph_pb2.SignatureDef],
-        signatures: Mapping[str, Signature],
+        session: config_pb2.ConfigProto | None = None,
     ) -> None:
-        self.path = path
+        self.path = pathlib.Path(path)
         self.version = version
-        self.definitions = definitions
-        self.signatures = signatures
+        self._graph = graph = tf.Graph()
+        self._session = tf.compat.v1.Session(graph=graph, config=session)
+        try:
+            with graph.as_default():
+                loader = loader_impl.SavedModelLoader(os.fspath(path))
+                loaded = loader.load(self._session, [tf.saved_model.SERVING])
+            self.definitions = dict(loaded.signature_def)
+            self.signatures = {
+                name: _signature(graph, name, definition)
+                for name, definition in self.definitions.items()
+                if name != "__saved_model_init_op"
+            }
+        except Exception:
+            self.close()
+            raise
 
-    @abc.abstractmethod
     def run(
         self,
         signature: Signature,
@@ -88,69 +107,6 @@ class Model(abc.ABC):
         Raises:
             ServingError: With the code and text of the operation that failed.
         """
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Frees the model's memory; the model cannot run afterwards."""
-
-
-def per_model(told: Callable[[Model], T]) -> Callable[[Model], T]:
-    """Wraps a function of a model, which then is called once for each version in memory."""
-    known: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
-
-    def wrapped(model: Model) -> T:
-        if model not in known:
-            known[model] = told(model)
-        return known[model]
-
-    return wrapped
-
-
-class LoadedModel(Model):
-    """A SavedModel in memory.
-
-    It runs through the session's own call, as TensorFlow Serving does. `Session.run` would cast
-    inputs to the signature's types and check shapes in Python, and take longer.
-
-    Args:
-        path: Folder of the SavedModel.
-        version: Version of the model.
-        session: Threads and memory of the model; None for the defaults of TensorFlow.
-
-    Raises:
-        Exception: Of various types, if the SavedModel cannot be loaded.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        version: int,
-        session: config_pb2.ConfigProto | None = None,
-    ) -> None:
-        self._graph = graph = tf.Graph()
-        self._session = tf.compat.v1.Session(graph=graph, config=session)
-        try:
-            with graph.as_default():
-                loader = loader_impl.SavedModelLoader(os.fspath(path))
-                loaded = loader.load(self._session, [tf.saved_model.SERVING])
-            definitions = dict(loaded.signature_def)
-            signatures = {
-                name: _signature(graph, name, definition)
-                for name, definition in definitions.items()
-                if name != "__saved_model_init_op"
-            }
-            super().__init__(pathlib.Path(path), version, definitions, signatures)
-        except Exception:
-            self.close()
-            raise
-
-    def run(
-        self,
-        signature: Signature,
-        inputs: Mapping[str, np.ndarray],
-        outputs: Sequence[str],
-        timeout: float | None = None,
-    ) -> list[np.ndarray]:
         feeds = {signature.feeds[name]: value for name, value in inputs.items()}
         fetches = [signature.fetches[name] for name in outputs]
         options = None
@@ -173,11 +129,24 @@ class LoadedModel(Model):
         return values
 
     def close(self) -> None:
+        """Frees the model's memory; the model cannot run afterwards."""
         self._session.close()
         self.definitions, self.signatures = {}, {}
         del self._session
         # A graph and its operations refer to each other, so Python would free them late.
         ops.dismantle_graph(self._graph)
+
+
+def per_model(told: Callable[[Model], T]) -> Callable[[Model], T]:
+    """Wraps a function of a model, which then is called once for each version in memory."""
+    known: weakref.WeakKeyDictionary[Model, T] = weakref.WeakKeyDictionary()
+
+    def wrapped(model: Model) -> T:
+        if model not in known:
+            known[model] = told(model)
+        return known[model]
+
+    return wrapped
 
 
 def _signature(graph: tf.Graph, name: str, definition: meta_graph_pb2.SignatureDef) -> Signature:

@@ -17,7 +17,7 @@ from tfrank_sel import export
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.serving.deployment.model_config import ModelConfig
-from tfrank_sel.serving.engine.model import LoadedModel, Model
+from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
 from tfrank_sel.serving.status import Code, ServingError
 
@@ -108,7 +108,7 @@ class ModelVersions:
         load: Function that loads a version from its folder and number.
     """
 
-    def __init__(self, config: ModelConfig, load: Load = LoadedModel) -> None:
+    def __init__(self, config: ModelConfig, load: Load = Model) -> None:
         self.config = config
         self._load_model = load
         self._lock = threading.Lock()
