@@ -165,8 +165,14 @@ def _parsed(body: bytes) -> Any:
 
 
 def _members(parsed: Any) -> dict[str, Any]:
-    """Returns the members of an object, the first of equal keys."""
-    return {key: parsed[key] for key in parsed.keys()}  # noqa: SIM118
+    """Returns the members of an object, the first of equal keys.
+
+    To look up a key takes as long as there are keys before it, so none is looked up.
+    """
+    members: dict[str, Any] = {}
+    for key, value in parsed.items():
+        members.setdefault(key, value)
+    return members
 
 
 def read(body: bytes) -> Any:
