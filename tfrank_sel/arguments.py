@@ -34,6 +34,7 @@ class Range(NamedTuple):
 Positive: TypeAlias = Annotated[float, Range("positive", lambda x: x > 0.0)]
 AtLeast0: TypeAlias = Annotated[float, Range("at least 0", lambda x: x >= 0.0)]
 Share: TypeAlias = Annotated[float, Range("in [0, 1]", lambda x: 0.0 <= x <= 1.0)]
+Rate: TypeAlias = Annotated[float, Range("in [0, 1)", lambda x: 0.0 <= x < 1.0)]
 OpenShare: TypeAlias = Annotated[float, Range("in (0, 1)", lambda x: 0.0 < x < 1.0)]
 Count: TypeAlias = Annotated[int, Range("positive", lambda x: x >= 1)]
 Natural: TypeAlias = Annotated[int, Range("at least 0", lambda x: x >= 0)]

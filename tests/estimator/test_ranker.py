@@ -169,7 +169,7 @@ def test_an_exported_ranker_scores_as_it_does(ranker: Ranker, tmp_path: Any) -> 
 
 def test_defaults_are_those_of_the_pipelines() -> None:
     ours = Ranker().get_params()
-    theirs = vars(Settings())
+    theirs = {**vars(Settings()), "hidden_units": tuple(Settings().hidden_units)}
     names = set(ours) & set(theirs)
     assert len(names) == 9
     assert {x: ours[x] for x in names} == {x: theirs[x] for x in names}
@@ -187,11 +187,19 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("parameters", "arguments", "message"),
     [
-        ({"epochs": 0}, {}, "`epochs` must be positive. Received: 0"),
-        ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: 1.0"),
-        ({"weight_decay": 1.0}, {}, r"`weight_decay` must be in \[0, 1\). Received: 1.0"),
-        ({"validation_fraction": 1.0}, {}, r"in \(0, 1\). Received: 1.0"),
-        ({"dropout": 2.0}, {}, r"`dropout` in \[0, 1\)"),
+        ({"epochs": 0}, {}, "`epochs` must be positive. Received: epochs=0"),
+        ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: averaging=1.0"),
+        (
+            {"weight_decay": 1.0},
+            {},
+            r"`weight_decay` must be in \[0, 1\). Received: weight_decay=1.0",
+        ),
+        (
+            {"validation_fraction": 1.0},
+            {},
+            r"in \(0, 1\) or None. Received: validation_fraction=1.0",
+        ),
+        ({"dropout": 2.0}, {}, r"`dropout` must be in \[0, 1\)"),
         ({"loss": []}, {}, "a sequence of losses. Received: "),
         ({"loss": "lambda"}, {}, "a sequence of losses. Received: 'lambda'"),
         ({"loss": [losses.LambdaLoss(), losses.LambdaLoss()]}, {}, "of different names"),

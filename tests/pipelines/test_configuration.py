@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from tests import refusals
 from tfrank_sel import losses
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines import ranges
+from tfrank_sel.pipelines import tuning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.commands import options
@@ -142,7 +142,7 @@ def test_what_is_not_allowed_is_one_line_that_names_the_key(set, line):
 @pytest.mark.parametrize(("keys", "line"), refusals.of("search"))
 def test_a_key_that_cannot_vary_is_one_line(keys, line):
     with pytest.raises(ConfigurationError) as caught:
-        ranges.check(with_set(f"search.keys={keys}"))
+        tuning.check_ranges(with_set(f"search.keys={keys}"))
     [told] = str(caught.value).splitlines()
     assert line in told
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import models, training
-from tfrank_sel.arguments import Checked
+from tfrank_sel.arguments import Checked, Count, Natural, OpenShare, Positive, Rate
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.estimator.lists import Lists, padded
 from tfrank_sel.features import Feature
@@ -31,27 +31,16 @@ class Settings(Checked):
     """
 
     hidden_units: Sequence[int]
-    dropout: float
-    num_heads: int
-    epochs: int
-    patience: int
-    batch_size: int
-    learning_rate: float
-    averaging: float
-    weight_decay: float
-    validation_fraction: float | None
+    dropout: Rate
+    num_heads: Natural
+    epochs: Count
+    patience: Count
+    batch_size: Count
+    learning_rate: Positive
+    averaging: Rate
+    weight_decay: Rate
+    validation_fraction: OpenShare | None
     verbose: int
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"`{name}` must be positive. Received: {getattr(self, name)}")
-        for name in ("averaging", "weight_decay"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"`{name}` must be in [0, 1). Received: {getattr(self, name)}")
-        share = self.validation_fraction
-        if share is not None and not 0.0 < share < 1.0:
-            raise ValueError(f"`validation_fraction` must be None or in (0, 1). Received: {share}")
 
 
 PARAMETERS = tuple(field.name for field in dataclasses.fields(Settings))

@@ -34,6 +34,7 @@ from tfrank_sel.metrics.importance import importances
 from tfrank_sel.objectives.lists import check_labels
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Ranker(BaseEstimator):
     """A neural ranker with the conventions of scikit-learn.
 
@@ -96,43 +97,26 @@ class Ranker(BaseEstimator):
         `models.WithinList`.
     """
 
+    loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None
+    _: dataclasses.KW_ONLY
+    features: Mapping[str, Feature] | None = None
+    hidden_units: Sequence[int] = (64, 32)
+    dropout: float = 0.3
+    num_heads: int = 0
+    epochs: int = 60
+    patience: int = 10
+    batch_size: int = 16
+    learning_rate: float = 1e-3
+    averaging: float = 0.98
+    weight_decay: float = 0.03
+    validation_fraction: float | None = 0.1
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
+
     # with metadata routing, `qid` is passed on unless a user says otherwise
     __metadata_request__fit: ClassVar = {"qid": True}
     __metadata_request__predict: ClassVar = {"qid": True}
     __metadata_request__score: ClassVar = {"qid": True}
-
-    def __init__(
-        self,
-        loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None,
-        *,
-        features: Mapping[str, Feature] | None = None,
-        hidden_units: Sequence[int] = (64, 32),
-        dropout: float = 0.3,
-        num_heads: int = 0,
-        epochs: int = 60,
-        patience: int = 10,
-        batch_size: int = 16,
-        learning_rate: float = 1e-3,
-        averaging: float = 0.98,
-        weight_decay: float = 0.03,
-        validation_fraction: float | None = 0.1,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.loss = loss
-        self.features = features
-        self.hidden_units = hidden_units
-        self.dropout = dropout
-        self.num_heads = num_heads
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.averaging = averaging
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
-        self.verbose = verbose
 
     def fit(
         self,

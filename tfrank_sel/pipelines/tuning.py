@@ -6,9 +6,9 @@ import json
 import statistics
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -28,6 +28,7 @@ from tfrank_sel.pipelines.configuration import (
 from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.learning.epochs import Epoch
 from tfrank_sel.pipelines.run import run
 
@@ -37,11 +38,10 @@ except ImportError as error:
     raise ImportError("`tune` requires optuna: install `tfrank_sel[tune]`") from error
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from tfrank_sel.pipelines import ranges
-
 DATABASE, DATA, TRIALS = "study.db", "data", "trials"
 BEST = "best.toml"
 _STEPS = ("ingest", "analyze", "train")  # of a trial
+Ranges: TypeAlias = Mapping[str, Mapping[str, Any]]
 _NAME = "study"
 _WAIT = 0.2  # seconds between checks of whether another process is done
 _MOST_KILLS = 2
@@ -72,7 +72,7 @@ class Study:
     def __init__(self, configuration: Configuration, output: Path) -> None:
         self.configuration, self.output = configuration, output.absolute()
         self.ranges = configuration.search.keys
-        ranges.check(configuration)
+        check_ranges(configuration)
         with self._alone():
             self._check_folder()
             folders.write_text(self.output / folders.CONFIGURATION, text(configuration.absolute()))
@@ -200,19 +200,19 @@ class Study:
             study = self._storage.get_study_id_from_name(_NAME)
             known = self._storage.get_trial_id_from_study_id_trial_number(study, number)
             trial = Trial(self._study, known)
-        ranges.suggest(self.ranges, trial)
+        _suggest(self.ranges, trial)
         return trial
 
     def configured(self, trial: FrozenTrial | Trial) -> Configuration:
         """Returns the configuration of a trial, for `run` to train the same model."""
-        values = ranges.values(self.ranges, trial)
+        values = _values(self.ranges, trial)
         place = f"trial {trial.number}"
         overrides = [Override(key, value, f"{place}, {key}") for key, value in values.items()]
         return replaced(self.configuration, [*overrides, Override("search.keys", {}, place)])
 
     def shown(self, trial: FrozenTrial | Trial) -> dict[str, str]:
         """Returns a short form of the value of each key in a trial."""
-        return {key: ranges.shown(x) for key, x in ranges.values(self.ranges, trial).items()}
+        return {key: shown(x) for key, x in _values(self.ranges, trial).items()}
 
     def _try(self, trial: Trial, console: Console) -> None:
         """Runs a trial, and prints its result."""
@@ -292,3 +292,66 @@ class Study:
         value = "pruned" if trial.state == TrialState.PRUNED else f"NDCG@10 {trial.value:.4f}"
         most = "" if best is None else f", best {best.value:.4f} of trial {best.number}"
         return f"{done}, {value}{most}, {seconds:.1f} s, {values}"
+
+
+def check_ranges(configuration: Configuration) -> None:
+    """Checks that each end and choice of a range is valid, with the first values of the others.
+
+    Args:
+        configuration: The configuration, with the ranges in section `search`.
+
+    Raises:
+        ConfigurationError: If a value is invalid or there is no range; the error names the key.
+    """
+    found = configuration.search.keys
+    if not found:
+        example = '{"training.learning_rate" = {low = 1e-4, high = 1e-2, log = true}}'
+        raise configuration.error(
+            "search.keys", f"must name a key that varies, such as {example}. Received: {{}}"
+        )
+    ends = {key: x.get("choices") or [x["low"], x["high"]] for key, x in found.items()}
+    for key, own in ends.items():
+        for value in own:
+            tried = {**{other: x[0] for other, x in ends.items()}, key: value}
+            overrides = [Override(x, y, f'search.keys."{x}"') for x, y in tried.items()]
+            instantiate.candidate(replaced(configuration, overrides))
+
+
+def _suggest(ranges: Ranges, trial: Trial) -> None:
+    """Chooses a value for each key of a trial that has none."""
+    for key, found in ranges.items():
+        if "choices" in found:  # any JSON; Optuna accepts only texts and numbers
+            trial.suggest_categorical(key, [json.dumps(one) for one in found["choices"]])
+            continue
+        low, high, log = found["low"], found["high"], found.get("log", False)
+        step = found.get("step")
+        if all(isinstance(x, int) for x in (low, high, step or 0)):
+            trial.suggest_int(key, low, high, step=step or 1, log=log)
+        else:
+            trial.suggest_float(key, low, high, step=step, log=log)
+
+
+def _values(ranges: Ranges, trial: FrozenTrial | Trial) -> dict[str, Any]:
+    """Returns the value of each key that a trial has."""
+    return {
+        key: json.loads(trial.params[key]) if "choices" in found else trial.params[key]
+        for key, found in ranges.items()
+        if key in trial.params
+    }
+
+
+def shown(value: Any) -> str:
+    """Returns a short form of the value of a key.
+
+    Example:
+        >>> shown([{"class": "LambdaLoss", "temperature": 2.0}, {"class": "RGCrossLoss"}])
+        '[LambdaLoss(temperature=2), RGCrossLoss]'
+    """
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping) and "class" in value:
+        others = [f"{name}={shown(x)}" for name, x in value.items() if name != "class"]
+        return f"{value['class']}({', '.join(others)})" if others else str(value["class"])
+    if isinstance(value, list):
+        return f"[{', '.join(map(shown, value))}]"
+    return str(value)

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 # TensorFlow reads it only once, at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -83,21 +83,14 @@ def run(
     with _logged(log):
         with console.status("loading TFX"):
             from tfrank_sel.pipelines import console as tables
-            from tfrank_sel.pipelines.configuration.inputs import columns
-            from tfrank_sel.pipelines.learning import instantiate
             from tfrank_sel.pipelines.tfx import local
-            from tfrank_sel.pipelines.tfx.pipeline import pipeline
-        composed = pipeline(
+        composed = _composed(
+            configuration,
             str((data or _synthesise(output, configuration.training.seed)).absolute()),
             str(output / "artefacts"),
             str(output / "serving" / "ranker"),
-            configuration.settings,
-            configuration.blessing,
-            instantiate.candidate(configuration),
-            columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             warm_start=warm_start,
-            gates=configuration.gates,
             metadata=str(metadata),
             beam_options=beam_option,
         )
@@ -124,29 +117,43 @@ def compile_for_kubeflow(
 ) -> None:
     """Compile the pipeline for Kubeflow Pipelines and Vertex AI."""
     configuration = _loaded(given)
-    from tfrank_sel.pipelines.configuration.inputs import columns
-    from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.tfx import kubeflow
-    from tfrank_sel.pipelines.tfx.pipeline import pipeline
 
     try:
-        composed = pipeline(
+        composed = _composed(
+            configuration,
             kubeflow.data_parameter(),
             root,
             serving,
-            configuration.settings,
-            configuration.blessing,
-            instantiate.candidate(configuration),
-            columns=columns(configuration),
             most_milliseconds=most_milliseconds,
             warm_start=warm_start,
-            gates=configuration.gates,
             beam_options=beam_option,
         )
     except ConfigurationError as error:
         raise refused(error) from error
     kubeflow.compile_to(output.absolute(), composed, image=image, data=data)
     print(f"Compiled to {output}")
+
+
+def _composed(
+    configuration: Configuration, data: Any, root: str, serving: str, **options: Any
+) -> Any:
+    """The pipeline of a configuration; folders and further options are those of `pipeline`."""
+    from tfrank_sel.pipelines.configuration.inputs import columns
+    from tfrank_sel.pipelines.learning import instantiate
+    from tfrank_sel.pipelines.tfx.pipeline import pipeline
+
+    return pipeline(
+        data,
+        root,
+        serving,
+        configuration.settings,
+        configuration.blessing,
+        instantiate.candidate(configuration),
+        columns=columns(configuration),
+        gates=configuration.gates,
+        **options,
+    )
 
 
 def _loaded(given: Given) -> Configuration:
