@@ -79,7 +79,7 @@ def default_of_pipelines(
 ) -> Scores:
     """Trains what the pipelines do without any option, or with trees of other losses."""
     from benchmarks.quality import default
-    from tfrank_sel.pipelines.learning.trees import Trees
+    from tfrank_sel.pipelines.candidates import Trees
 
     return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None, seeds)
 

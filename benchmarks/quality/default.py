@@ -12,11 +12,10 @@ import rich.console
 from benchmarks.quality.data import PARTS, Lists
 from benchmarks.quality.selection import SEEDS, Scores
 from tfrank_sel.data import letor
-from tfrank_sel.pipelines import preparation
 from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.learning import training
+from tfrank_sel.pipelines.learning import preparation, training
 from tfrank_sel.pipelines.run import run
 
 # from a candidate and settings, and a `start` if any

@@ -52,7 +52,7 @@ from benchmarks.quality.__main__ import (
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS
 from tfrank_sel import losses
-from tfrank_sel.pipelines.learning.trees import default_losses
+from tfrank_sel.pipelines.candidates import default_losses
 
 BASE = "LightGBM lambdarank"
 OF_TREES = functools.partial(functools.partial, trees.train, within=True)

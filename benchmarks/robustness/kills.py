@@ -36,9 +36,8 @@ import rich.console
 import rich.progress
 
 from tfrank_sel import data, export
-from tfrank_sel.pipelines import console, run as pipeline
+from tfrank_sel.pipelines import console, run as pipeline, steps
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.pipelines.files import manifests
 
 T = TypeVar("T")
 Step = Callable[[Path, Path], None]  # from the folder of inputs to the place of the result
@@ -73,7 +72,7 @@ def _publish(folder: Path, output: Path) -> None:
 
 
 STEPS: dict[str, Step] = {
-    **{f"run {name}": functools.partial(_run, only=name) for name in manifests.STEPS},
+    **{f"run {name}": functools.partial(_run, only=name) for name in steps.STEPS},
     "run": _run,
     "export": _export,
     "publish": _publish,
@@ -135,7 +134,7 @@ def before(name: str, folder: Path, place: Path) -> None:
         return
     kept = folder / f"before {name}"
     if not kept.exists():
-        for needed in tuple(manifests.STEPS)[: tuple(manifests.STEPS).index(step)]:
+        for needed in tuple(steps.STEPS)[: tuple(steps.STEPS).index(step)]:
             assert ended(start(STEPS[f"run {needed}"], folder, kept)) == 0, needed
         kept.mkdir(exist_ok=True)
     shutil.copytree(kept, place, symlinks=True)
@@ -173,7 +172,7 @@ def trial(name: str, kills: int, minutes: float, seed: int, folder: Path) -> dic
         for part in (path for path in place.glob("[a-z]*") if path.is_dir()):
             of_part = {x: y for x, y in found.items() if x.startswith(f"{part.name}/")}
             known = {x: y for x, y in expected.items() if x.startswith(f"{part.name}/")}
-            if part.name in manifests.STEPS:
+            if part.name in steps.STEPS:
                 assert_same(of_part, known)
         is_whole = {x: y for x, y in found.items() if not x.startswith(".")} == expected
         counts["whole" if is_whole else "parts there" if found else "nothing there"] += 1

@@ -24,10 +24,10 @@ from tfrank_sel.pipelines.configuration import (
     reference,
     text,
 )
-from tfrank_sel.pipelines.configuration.inputs import columns
 from tfrank_sel.pipelines.configuration.section import Natural, option, option_name
 from tfrank_sel.pipelines.configuration.training import Training
 from tfrank_sel.pipelines.evaluation.blessing import Rules
+from tfrank_sel.pipelines.ingestion.resolved import columns
 from tfrank_sel.pipelines.learning import instantiate
 
 

@@ -21,9 +21,9 @@ from tfrank_sel.features import Category, Number, of_config
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import ConfigurationError, load
-from tfrank_sel.pipelines.configuration.inputs import columns, inputs
-from tfrank_sel.pipelines.files import artefacts
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.resolved import columns, inputs
 from tfrank_sel.pipelines.learning import instantiate
 
 TABLE = "session,clicks,price,brand\na,1,2.5,x\na,0,1.5,y\nb,0,3.0,x\nb,1,2.0,x\n"
@@ -93,7 +93,7 @@ def test_a_loss_must_take_the_labels_that_are_found(loss, reason):
 
 
 def test_a_loss_is_tried_on_the_labels_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr("tfrank_sel.pipelines.steps.training.train", None)  # not called
+    monkeypatch.setattr("tfrank_sel.pipelines.learning.training.train", None)  # not called
     files = [f"--{split}={path}" for split, path in small_set(tmp_path).items()]
     loss = "training.loss={class = 'OrdinalLoss', ordinal_size = 2}"
     line = refused("run", *files, "--output", tmp_path / "out", "--set", loss)
@@ -190,7 +190,7 @@ def test_a_click_log_of_all_types_becomes_a_model_that_takes_its_columns(tmp_pat
     of_train = json.loads((output / "analyze" / "statistics" / "train.json").read_text())
     known = (model / "assets" / "brand.txt").read_text().split()
     assert set(known) == {x for x, count in of_train["texts"]["brand"].items() if count > 1}
-    shards = artefacts.shards(output / "ingest" / "records" / "train")
+    shards = folders.shards(output / "ingest" / "records" / "train")
     assert len(shards) > 1
     lists = stored.lists(shards, data.FeatureSpec(15, num_texts=7, weight="weight"))
     found = {(one.texts[0, 1], *one.weights.tolist()) for one in lists}

@@ -20,8 +20,10 @@ from typer.testing import CliRunner
 
 from tfrank_sel import data, locks
 from tfrank_sel.data import letor
+from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.steps import STEPS
 
 # one small network
 SMALL = [
@@ -89,7 +91,7 @@ def copied(made):
 
 def taken(stdout):
     """The steps that were not kept."""
-    return [step for step in manifests.STEPS if KEPT.format(step) not in stdout]
+    return [step for step in STEPS if KEPT.format(step) not in stdout]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_a_file_that_changed_is_told_and_read_again(copied):
 def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
     before = content(copied / "1" / "ingest")
     path = copied / "train.txt.gz"
-    taken = manifests.current
+    taken = steps.wanted
 
     def changed(*arguments):
         found = taken(*arguments)
@@ -158,7 +160,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(copied, monkeypatch):
             file.write(gzip.compress(b"# more\n"))
         return found
 
-    monkeypatch.setattr(manifests, "current", changed)
+    monkeypatch.setattr(steps, "wanted", changed)
     told = invoke("run", copied / "1", "--from", "ingest")
     assert told.exit_code == 2
     reason = "a file must not change while it is read. Received: a changed file"

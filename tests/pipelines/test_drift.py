@@ -9,7 +9,7 @@ from tfrank_sel.features import Number
 from tfrank_sel.pipelines.analysis import drift, sketches
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 
 NAMES = ["a", "b"]
 FLOATS = strategies.floats(-1e9, 1e9, width=32).filter(lambda x: x == 0.0 or abs(x) > 1e-9)

@@ -11,14 +11,13 @@ from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.metrics import significance
 from tfrank_sel.pipelines import runners
-from tfrank_sel.pipelines.analysis.bands import FREQUENCIES, band
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
-from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing
+from tfrank_sel.pipelines.evaluation.slices import FREQUENCIES, OVERALL, Slicing, band
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import expand
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 
 
 def column(inputs, index):

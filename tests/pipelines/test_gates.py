@@ -27,7 +27,7 @@ from tfrank_sel.pipelines.configuration import (
 )
 from tfrank_sel.pipelines.configuration.data import Gate, Gates
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.run import run
 from tfrank_sel.pipelines.runs import Run
 
@@ -132,9 +132,7 @@ def test_a_file_that_is_no_schema_is_named(tmp_path, written, reason):
     assert line.startswith(f"{path}: expected a schema of tensorflow-metadata as text. Received: ")
     assert reason in line
     with pytest.raises(data.InputError, match=r"schema\.pbtxt: expected a schema"):
-        _ = Run(
-            with_set(f"data.schema={path}"), None, Mirror.of(tmp_path), Progress(Console())
-        ).curated
+        _ = Run(Job(with_set(f"data.schema={path}"), None, tmp_path), Progress(Console())).curated
 
 
 def test_gates_of_a_feature_come_before_those_of_all():
@@ -222,7 +220,7 @@ def untrained(monkeypatch):
     def stop(*args, **kwargs):
         raise data.InputError("training", "begins")
 
-    monkeypatch.setattr("tfrank_sel.pipelines.steps.training.train", stop)
+    monkeypatch.setattr("tfrank_sel.pipelines.learning.training.train", stop)
 
 
 ENDS = "gates.zero: train: features[2]: expected values other than 0, as in the reference. "

@@ -11,7 +11,7 @@ from tfrank_sel.data import formats, letor, writing
 from tfrank_sel.data.formats import Columns, Schema, rows as item_rows
 from tfrank_sel.data.lists import Found, Rejected
 from tfrank_sel.features import Number
-from tfrank_sel.pipelines.ingestion import census, ingest, stored
+from tfrank_sel.pipelines.ingestion import ingest, stored, tally
 from tfrank_sel.pipelines.ingestion.inputs import expand
 
 FILES = {
@@ -99,11 +99,11 @@ def test_the_context_of_a_query_stands_beside_its_list(ingested, lists, name):
 
 def test_a_split_depends_on_nothing_but_the_query():
     shares = {"train": 0.8, "validation": 0.1, "test": 0.1}
-    splits = [census.split_of(census.hash_of(f"q{i}"), shares) for i in range(5000)]
+    splits = [tally.split_of(tally.hash_of(f"q{i}"), shares) for i in range(5000)]
     for split, share in shares.items():
         assert abs(splits.count(split) / 5000 - share) < 4 * (share * (1 - share) / 5000) ** 0.5
     assert splits[:8] == ["train"] * 8 or len(set(splits)) == 3
-    assert census.hash_of("q1") == census.hash_of("q1") != census.hash_of("q2")
+    assert tally.hash_of("q1") == tally.hash_of("q1") != tally.hash_of("q2")
 
 
 def test_the_report_counts_what_is_doubtful(tmp_path):
@@ -292,8 +292,8 @@ def test_what_cannot_be_read_is_told(tmp_path, make, reason):
 
 
 def test_a_list_without_items_is_empty_and_no_list():
-    found = census.Census()
+    found = tally.Counts()
     for size in (0, 1, 2):
         ids = tuple(map(str, range(size)))
         found.add(data.ItemList("q", np.arange(size), np.eye(size, dtype=np.float32), ids))
-    assert found == census.Census(lists=2, items=3, empty_lists=1, one_item_lists=1)
+    assert found == tally.Counts(lists=2, items=3, empty_lists=1, one_item_lists=1)

@@ -6,6 +6,7 @@ from tfrank_sel.data import synthetic
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Number, Vector
 from tfrank_sel.pipelines.evaluation import inspection
+from tfrank_sel.pipelines.ingestion import stored
 
 SPEC = data.FeatureSpec(num_features=4)
 LAYOUT = Schema({"a": Number(), "b": Number(), "c": Number(), "of the query": Number(of="query")})
@@ -21,17 +22,17 @@ def by_b(inputs):
 
 
 def test_a_sample_is_bounded_and_of_the_first_lists(monkeypatch, shards, lists):
-    whole = inspection.sample(shards, SPEC, longest=10)
+    whole = stored.sample(shards, SPEC, longest=10)
     assert np.sum(~np.isnan(whole.labels)) == sum(len(x.labels) for x in lists)
-    monkeypatch.setattr(inspection, "SLOTS", 75)
-    some = inspection.sample(shards, SPEC, longest=10)
+    monkeypatch.setattr(stored, "SLOTS", 75)
+    some = stored.sample(shards, SPEC, longest=10)
     size = some.labels.shape[1]
     np.testing.assert_array_equal(some.labels, whole.labels[:7, :size])
-    assert len(inspection.sample(shards, SPEC, longest=1000).labels) == 1
+    assert len(stored.sample(shards, SPEC, longest=1000).labels) == 1
 
 
 def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeypatch, shards):
-    sample = inspection.sample(shards, SPEC, longest=10)
+    sample = stored.sample(shards, SPEC, longest=10)
     found = inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
     assert sorted(found) == ["a", "b", "c"]
     assert found["a"].drop == found["c"].drop == 0.0
@@ -58,7 +59,7 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
 
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
-    sample = inspection.sample(shards, SPEC, longest=10)
+    sample = stored.sample(shards, SPEC, longest=10)
     found = inspection.calibrations({"ours": by_b}, sample)["ours"]
     scores = np.concatenate([one.features[:, 1] for one in lists])
     labels = np.concatenate([one.labels for one in lists])[np.argsort(scores, kind="stable")]

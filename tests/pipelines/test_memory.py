@@ -9,9 +9,8 @@ STEPS = """
 import sys
 from pathlib import Path
 from benchmarks.speed import ingest_memory
-from tfrank_sel.pipelines.files import artefacts
 from tfrank_sel.pipelines.evaluation import evaluation
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel import data, models
 
@@ -19,7 +18,7 @@ for name in sys.argv[1:]:
     folder = Path(name).with_suffix("")
     ingest_memory.measure(Path(name), folder)
     spec = data.FeatureSpec(ingest_memory.FEATURES)
-    shards = artefacts.shards(folder / "records" / "train")
+    shards = folders.shards(folder / "records" / "train")
     found = statistics.summarise({"train": shards}, spec, folder)["train"]
     inferred = schema.infer(found, spec, folder / "schema.pbtxt")
     schema.validate({"test": shards}, inferred, spec, folder)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfrank_sel.pipelines.ingestion.pieces import Piece, cut
+from tfrank_sel.pipelines.ingestion.shards import Piece, cut
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from tfrank_sel.data import synthetic
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation import curves
-from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.evaluation import inspection
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Records
 from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
-from tfrank_sel.pipelines.reporting import judgement
+from tfrank_sel.pipelines.reporting import card
 from tfrank_sel.pipelines.runs import Run
 
 SPEC = data.FeatureSpec(num_features=4)
@@ -91,7 +91,7 @@ def page(made):
 
 @pytest.mark.parametrize("gain", ["exponential", "linear"])
 def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers, gain):
-    found = curves.ndcg(scorers, SPEC, shards, longest=12, seed=0, gain=gain)
+    found = inspection.ndcg(scorers, SPEC, shards, longest=12, seed=0, gain=gain)
     of_label = {"exponential": references.exponential, "linear": float}[gain]
     for name, model in scorers.items():
         values = [
@@ -189,10 +189,10 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
             "features": {"0": "number"},
         }
         sections["data"] |= dict.fromkeys(("validation", "test"), sections["data"]["train"])
-        configuration, inputs, _ = resolve(Configuration.model_validate(sections))
-        found = Run(configuration, inputs, Mirror.of(made), Progress(Console(quiet=True)))
-        found.layout = inputs.schema()
-        return [x for x in judgement.warnings(found) if "position" in x]
+        job = Job.of(Configuration.model_validate(sections), made)
+        found = Run(job, Progress(Console(quiet=True)))
+        found.records = Records("", job.inputs.schema())
+        return [x for x in card.warnings(found) if "position" in x]
 
     [warning] = warned()
     assert warning.startswith("The files have position, and nothing corrects the labels for it.")

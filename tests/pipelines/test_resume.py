@@ -19,7 +19,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.pipelines.test_training import batches, dataset, preparation
 from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.learning.epochs import Epoch
+from tfrank_sel.pipelines.learning.callbacks import Epoch
 from tfrank_sel.pipelines.learning.training import PreparedLists, train
 
 # dropout, averaged weights, a schedule, and passes whose end is not that of an epoch

@@ -17,9 +17,9 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.evaluation import evaluation, slices
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
-from tfrank_sel.pipelines.ingestion import census, ingest, shards
+from tfrank_sel.pipelines.ingestion import ingest, shards, tally
 from tfrank_sel.pipelines.ingestion.inputs import Source
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 
 SPEC = data.FeatureSpec(6)
 NUMBERS = {"features": Vector(size=6)}
@@ -87,7 +87,7 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
     for step in (
         ingest._Store(SPEC, sets.SHARES),
         shards.WriteFiles("folder", 1),
-        census.Repeated(),
+        tally.Repeated(),
         statistics.Summary(lists.parse, NUMBERS),
         schema._Outside(SPEC, NUMBERS, rules),
         slices.Surveyor(lists),

@@ -12,7 +12,7 @@ from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.features import Category, Number, Set
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 
 FEATURES = {"price": Number(), "brand": Category(), "tags": Set(max_values=2), "age": Number()}
 

@@ -14,13 +14,14 @@ from tfrank_sel.data import elwc, letor, synthetic
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Category, Vector
 from tfrank_sel.models import summary
-from tfrank_sel.pipelines import preparation, trial
+from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source
+from tfrank_sel.pipelines.learning import preparation
 
 LAYOUT = Schema({"features": Vector(size=6)})
 SPEC = data.FeatureSpec(num_features=6)
@@ -117,7 +118,7 @@ def test_features_that_hardly_vary_do_not_blow_up_the_scaling(tmp_path):
     shards = stored_in(tmp_path, lists)
     found = statistics.summarise({"train": shards}, data.FeatureSpec(4), tmp_path)["train"]
     layout = Schema({"features": Vector(size=4)})
-    prepared = preparation.prepared(preparation.Split(shards, found), layout, within_list=True)
+    prepared = preparation.prepared(found, layout, within_list=True)
     assert prepared.variance[:2] == [0.0, 0.0]
     assert min(prepared.variance[2:]) > 0.0
     model = models.ListScorer(prepared.mean, prepared.variance, [8])
@@ -156,8 +157,8 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
 
 
 def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "SYNTHETIC_LISTS", {"train": 5, "validation": 2, "test": 3})
-    made = preparation.synthesise(tmp_path / "synthetic", 1, Progress(Console(quiet=True)))
+    monkeypatch.setattr(ingest, "SYNTHETIC_LISTS", {"train": 5, "validation": 2, "test": 3})
+    made = ingest.synthesise(tmp_path / "synthetic", 1, Progress(Console(quiet=True)))
     assert [source.split for source in made.sources] == ["train", "validation", "test"]
     ids = [[one.query_id for one in letor.read(source.path, 20)] for source in made.sources]
     assert [len(part) for part in ids] == [5, 2, 3]
@@ -192,11 +193,11 @@ def test_without_beam_the_import_error_names_the_extra(monkeypatch):
 def test_a_category_that_tells_nothing_apart_is_refused(tmp_path, shards, counts, message):
     found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
     layout = Schema({"features": Vector(size=6), "brand": Category()})
-    split = preparation.Split(shards, dataclasses.replace(found, texts={"brand": counts}))
+    alone = dataclasses.replace(found, texts={"brand": counts})
     with pytest.raises(data.InputError, match=message):
-        preparation.prepared(split, layout, within_list=False)
+        preparation.prepared(alone, layout, within_list=False)
     known = dataclasses.replace(found, texts={"brand": {"a": 2, "": 7}})
-    made = preparation.prepared(preparation.Split(shards, known), layout, within_list=False)
+    made = preparation.prepared(known, layout, within_list=False)
     assert made.vocabularies == {"brand": ["a"]}
 
 
@@ -204,13 +205,13 @@ def test_a_preparation_keeps_the_vocabularies_and_indicators_of_the_one_before(t
     found = statistics.summarise({"train": shards}, SPEC, tmp_path)["train"]
     kinds = {"features": Vector(size=6), "brand": Category(max_size=3), "kind": Category()}
     counts = {"brand": {"d": 9, "b": 5, "c": 7}, "kind": {"k": 9}}
-    split = preparation.Split(shards, dataclasses.replace(found, texts=counts))
+    counted = dataclasses.replace(found, texts=counts)
     known, missing = {"brand": ["a", "b"], "kind": ["j"]}, ["features"]
     before = models.Preparation([0.5] * 6, [1.0] * 6, False, kinds, known, missing)
 
     def made(**options):
         layout = Schema({**kinds, "brand": Category(**options)})
-        return preparation.prepared(split, layout, within_list=False, before=before)
+        return preparation.prepared(counted, layout, within_list=False, before=before)
 
     # "d" is more frequent than "c", and a value that is no longer there keeps its place
     assert made().vocabularies == {"brand": ["a", "b", "d", "c"], "kind": ["j", "k"]}

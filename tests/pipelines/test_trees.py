@@ -13,12 +13,18 @@ from tests.pipelines.test_resume import interrupting, outcome
 from tfrank_sel import losses, models, objectives
 from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.candidates import (
+    DEFAULTS,
+    LAMBDARANK,
+    Candidate,
+    Settings,
+    Trees,
+    name_of,
+)
 from tfrank_sel.pipelines.configuration import ConfigurationError
-from tfrank_sel.pipelines.configuration.inputs import resolve
+from tfrank_sel.pipelines.ingestion.resolved import resolve
 from tfrank_sel.pipelines.learning import instantiate, trees
 from tfrank_sel.pipelines.learning.training import PreparedLists, StartError, train
-from tfrank_sel.pipelines.learning.trees import Trees
 
 SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
 SMALL = {"num_iterations": 80, "num_leaves": 4, "min_data_in_leaf": 5, "num_threads": 1}
@@ -53,7 +59,7 @@ def trained(folder, candidate=None, backup=None, on_epoch=lambda epoch: None, **
         )
 
 
-@pytest.mark.parametrize("loss", [losses.RGCrossLoss(), trees.LAMBDARANK], ids=trees.name_of)
+@pytest.mark.parametrize("loss", [losses.RGCrossLoss(), LAMBDARANK], ids=name_of)
 def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches, loss):
     told = []
     forest, history, seconds = trees.train(
@@ -68,7 +74,7 @@ def test_trees_are_those_of_lightgbm_up_to_the_best_mean(caches, loss):
     inputs, labels = lists(0)
     items = inputs["features"][inputs["mask"]]
     group = inputs["mask"].sum(axis=1)
-    given = {**trees.DEFAULTS, **SMALL, "seed": 3, "deterministic": True, "verbose": -1}
+    given = {**DEFAULTS, **SMALL, "seed": 3, "deterministic": True, "verbose": -1}
     objective = loss if isinstance(loss, str) else objectives.lightgbm(loss)
     given |= {"objective": objective, "force_row_wise": True}
     data = lightgbm.Dataset(items, labels[inputs["mask"]], group=group)
@@ -96,7 +102,7 @@ def test_lambdarank_takes_any_labels_and_gains_and_long_lists(tmp_path, monkeypa
         # the last tree is the best by the linear gain of constants
         monkeypatch.setattr(trees, "_best", len)
         small = {**SMALL, "num_iterations": 10}
-        model, *_ = trees.train(trees.LAMBDARANK, *found, small, 0, lambda *x: None, gain)
+        model, *_ = trees.train(LAMBDARANK, *found, small, 0, lambda *x: None, gain)
         return model(lists(2)[0]["features"]).numpy()
 
     whole = scores("whole", lambda y: y, "exponential", parts=False)
@@ -119,7 +125,7 @@ def test_training_ends_if_the_mean_does_not_rise(caches, monkeypatch):
 
 def test_a_candidate_is_the_ensemble_of_networks_and_trees(tmp_path):
     told = []
-    candidate = Candidate(PAIR, trees=Trees([*FOREST, trees.LAMBDARANK], SMALL))
+    candidate = Candidate(PAIR, trees=Trees([*FOREST, LAMBDARANK], SMALL))
     found = trained(tmp_path, candidate, on_epoch=told.append)
     names = ["softmax_loss", "rg_cross_loss"]
     names += ["lambda_loss_trees", "rg_cross_loss_trees", "lambdarank_trees"]
@@ -178,10 +184,10 @@ def test_networks_of_the_baseline_are_not_trained_twice(tmp_path):
 
 
 def test_a_candidate_with_trees_is_made_again_from_its_config():
-    forest = [*FOREST, trees.LAMBDARANK]
+    forest = [*FOREST, LAMBDARANK]
     found = Candidate.from_config(Candidate(PAIR, trees=Trees(forest, SMALL)).get_config())
     names = ["softmax_loss", "rg_cross_loss", "lambda_loss", "rg_cross_loss", "lambdarank"]
-    assert [trees.name_of(loss) for loss in found.all_losses] == names
+    assert [name_of(loss) for loss in found.all_losses] == names
     assert found.trees.parameters == SMALL
     assert Candidate.from_config(Candidate(PAIR).get_config()).trees is None
 
@@ -194,7 +200,7 @@ def test_a_configuration_names_losses_and_parameters():
     assert [type(x) for x in found.losses] == [losses.LambdaLoss]
     assert found.parameters == {}
     both = instantiate.candidate(with_set('model.trees.loss=["lambdarank", "RGCrossLoss"]')).trees
-    assert [trees.name_of(x) for x in both.losses] == ["lambdarank", "rg_cross_loss"]
+    assert [name_of(x) for x in both.losses] == ["lambdarank", "rg_cross_loss"]
     assert instantiate.baseline(with_set("model.trees={}")).trees is None
     with pytest.raises(ConfigurationError, match=r"model.trees: parameters must be among num_"):
         instantiate.candidate(with_set("model.trees.num_leves=5"))
@@ -206,7 +212,7 @@ def test_an_ensemble_takes_the_trees_of_lightgbm_if_it_is_installed(monkeypatch)
         found = instantiate.candidate(configuration).trees
         return configuration.model.trees, found and found.losses
 
-    assert chosen() == ("auto", [trees.LAMBDARANK])
+    assert chosen() == ("auto", [LAMBDARANK])
     assert chosen("training.loss=RGCrossLoss") == ("auto", None)
     assert chosen("model.trees=false") == (False, None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -17,7 +17,7 @@ from tests.pipelines.test_main import small_set
 from tfrank_sel.pipelines import tuning
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.configuration import ConfigurationError, Override, load
-from tfrank_sel.pipelines.console import Step
+from tfrank_sel.pipelines.console import Part
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.tuning import Study
 
@@ -62,7 +62,7 @@ def config(tmp_path_factory):
 def study(config, tmp_path_factory):
     """A study of three trials, the first of which was interrupted after its first epoch."""
     output = tmp_path_factory.mktemp("study") / "out"
-    tell, told = Step.epoch, []
+    tell, told = Part.epoch, []
 
     def interrupting(self, epoch):
         tell(self, epoch)
@@ -71,7 +71,7 @@ def study(config, tmp_path_factory):
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Step, "epoch", interrupting)
+        patch.setattr(Part, "epoch", interrupting)
         stopped, lines = tune(output, "--config", str(config))
         assert (stopped.exit_code, lines) == (130, [])
         assert f"continue with: tfrank-sel-pipelines tune --output {output}" in stopped.stderr

@@ -1,13 +1,16 @@
 """What a step wrote is what later steps read; a release is where the configuration says."""
 
+import collections
+import hashlib
 import shutil
 
 import pytest
 from typer.testing import CliRunner
 
 from tests.pipelines.test_daily import done, invoke, taken
+from tests.pipelines.test_main import small_set
 from tfrank_sel.pipelines.__main__ import app
-from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.steps import STEPS
 
 
 @pytest.fixture
@@ -53,10 +56,27 @@ def refused(result, path, step):
     assert step in line
 
 
+def test_no_file_is_hashed_twice(tmp_path, monkeypatch):
+    hashed, file_digest = collections.Counter(), hashlib.file_digest
+
+    def counted(file, digest):
+        hashed[file.name] += 1
+        return file_digest(file, digest)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    sources = small_set(tmp_path)
+    sets = [f"data.{split}={path}" for split, path in sources.items()]
+    done(invoke("ingest", tmp_path / "out", sets=sets))
+    assert {str(path) for path in sources.values()} < hashed.keys()
+    done(invoke("analyze", tmp_path / "out"))
+    assert taken(done(invoke("run", tmp_path / "out", "--dry-run"))) == list(STEPS)
+    assert hashed == dict.fromkeys(hashed, 1)
+
+
 def test_each_file_that_a_step_wrote_is_checked(runs):
     paths = [
         (step, path)
-        for step in manifests.STEPS
+        for step in STEPS
         for path in sorted((runs / "1" / step).rglob("*"))
         if path.is_file() and "logs" not in path.parts
     ]
@@ -135,7 +155,7 @@ def test_a_removed_version_is_named_and_published_again(runs):
     assert (runs / "prod/ranker/1").is_dir()
 
 
-@pytest.mark.parametrize("command", ["run", *(x for x in manifests.STEPS if x != "evaluate")])
+@pytest.mark.parametrize("command", ["run", *(x for x in STEPS if x != "evaluate")])
 @pytest.mark.parametrize("sets", [[], ["data.synthetic=true", "data.data=['x*.txt']"]])
 def test_data_are_named_or_asked_for(tmp_path, command, sets):
     (tmp_path / "x.txt").write_text("1 qid:1 1:2\n")

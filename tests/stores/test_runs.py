@@ -16,7 +16,7 @@ from tests.pipelines.test_daily import KEPT, SMALL, SPLITS, day, done, invoke, t
 from tests.ports import free_port
 from tests.stores.conftest import forget
 from tfrank_sel.data import leases, stores
-from tfrank_sel.pipelines.files import manifests
+from tfrank_sel.pipelines.steps import STEPS
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_run_in_a_store_is_that_on_disk_and_goes_on_anywhere(
     sets = [*SMALL, *sources, f"serving.folder={tmp_path}/served"]
     url = f"{bucket}/runs/1"
     stdout = done(invoke("run", url, sets=sets))
-    assert taken(stdout) == list(manifests.STEPS)
+    assert taken(stdout) == list(STEPS)
     here = tmp_path / "here"
     done(invoke("run", here, sets=sets))
     on_disk = {str(x.relative_to(here)) for x in here.rglob("*") if x.is_file()}

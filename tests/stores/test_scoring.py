@@ -13,8 +13,7 @@ from tests.stores.conftest import forget
 from tfrank_sel import data, export
 from tfrank_sel.data import leases, letor, stores
 from tfrank_sel.features import Vector
-from tfrank_sel.pipelines import rankings
-from tfrank_sel.pipelines.files import outputs
+from tfrank_sel.pipelines import rankings, scoring
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def test_scores_in_a_store_are_those_on_disk(here, there):
     assert stdout.splitlines()[-1] == output
     assert tables(output) == tables(here / "out")
     names = {path.removeprefix(f"{output}/") for path in stores.find(f"{there}/scores")}
-    assert names == {*tables(here / "out"), outputs.SUCCESS}
+    assert names == {*tables(here / "out"), scoring.SUCCESS}
     assert "must be new or empty" in line(score(there, output))
 
 
@@ -101,7 +100,7 @@ def test_what_is_interrupted_goes_on_on_another_machine(here, there, tmp_path, m
         told = score(there, output)
         assert "the machine is gone" in str(told.exception)
     assert len(stores.find(output)) == 2
-    assert not stores.is_file(f"{output}/{outputs.SUCCESS}")
+    assert not stores.is_file(f"{output}/{scoring.SUCCESS}")
     before = stores.states(output)
     monkeypatch.setenv("TFRANK_SEL_CACHE", str(tmp_path / "another"))
     assert "4 files, 2 of them found" in done(score(there, output))
@@ -185,6 +184,6 @@ def test_a_store_that_fails_amid_scoring_is_told_in_a_line(bucket, here, monkeyp
         told = line(score(here, output))
         assert told.startswith(f"{output}/scores-00002-of-00004.parquet")
         assert told.endswith("the store must be within reach. Received: the line is cut")
-    assert not stores.is_file(f"{output}/{outputs.SUCCESS}")
+    assert not stores.is_file(f"{output}/{scoring.SUCCESS}")
     done(score(here, output))
     assert tables(output) == tables(here / "out")

@@ -17,7 +17,7 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules, bless
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 from tfrank_sel.pipelines.tfx import lists, training
 from tfrank_sel.pipelines.tfx.lists import SequenceExamples
 

@@ -16,14 +16,12 @@ from tfrank_sel.data.formats import Columns, Part
 from tfrank_sel.data.formats.binary import SequenceExampleReader
 from tfrank_sel.data.spec import input_name
 from tfrank_sel.features import Hash
-from tfrank_sel.pipelines import configuration, preparation
+from tfrank_sel.pipelines import configuration
 from tfrank_sel.pipelines.analysis import statistics
-from tfrank_sel.pipelines.analysis.splits import Split
-from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.pipelines.configuration import inputs
-from tfrank_sel.pipelines.ingestion import ingest
+from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
+from tfrank_sel.pipelines.ingestion import ingest, resolved as inputs
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
-from tfrank_sel.pipelines.learning import training
+from tfrank_sel.pipelines.learning import preparation, training
 from tfrank_sel.pipelines.tfx import base_models, lists, local
 from tfrank_sel.pipelines.tfx.__main__ import app
 

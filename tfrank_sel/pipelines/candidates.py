@@ -1,17 +1,37 @@
 """Candidates: a loss and a model to train."""
 
 import dataclasses
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
 
-from tfrank_sel import losses, models
+from tfrank_sel import losses, models, objectives
 from tfrank_sel.arguments import Checked
+from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives.lists import check_labels
 from tfrank_sel.pipelines.configuration.training import Settings as Settings
-from tfrank_sel.pipelines.learning.trees import Trees as Trees, check_names
+
+MOST = "num_iterations"  # maximum number of trees
+LAMBDARANK = "lambdarank"  # LightGBM's own objective
+# parameters of LightGBM
+DEFAULTS: Mapping[str, Any] = {
+    MOST: 500,
+    "learning_rate": 0.05,
+    "num_leaves": 7,
+    "max_depth": -1,
+    "min_data_in_leaf": 30,
+    "min_sum_hessian_in_leaf": 1e-3,
+    "lambda_l1": 0.0,
+    "lambda_l2": 0.0,
+    "feature_fraction": 0.7,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "max_bin": 255,
+    "num_threads": 0,  # by the size of the data
+}
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
@@ -39,6 +59,84 @@ def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
         settings.hidden_units, settings.dropout, embeddings=alone.embeddings
     )
     return models.Prepared(alone, network, name="scorer")
+
+
+def default_losses() -> tuple[losses.ListwiseLoss, ...]:
+    """Losses of trees: `LambdaLoss` has the weights of LambdaRank, which suit trees better."""
+    weight = lambdas.NDCGLambdaWeight(k=30, smooth_fraction=1.0)
+    rank = losses.LambdaLoss(weight, name="lambda_rank")
+    return losses.SoftmaxLoss(), losses.RGCrossLoss(), rank
+
+
+def name_of(loss: keras.losses.Loss | str) -> str:
+    """The name of a loss, or `LAMBDARANK`."""
+    return loss if isinstance(loss, str) else str(loss.name)
+
+
+def check_names(argument: str, given: Sequence[keras.losses.Loss | str]) -> None:
+    """Raises a `ValueError` if there is no loss, or two have the same name."""
+    names = [name_of(loss) for loss in given]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"`{argument}` must be one or several with unique names. Received: {names}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trees(Checked):
+    """Boosted trees of LightGBM, one model for each loss.
+
+    Args:
+        losses: Losses of this package with unique names, or `LAMBDARANK` for LightGBM's own
+            objective. By default `SoftmaxLoss`, `RGCrossLoss` and `LambdaLoss` with the weights of
+            LambdaRank.
+        parameters: Parameters of LightGBM that differ from `DEFAULTS`.
+
+    Raises:
+        ImportError: If LightGBM is not installed.
+        TypeError: If a loss is not of this package.
+        ValueError: If there is no loss, two have the same name, or one cannot be an objective (see
+            `objectives.Derivatives`); or if a parameter is not one of `DEFAULTS`, which LightGBM
+            would ignore or prefer to its other name, or not a number.
+    """
+
+    losses: Sequence[keras.losses.Loss | str] = dataclasses.field(default_factory=default_losses)
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if importlib.util.find_spec("lightgbm") is None:
+            raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
+        check_names("losses", self.losses)
+        for loss in self.losses:
+            if not isinstance(loss, str):
+                objectives.Derivatives(loss)
+            elif loss != LAMBDARANK:
+                raise ValueError(f"losses must be objects, or {LAMBDARANK!r}. Received: {loss!r}")
+        if unknown := sorted(self.parameters.keys() - DEFAULTS.keys()):
+            accepted = ", ".join(DEFAULTS)
+            raise ValueError(f"parameters must be among {accepted}. Received: {unknown}")
+        values = {**DEFAULTS, **self.parameters}
+        if not all(isinstance(x, (int, float)) for x in values.values()) or values[MOST] < 1:
+            received = dict(self.parameters)
+            raise ValueError(
+                f"parameters must be numbers, and {MOST} at least 1. Received: {received}"
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the losses and parameters as JSON-ready values."""
+        found = [
+            x if isinstance(x, str) else keras.saving.serialize_keras_object(x) for x in self.losses
+        ]
+        return {"losses": found, "parameters": dict(self.parameters)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Creates trees from the result of `get_config`."""
+        found = [
+            x if isinstance(x, str) else keras.saving.deserialize_keras_object(x)
+            for x in config["losses"]
+        ]
+        return cls(found, config["parameters"])
 
 
 @dataclasses.dataclass(frozen=True)

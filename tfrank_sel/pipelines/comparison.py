@@ -1,4 +1,4 @@
-"""Comparison of two runs: exported models on the same lists, settings and training."""
+"""Comparison of two runs: models on the same lists, settings and training, and its page."""
 
 import dataclasses
 import tempfile
@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.pipelines import registry
+from tfrank_sel.pipelines import registry, runners
 from tfrank_sel.pipelines.configuration import load
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer
+from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.reporting import figures, pages
 from tfrank_sel.pipelines.runs import Run
 
 
@@ -48,21 +50,22 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
         ConfigurationError: If the configuration of the first cannot be read.
     """
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
-    run = Run(load(a / folders.CONFIGURATION), None, Mirror.of(a), progress)
-    first, second = (RecordScorer(str(_exported(x)), run.layout.features) for x in (a, b))
+    run = Run(Job(load(a / folders.CONFIGURATION), None, a), progress)
+    test = run.splits["test"]
+    first, second = (RecordScorer(str(_exported(x)), test.layout.features) for x in (a, b))
     names = (a.name, b.name) if a.absolute().name != b.absolute().name else (str(a), str(b))
     with progress.step("evaluation") as step, tempfile.TemporaryDirectory() as scratch:
         found = evaluation.evaluate(
             second,
             first,
-            run.test_lists,
+            test,
             scratch,
             seed=run.settings.seed,
             against=names[0],
             gain=run.settings.gain,
-            pipeline=run.test_pipeline,
+            pipeline=runners.pipeline_if_many(run.options, test.statistics.lists),
         )
-        step.tell(f"{run.splits['test'].statistics.lists} queries of the test split of {names[0]}")
+        step.tell(f"{test.statistics.lists} queries of the test split of {names[0]}")
     return Compared(names, settings, dict(zip(names, fits, strict=True)), found)
 
 
@@ -72,3 +75,27 @@ def _exported(folder: Path) -> Path:
         wanted = "expected the folder of a run whose model is exported"
         raise InputError(str(folder), f"{wanted}. Received: no export/saved_model")
     return found
+
+
+def write(compared: Compared, path: Path) -> None:
+    """Writes the page of two runs.
+
+    Args:
+        compared: The runs.
+        path: The page to write.
+    """
+    curves = {
+        name: [(fit["loss"], fit["history"]["val_ndcg"]) for fit in fits]
+        for name, fits in compared.fits.items()
+    }
+    found = compared.evaluation
+    page = pages.render(
+        "compare.html.jinja",
+        names=compared.names,
+        settings=compared.settings,
+        fits=compared.fits,
+        metrics=found.overall,
+        slices={name: values for name, values in found.slices.items() if name != OVERALL},
+        figures=pages.drawn({"learning": figures.compared(curves)}),
+    )
+    folders.write_text(path, page)

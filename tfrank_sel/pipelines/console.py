@@ -4,25 +4,21 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
-from rich.table import Table
 
 from tfrank_sel.pipelines import interrupts
 
 if TYPE_CHECKING:
-    from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
-    from tfrank_sel.pipelines.learning.epochs import Epoch
-    from tfrank_sel.pipelines.learning.training import Trained
-    from tfrank_sel.pipelines.runs import Run
+    from tfrank_sel.pipelines.learning.callbacks import Epoch
 
 
-class Step:
-    """A step in progress."""
+class Part:
+    """A part of a step, in progress."""
 
     def __init__(self, name: str, on_epoch: "Callable[[Epoch], None] | None" = None) -> None:
         self._name = name
@@ -104,11 +100,11 @@ class Progress:
         self.console.out(what, highlight=False)
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[Step]:
-        """Shows a step during the block, and then its outcome and duration if it succeeds."""
+    def step(self, name: str) -> Iterator[Part]:
+        """Shows a part of a step during the block, then its outcome and duration if it succeeds."""
         interrupts.check()
         began, ended = time.perf_counter(), threading.Event()
-        step = Step(name, self.on_epoch)
+        step = Part(name, self.on_epoch)
         with self.console.status(name) as status:
             watch = threading.Thread(target=self._watch, args=(step, status, ended), daemon=True)
             watch.start()
@@ -123,7 +119,7 @@ class Progress:
         for line in step.told:
             self.console.out(f"     {line}", style="dim", highlight=False)
 
-    def _watch(self, step: Step, status: Status, ended: threading.Event) -> None:
+    def _watch(self, step: Part, status: Status, ended: threading.Event) -> None:
         """Updates the display of a step until it ends."""
         is_terminal = self.console.is_terminal
         while not ended.wait(1.0 if is_terminal else self.interval):
@@ -131,62 +127,3 @@ class Progress:
                 status.update(escape(str(step)))
             else:
                 self.console.out(f"     {step}", highlight=False)
-
-
-def tables(run: "Run") -> list[Table]:
-    """Returns the tables of a finished run."""
-    metric = run.configuration.blessing.metric
-    return [
-        seconds_table(run.seconds),
-        speed_table(run.trained),
-        slices_table(run.evaluation, metric),
-        comparison_table(run.evaluation.overall, run.evaluation.against),
-    ]
-
-
-def comparison_table(
-    comparisons: Mapping[str, "Comparison"], against: str, ours: str = "ours"
-) -> Table:
-    """Returns the table of metrics: baseline, ours, and the interval of the difference."""
-    table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
-    for name, value in comparisons.items():
-        table.add_row(name, *_cells(value))
-    return table
-
-
-def speed_table(trained: Mapping[str, "Trained"]) -> Table:
-    """Returns the table of training speed."""
-    table = Table("training", "loss", "epochs", "ms per step", "lists/s", "documents/s")
-    for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
-        table.add_row(
-            name,
-            fit.loss,
-            str(fit.epochs),
-            f"{1000 * fit.seconds_per_step:.2f}",
-            f"{fit.lists_per_second:,.0f}",
-            f"{fit.items_per_second:,.0f}",
-        )
-    return table
-
-
-def seconds_table(seconds: Mapping[str, float]) -> Table:
-    """Returns the table of durations."""
-    table = Table("step", "seconds")
-    for name, value in (*seconds.items(), ("in all", sum(seconds.values()))):
-        table.add_row(name, f"{value:.1f}")
-    return table
-
-
-def slices_table(evaluation: "Evaluation", metric: str, ours: str = "ours") -> Table:
-    """Returns the table of a metric by slice."""
-    difference = f"{ours} - {evaluation.against} (95 % interval)"
-    table = Table("slice", "queries", metric, difference)
-    for name, compared in evaluation.slices.items():
-        _, value, difference = _cells(compared[metric])
-        table.add_row(name, str(compared[metric].queries), value, difference)
-    return table
-
-
-def _cells(value: "Comparison") -> tuple[str, str, str]:
-    difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
-    return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference

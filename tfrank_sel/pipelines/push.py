@@ -1,4 +1,4 @@
-"""Push of a model: comparison with the served one, and the outcome."""
+"""The step `push`: a model is compared with the served one, and published."""
 
 import dataclasses
 import itertools
@@ -9,10 +9,25 @@ from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
 
-from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.data import stores
+from tfrank_sel.export.releases import Releases
+from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.configuration.sections import Serving
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import blessing, evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Scorer
 
+# files that identify a SavedModel: the index has a checksum of each variable
+IDENTITY = ("saved_model.pb", "variables/variables.index")
 TOP = 10
 _TRIED = 200  # number of lists for timing
 
@@ -98,3 +113,94 @@ def side_by_side(
         }
     }
     return {**found, "top_10_agreement": float(np.mean(agreements))} if champion else found
+
+
+def push(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    test: Split,
+    measured: Evaluation,
+    digest: str,
+    before: Pushed | None,
+    settings: Settings,
+    options: PipelineOptions,
+) -> None:
+    """Compares the exported model with the served one, and publishes it if it passes.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to: `blessing.json` and `pushed.json`.
+        test: The test split.
+        measured: The evaluation of the model.
+        digest: Digest of its export.
+        before: The outcome of an earlier push of the run.
+        settings: Settings of training, with seed and gain.
+        options: Options of the Beam pipeline.
+    """
+    configuration, saved_model = job.configuration, job.path / "export" / "saved_model"
+    serving, chosen = configuration.serving, configuration.blessing.champion
+    releases = Releases(job.served, serving.model_name)
+    with progress.step("push") as step:
+        published = _published(saved_model, digest, job.served, before, serving)
+        served = releases.served() if chosen is None else chosen or None
+        champion = None if served == published else served
+        types = test.layout.features
+        ours = RecordScorer(str(saved_model), types)
+        theirs = None if champion is None else RecordScorer(champion, types)
+        lists = stored.lists(test.shards, test.spec)
+        one_by_one = (stored.batch_of(one, test.spec) for one in lists)
+        beside = side_by_side(ours, theirs, one_by_one)
+        judged = None
+        if theirs is not None:
+            judged = evaluation.evaluate(
+                ours,
+                theirs,
+                test,
+                str(folder),
+                seed=settings.seed,
+                against="champion",
+                gain=settings.gain,
+                pipeline=runners.pipeline_if_many(options, test.statistics.lists),
+            )
+        blessed = blessing.bless(
+            measured,
+            configuration.blessing,
+            champion=judged,
+            milliseconds=beside["milliseconds"]["ours"]["p99"],
+        )
+        figures = {**blessed.figures(), "champion": judged and judged.figures()}
+        folders.write_json(folder / "blessing.json", figures)
+        version = None
+        if blessed.blessed:
+            version = releases.publish(
+                saved_model,
+                serving.version,
+                canary=serving.canary,
+                published=None if published is None else int(Path(published).name),
+            )
+        pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, beside)
+        pushed.write(folder)
+        for line in pushed.told():
+            step.tell(line)
+
+
+def _published(
+    saved_model: Path, digest: str, place: str, before: Pushed | None, serving: Serving
+) -> str | None:
+    """The published version of this export in the configured folder and under its name, if any."""
+    if before is None or before.saved_model is None or before.digest != digest:
+        return None
+    version = before.version if serving.version is None else serving.version
+    there = stores.join(place, serving.model_name, str(version))
+    same = all(_content(stores.join(there, x)) == _content(saved_model / x) for x in IDENTITY)
+    return there if same else None
+
+
+def _content(path: str | Path) -> bytes | None:
+    if not stores.is_file(path):
+        return None
+    with stores.opened(path) as file:
+        content: bytes = file.read()
+    return content

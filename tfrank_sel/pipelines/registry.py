@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders, manifests
-from tfrank_sel.pipelines.files.manifests import STEPS
+from tfrank_sel.pipelines.steps import STEPS
 
 METRIC = "NDCG@10"
 

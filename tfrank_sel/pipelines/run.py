@@ -1,24 +1,24 @@
 """A run: all steps from files of lists to a published ranker."""
 
-import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from rich.console import Console
 
+from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.configuration import Configuration, text
-from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.files import artefacts, folders, manifests
-from tfrank_sel.pipelines.files.manifests import STEPS
-from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.files.manifests import Manifest
+from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.learning import workers
 from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.steps import STEPS, Step
 
 
 def run(
@@ -51,72 +51,72 @@ def run(
         tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
             created.
     """
-    configuration, inputs, _ = resolve(configuration)
+    return carry_out(Job.of(configuration, output), progress, only=only, force=force)
+
+
+def carry_out(
+    job: Job, progress: Progress, *, only: str | None = None, force: str | None = None
+) -> Run:
+    """Runs the steps of a job; see `run`."""
+    configuration, mirror = job.configuration, job.mirror
     tracker = _tracker(configuration) if only is None else None
-    mirror = Mirror.of(output)
-    found = Run(configuration, inputs, mirror, progress)
+    result = Run(job, progress)
     chosen = tuple(STEPS) if only is None else (only,)
-    sources = [source.path for source in inputs.sources] if inputs else []
     with mirror.held():
         for step in STEPS:
-            folders.recover(found.output, step)
+            folders.recover(result.output, step)
         after = () if force is None else tuple(STEPS)[tuple(STEPS).index(force) :]
-        manifests.drop_damaged(found.output, after)
-        wanted = manifests.current(configuration, sources, found.output)
-        stale = manifests.stale(wanted, found.output)
+        manifests.drop_damaged(result.output, after)
+        now = steps.wanted(job)
+        stale = steps.stale(job, now)
         if force is not None:
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
-        _check_turn(chosen, stale, output)
-        manifests.check_written(found.output, [step for step in STEPS if step not in stale])
-        _check_objects(found)
+        _check_turn(chosen[0], stale, job.output)
+        manifests.check_written(result.output, [step for step in STEPS if step not in stale])
+        _check_objects(result)
         try:
             for step in chosen:
-                if step not in ("ingest", "analyze"):
-                    _check_gates(found)
+                if STEPS[step].is_gated:
+                    _check_gates(result)
                 if step in stale:
-                    _take(found, step, wanted[step], stale[step])
+                    _take(result, STEPS[step], now[step], stale[step])
                 else:
                     progress.skip(step)
                     mirror.send(step)
-            if only is None and (stale or not (found.output / "report.html").exists()):
+            if only is None and (stale or not (result.output / "report.html").exists()):
                 # Matplotlib takes as long to import as some steps
                 from tfrank_sel.pipelines.reporting import report
 
                 with progress.step("report") as told:
-                    page = report.write(found)
+                    page = report.write(result, steps.seconds(result.output))
                     told.tell(str(page))
             if tracker is not None:
                 with progress.step("tracking") as told:
-                    told.tell(tracker.log(configuration, found.output))
+                    told.tell(tracker.log(configuration, result.output))
             mirror.send_beside()
         finally:
-            if not any((found.output / step).exists() for step in STEPS):
-                folders.clear(found.output)
-    return found
+            if not any((result.output / step).exists() for step in STEPS):
+                folders.clear(result.output)
+    return result
 
 
-def plan(configuration: Configuration, output: str | Path) -> dict[str, str]:
+def check(job: Job) -> dict[str, str]:
     """Returns the steps that a run would take, each with the reason; nothing is written.
 
     Args:
-        configuration: The configuration.
-        output: Folder of the run, as in `run`; its local copy if it is the URL of a store.
+        job: The job; of its local copy if it is in a store.
 
     Raises:
-        tfrank_sel.data.InputError: If the input is invalid.
         tfrank_sel.pipelines.configuration.ConfigurationError: If a configured object cannot be
             created.
     """
-    configuration, inputs, _ = resolve(configuration)
-    found = Run(configuration, inputs, Mirror.of(output), Progress(Console(quiet=True)))
-    _check_objects(found)
-    sources = [source.path for source in inputs.sources] if inputs else []
-    return manifests.stale(manifests.current(configuration, sources, found.output), found.output)
+    _check_objects(Run(job, Progress(Console(quiet=True))))
+    return steps.stale(job)
 
 
-def _check_objects(found: Run) -> None:
+def _check_objects(result: Run) -> None:
     """Raises an error, before data are read, for a configured object that cannot be created."""
-    _ = found.candidates, found.options, found.curated, workers.cluster(found.configuration)
+    _ = result.candidates, result.options, result.curated, workers.cluster(result.configuration)
 
 
 def assist(configuration: Configuration, output: str, *, is_forced: bool = False) -> bool:
@@ -138,20 +138,18 @@ def assist(configuration: Configuration, output: str, *, is_forced: bool = False
     cluster = workers.cluster(configuration)
     if not cluster.index:
         return False
-    mirror = Mirror.of(output)
-    if mirror.url is not None and not cluster.is_of_one_machine:
+    if stores.is_remote(output) and not cluster.is_of_one_machine:
         reason = "workers on several machines require a run folder that all of them can access"
-        raise InputError(mirror.url, f"{reason}. Received: the URL of a store")
-    configuration, inputs, _ = resolve(configuration)
-    found = Run(configuration, inputs, mirror, Progress(Console(quiet=True)))
-    sources = [source.path for source in inputs.sources] if inputs else []
-    wanted = manifests.current(configuration, sources, found.output)
+        raise InputError(output.rstrip("/"), f"{reason}. Received: the URL of a store")
+    job = Job.of(configuration, output)
+    result = Run(job, Progress(Console(quiet=True)))
+    now = steps.wanted(job)
 
     def is_done() -> bool:
-        return not is_forced and "train" not in manifests.stale(wanted, found.output)
+        return not is_forced and "train" not in steps.stale(job, now)
 
-    folder = folders.partial(found.output, "train")
-    workers.assist(cluster, is_done, lambda x: steps.train_together(found, folder, x))
+    folder = folders.partial(job.path, "train")
+    workers.assist(cluster, is_done, lambda x: steps.training(result, folder).together(x))
     return True
 
 
@@ -166,33 +164,33 @@ def _tracker(configuration: Configuration) -> ModuleType | None:
     return tracking
 
 
-def _check_gates(found: Run) -> None:
-    failures = json.loads((found.output / "analyze" / "failures.json").read_text())
+def _check_gates(result: Run) -> None:
+    failures = json.loads((result.output / "analyze" / "failures.json").read_text())
     if failures:
         raise GateError(failures)
 
 
-def _check_turn(chosen: Sequence[str], stale: Mapping[str, str], output: str | Path) -> None:
-    for before in tuple(STEPS)[: tuple(STEPS).index(chosen[0])]:
+def _check_turn(step: str, stale: Mapping[str, str], output: str | Path) -> None:
+    for before in tuple(STEPS)[: tuple(STEPS).index(step)]:
         if before in stale:
-            reason = f"{before} must be up to date before {chosen[0]}; `run` runs all steps"
+            reason = f"{before} must be up to date before {step}; `run` runs all steps"
             raise InputError(str(output), f"{reason}. Received: {stale[before]}")
 
 
-def _take(found: Run, step: str, manifest: manifests.Manifest, reason: str) -> None:
-    """Runs one step."""
-    progress = found.progress
-    if (found.output / step).exists():
-        progress.note(f"{step} is run again: {reason}")
+def _take(result: Run, step: Step, manifest: Manifest, reason: str) -> None:
+    """Takes a step."""
+    progress = result.progress
+    if (result.output / step.name).exists():
+        progress.note(f"{step.name} is run again: {reason}")
     known = set(progress.seconds)
-    with artefacts.room_for(found.output), contextlib.ExitStack() as stack:
-        configuration = text(found.configuration.absolute())
-        folders.write_text(found.output / folders.CONFIGURATION, configuration)
-        folder = stack.enter_context(
-            folders.step(found.output, step, manifest.digest, resumes=step == "train")
-        )
-        steps.TAKE[step](found, folder)
-        manifests.check_unchanged(manifest)
-        seconds = {name: x for name, x in progress.seconds.items() if name not in known}
-        manifest.write(folder, seconds)
-    found.mirror.send(step)
+    with folders.room_for(result.output):
+        configuration = text(result.configuration.absolute())
+        folders.write_text(result.output / folders.CONFIGURATION, configuration)
+        with folders.step(
+            result.output, step.name, manifest.digest, resumes=step.resumes
+        ) as folder:
+            step.take(result, folder)
+            manifests.check_unchanged(manifest)
+            seconds = {name: x for name, x in progress.seconds.items() if name not in known}
+            manifest.write(folder, step.writes, seconds)
+    result.job.mirror.send(step.name)

@@ -1,11 +1,20 @@
-"""Beam runners and options of a run."""
+"""Beam: runners and options of a run, and values that a pipeline returns."""
 
+import contextlib
+import json
+import os
 import socket
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+from apache_beam.transforms.window import GlobalWindows
 
+from tfrank_sel.data import stores
+from tfrank_sel.data.stores import write_text
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 
 MANY = 5_000  # lists
@@ -94,3 +103,54 @@ def _check_listens(endpoint: str | None) -> None:
     except (OSError, OverflowError, ValueError) as error:
         reason = f"must be HOST:PORT of a running job server. Received: {endpoint!r}: {error}"
         raise ConfigurationError("--job_endpoint", reason) from error
+
+
+def gather(values: beam.PCollection, prefix: str | Path) -> None:
+    """Writes the values of a Beam pipeline as JSON, for `gathered` to read after the run.
+
+    Each bundle writes its own file. Another file lists those of the successful bundles, so that a
+    retried bundle counts once.
+
+    Args:
+        values: The values.
+        prefix: Path or URL that the names of the files begin with.
+    """
+    name = os.path.basename(prefix)
+    if not stores.is_remote(prefix):
+        os.makedirs(os.path.dirname(prefix), exist_ok=True)
+    written = values | f"Gather {name}" >> beam.ParDo(_Gather(str(prefix)))
+    written | f"Files of {name}" >> beam.GroupByKey() | f"Name {name}" >> beam.MapTuple(_name)
+
+
+def gathered(prefix: str | Path) -> Iterator[Any]:
+    """Reads the values written by `gather`, one at a time."""
+    if stores.is_file(f"{prefix}.json"):
+        for path in json.loads(stores.read_text(f"{prefix}.json")):
+            with stores.opened(path) as file:
+                yield from map(json.loads, file)
+
+
+class _Gather(beam.DoFn):
+    """Writes values to files of JSON lines, one per bundle: yields the prefix and the path."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def start_bundle(self) -> None:
+        self.file: IO[Any] | None = None
+
+    def process(self, value: Any) -> None:
+        if self.file is None:
+            self.path = f"{self.prefix}-{uuid.uuid4().hex}"
+            self.stack = contextlib.ExitStack()
+            self.file = self.stack.enter_context(stores.opened(self.path, "wb"))
+        self.file.write(json.dumps(value).encode() + b"\n")
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self.file is not None:
+            self.stack.close()
+            yield GlobalWindows.windowed_value((self.prefix, self.path))
+
+
+def _name(prefix: str, paths: Iterable[str]) -> None:
+    write_text(f"{prefix}.json", json.dumps(list(paths)))

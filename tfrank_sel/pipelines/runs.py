@@ -2,66 +2,47 @@
 
 import functools
 import json
-import os
-from collections.abc import Mapping
 from pathlib import Path
 
-import apache_beam as beam
-import keras
 from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from tfrank_sel import data
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
-from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
-from tfrank_sel.pipelines.analysis.splits import Split
+from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
-from tfrank_sel.pipelines.files import artefacts, manifests, mirrors
-from tfrank_sel.pipelines.files.manifests import STEPS
-from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Earlier, Records
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.learning.training import Fit, Trained
+from tfrank_sel.pipelines.learning.step import read
+from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.push import Pushed
 
 
 class Run:
-    """A run: its configuration, and the results of its steps.
+    """A run: its configured objects, and the results of its steps.
 
     Args:
-        configuration: The configuration.
-        inputs: Input files; None for synthetic data.
-        mirror: The folder.
+        job: What it is given.
         progress: Progress display.
     """
 
-    def __init__(
-        self,
-        configuration: Configuration,
-        inputs: Inputs | None,
-        mirror: Mirror,
-        progress: Progress,
-    ) -> None:
-        self.configuration, self.progress = configuration, progress
-        self.mirror, self.output = mirror, mirror.path
-        self.given = inputs
+    def __init__(self, job: Job, progress: Progress) -> None:
+        self.job, self.progress = job, progress
+        self.configuration, self.output = job.configuration, job.path
 
     @functools.cached_property
-    def earlier(self) -> Path | None:
-        """Folder of the earlier run that this run continues."""
-        found = self.configuration.data.continue_from
-        if found is None:
-            return None
-        near = mirrors.near(found)
-        manifests.check_written(near, STEPS)
-        return near
+    def earlier(self) -> Earlier | None:
+        """The earlier run that this run continues."""
+        data = self.configuration.data
+        run = data.continue_from
+        return None if run is None else Earlier.of(run, data.memory)
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -87,99 +68,22 @@ class Run:
         return runners.configured(self.configuration)
 
     @functools.cached_property
-    def layout(self) -> Schema:
-        """The layout of a list."""
-        return Schema.read(self.output / "ingest" / "layout.json", self._inputs.columns)
-
-    @functools.cached_property
-    def spec(self) -> data.FeatureSpec:
-        """Names and sizes of the parts of a stored list."""
-        return self.layout.spec
-
-    @functools.cached_property
-    def types(self) -> Mapping[str, Feature] | None:
-        """The types of the features that a server takes by name; None if they are packed."""
-        return self.layout.types
-
-    @property
-    def _inputs(self) -> Inputs:
-        return self.given or Inputs([])
-
-    def files(self, split: str) -> str:
-        """The files of a split, for errors."""
-        sources = self.given.sources if self.given else ()
-        return ", ".join(x.path for x in sources if x.split in (None, split)) or split
-
-    @property
-    def ingested(self) -> str:
-        """The folder or URL of the records."""
-        return stores.join(self.mirror.url or self.output, "ingest")
-
-    def own_shards(self, split: str) -> list[str]:
-        """The records of a split that this run ingested."""
-        return artefacts.shards(stores.join(self.ingested, "records", split))
-
-    def shards(self, split: str) -> list[str]:
-        """The records of a split: those kept from earlier runs, and its own."""
-        earlier = _numbered(stores.join(self.ingested, "earlier"))
-        kept = [x for folder in earlier for x in artefacts.shards(stores.join(folder, split))]
-        return [*kept, *self.own_shards(split)]
+    def records(self) -> Records:
+        """The records."""
+        columns = (self.job.inputs or Inputs([])).columns
+        layout = Schema.read(self.output / "ingest" / "layout.json", columns)
+        return Records(stores.join(self.job.place, "ingest"), layout)
 
     @functools.cached_property
     def splits(self) -> dict[str, Split]:
         """The splits on disk."""
         folder = self.output / "analyze" / "statistics"
-        return {name: Split.load(self.shards(name), folder / f"{name}.json") for name in SPLITS}
-
-    @property
-    def test_lists(self) -> PackedLists:
-        """The test split."""
-        return PackedLists(self.splits["test"].shards, self.spec, self.layout.context)
-
-    @property
-    def test_pipeline(self) -> beam.Pipeline | None:
-        """A Beam pipeline for the test split; None if it has few lists."""
-        return runners.pipeline_if_many(self.options, self.splits["test"].statistics.lists)
-
-    def earlier_increments(self) -> list[str]:
-        """Folders or URLs of the records kept from the run that this one continues."""
-        assert self.earlier is not None
-        earlier = Mirror.of(str(self.configuration.data.continue_from))
-        folder = stores.join(earlier.url or earlier.path, "ingest")
-        return self._kept([*_numbered(stores.join(folder, "earlier")), f"{folder}/records"])
-
-    def earlier_statistics(self) -> list[str]:
-        """Folders of the statistics of `earlier_increments`."""
-        if self.earlier is None:
-            return []
-        folder = str(self.earlier / "analyze")
-        return self._kept([*_numbered(stores.join(folder, "earlier")), f"{folder}/increment"])
-
-    def _kept(self, found: list[str]) -> list[str]:
-        memory = self.configuration.data.memory
-        return found if memory is None else found[len(found) - min(memory, len(found)) :]
-
-    def earlier_model(self) -> keras.Model | None:
-        """The model of the earlier run that this run continues, if any."""
-        if self.earlier is None:
-            return None
-        _ = self.candidates  # the user's modules with its classes
-        return keras.models.load_model(self.earlier / "train" / "ours.keras", compile=False)
+        return {x: Split.of(self.records, x, Statistics.load(folder / f"{x}.json")) for x in SPLITS}
 
     @functools.cached_property
     def trained(self) -> dict[str, Trained]:
         """The models, `ours` and, if there is one, `baseline`."""
-        folder = self.output / "train"
-        figures = json.loads((folder / "training.json").read_text())
-        return {
-            name: Trained(
-                candidate,
-                keras.models.load_model(folder / f"{name}.keras", compile=False),
-                (),
-                [Fit(**fit) for fit in figures[name]["fits"]],
-            )
-            for name, candidate in self.candidates.items()
-        }
+        return read(self.output / "train", self.candidates)
 
     @functools.cached_property
     def evaluation(self) -> Evaluation:
@@ -191,28 +95,8 @@ class Run:
         """The outcome of the push of our model; None before it."""
         return Pushed.load(self.output / "push")
 
-    @property
-    def serving(self) -> str:
-        """Folder or URL of all served models."""
-        folder = self.configuration.serving.folder
-        if folder is None:
-            return stores.join(self.mirror.url or self.output, "serving")
-        return folder if stores.is_remote(folder) else os.path.abspath(folder)
-
     def digest(self, step: str) -> str:
         """Hash of the inputs of a step."""
         found = manifests.read(self.output, step)
         assert found is not None, step
         return found["digest"]
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Duration of each part of the steps, from when they ran."""
-        found = (manifests.read(self.output, step) or {"seconds": {}} for step in STEPS)
-        return {name: value for one in found for name, value in one["seconds"].items()}
-
-
-def _numbered(folder: str) -> list[str]:
-    """The numbered subfolders of a folder, by number."""
-    found = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
-    return [stores.join(folder, str(number)) for number in sorted(found)]

@@ -1,12 +1,13 @@
 """Scoring of files of lists by an exported model, and evaluation on new data."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +16,90 @@ import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
-from tfrank_sel.data import formats, packed, stores
+from tfrank_sel.data import formats, leases, packed, stores
 from tfrank_sel.data.formats import Columns, Schema, TableReader
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import REFUSE, Feature, Number
+from tfrank_sel.locks import held
 from tfrank_sel.pipelines import rankings, runners
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation import evaluation
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
 from tfrank_sel.pipelines.evaluation.saved import RecordScorer, Takes
-from tfrank_sel.pipelines.files import artefacts, folders, outputs
-from tfrank_sel.pipelines.ingestion import ingest, pieces, stored
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, expand
-from tfrank_sel.pipelines.ingestion.pieces import Piece
+from tfrank_sel.pipelines.ingestion.shards import Piece, cut
+from tfrank_sel.pipelines.ingestion.stored import PackedLists
 from tfrank_sel.version import __version__
+
+STATE = "state.json"  # in the folder of an interrupted call: its inputs
+SUCCESS = "_SUCCESS"  # marks a complete output in a store
+
+
+@contextlib.contextmanager
+def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
+    """Provides a temporary folder beside the output, with the results of an interrupted call.
+
+    A call resumes if `state` equals the contents of `state.json`. If there is no such file at the
+    end, nothing can be resumed, and the folder is removed.
+
+    Args:
+        output: Absolute path or URL of the output.
+        state: Inputs of the call, as JSON-ready values.
+
+    Yields:
+        The path or URL of the folder `work` in `.NAME.partial`.
+
+    Raises:
+        tfrank_sel.data.InputError: If the output is not new, another process writes to it, or a
+            store cannot be reached.
+    """
+    parent, _, name = output.rpartition("/")
+    folder = stores.join(parent, f".{name}.partial")
+    work, is_remote = stores.join(folder, "work"), stores.is_remote(output)
+    if not is_remote:
+        _check_new(output, known=None)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(leases.held(folder) if is_remote else held(Path(folder)))
+        except OSError as error:
+            wanted = "the output folder must be writable, by one process at a time"
+            raise InputError(folder, f"{wanted}. Received: {error}") from error
+        try:
+            if (known := _known(work)) != json.loads(json.dumps(state)):
+                _check_new(output, known)
+                for path in (work, *([output] if is_remote else [])):
+                    stores.drop(path)
+            if not is_remote:
+                os.makedirs(stores.join(work, "scores"), exist_ok=True)
+            yield work
+        finally:
+            if not stores.is_file(stores.join(work, STATE)):
+                stores.drop(work if is_remote else folder)
+
+
+def _known(work: str) -> Any:
+    """The stored state in a folder, if any."""
+    path = stores.join(work, STATE)
+    try:
+        return json.loads(stores.read_text(path)) if stores.is_file(path) else None
+    except ValueError as error:
+        wanted = "expected JSON of an interrupted call; remove the folder to start anew"
+        raise InputError(path, f"{wanted}. Received: {error}") from error
+
+
+def _check_new(output: str, known: Any) -> None:
+    """Raises an error if the output has files other than those of an interrupted call, `known`."""
+    if not stores.is_remote(output):
+        is_new = not os.path.exists(output) or (os.path.isdir(output) and not os.listdir(output))
+    else:
+        is_complete = stores.is_file(stores.join(output, SUCCESS))
+        is_new = not (stores.find(output) if known is None else is_complete)
+    if not is_new:
+        wanted = "the output folder must be new or empty"
+        raise InputError(output, f"{wanted}. Received: a file, or a folder that is not empty")
+
 
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
 _SPLIT = "data"
@@ -154,8 +224,8 @@ def score(
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
         "output": [format, lists_per_file],
     }
-    with outputs.resumed(place, state) as folder:
-        with progress.step("ingest") as step, artefacts.room_for(place):
+    with resumed(place, state) as folder:
+        with progress.step("ingest") as step, folders.room_for(place):
             step.reads(source.path for source in inputs.sources)
             report = _ingested(inputs, layout, folder, state, options)
             counted = report["splits"][_SPLIT]
@@ -163,9 +233,9 @@ def score(
             if report["rejected"]["count"]:
                 left_out = stores.join(place, DEAD_LETTERS)
                 step.tell(f"{report['rejected']['count']} left out: see {left_out}")
-        with progress.step("scoring") as step, artefacts.room_for(place):
+        with progress.step("scoring") as step, folders.room_for(place):
             made = place if stores.is_remote(place) else stores.join(folder, "scores")
-            records = artefacts.shards(stores.join(folder, "records", _SPLIT))
+            records = folders.shards(stores.join(folder, "records", _SPLIT))
             todo = {
                 stores.join(made, f"{x}.{format}"): y
                 for x, y in _todo(records, lists_per_file).items()
@@ -185,18 +255,18 @@ def _finish(folder: str, made: str, output: str) -> None:
     if stores.is_file(letters):
         stores.copy(letters, stores.join(made, DEAD_LETTERS))
     if stores.is_remote(output):
-        folders.write_text(stores.join(output, outputs.SUCCESS), "")
+        folders.write_text(stores.join(output, SUCCESS), "")
     else:
         for partial in Path(made).glob(".*"):  # left by a killed worker
             partial.unlink(missing_ok=True)  # it may still finish
         os.rename(made, output)
-    stores.remove(stores.join(folder, outputs.STATE))
+    stores.remove(stores.join(folder, STATE))
 
 
 def _todo(shards: Sequence[str], lists_per_file: int) -> dict[str, Piece]:
     """The records of each file, by its name without suffix."""
-    cut = pieces.cut(shards, lists_per_file)
-    return {f"scores-{i:05d}-of-{len(cut):05d}": piece for i, piece in enumerate(cut)}
+    pieces = cut(shards, lists_per_file)
+    return {f"scores-{i:05d}-of-{len(pieces):05d}": piece for i, piece in enumerate(pieces)}
 
 
 def _rank(
@@ -285,7 +355,7 @@ def _ingested(
     options: PipelineOptions | None,
 ) -> Mapping[str, Any]:
     """Writes records, unless an earlier call has; returns a summary of the input."""
-    if not stores.is_file(stores.join(folder, outputs.STATE)):
+    if not stores.is_file(stores.join(folder, STATE)):
         told, is_remote = stores.join(folder, "told"), stores.is_remote(folder)
         with tempfile.TemporaryDirectory(dir=None if is_remote else folder) as here:
             records = stores.join(folder, "records")
@@ -294,7 +364,7 @@ def _ingested(
                 stores.send(here, told, last="ingest.json")
             else:
                 shutil.copytree(here, told, copy_function=stores.copy)
-        folders.write_json(stores.join(folder, outputs.STATE), state)
+        folders.write_json(stores.join(folder, STATE), state)
     return json.loads(stores.read_text(stores.join(folder, "told", "ingest.json")))
 
 

@@ -1,21 +1,110 @@
-"""Trial of an exported model: requests of real lists, and the scores that they must give."""
+"""The step `export`, and the trial of an exported model with requests of real lists."""
 
 import base64
+import dataclasses
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import data, export
-from tfrank_sel.data import elwc, packed, typed, writing
+from tfrank_sel import data, export as exports, models
+from tfrank_sel.data import elwc, letor, packed, typed, writing
+from tfrank_sel.export.saved_model import CARD
 from tfrank_sel.features import Feature
-from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines import interrupts
+from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.learning.training import Trained
+from tfrank_sel.pipelines.reporting import card
 
+WARM_UP_LISTS = 4
+TRIED_LISTS = 16  # by the signatures of an export
 TOLERANCE = 1e-5
+
+
+def export(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    ours: Trained,
+    splits: Mapping[str, Split],
+    measured: Evaluation,
+    facts: Mapping[str, Any],
+) -> None:
+    """Exports and tests a model: `saved_model/`, and a query of the test split, also for REST.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to.
+        ours: The model.
+        splits: The splits.
+        measured: The evaluation of the model.
+        facts: Facts for the model card, as from `card.facts`.
+    """
+    configuration, test, held_out = job.configuration, splits["test"], splits["validation"]
+    spec, types, saved_model = test.spec, test.layout.types, folder / "saved_model"
+    with progress.step("export") as step, interrupts.deferred():
+        if method := configuration.serving.recalibration:
+            model = _recalibrated(ours.model, held_out.batches(), method)
+            ours = dataclasses.replace(ours, model=model)
+            step.tell(f"scores are expected labels: {method}")
+        exports.export(
+            ours.model,
+            types or spec,
+            saved_model,
+            doc_id=spec.doc_id,
+            examples=first_lists(held_out.shards, spec, WARM_UP_LISTS, types),
+            metadata={
+                "metrics": {name: x.ours for name, x in measured.overall.items()},
+                "feature_names": test.layout.names,
+                "card": facts,
+            },
+        )
+        folders.write_text(saved_model / CARD, card.text(facts))
+        as_onnx = folder / "model.onnx" if configuration.export.onnx else None
+        if as_onnx is not None:
+            try:
+                exports.onnx(ours.model, as_onnx)
+            except ValueError as error:
+                raise configuration.error("export.onnx", str(error)) from error
+    with progress.step("infra validation") as step, interrupts.deferred():
+        gap = infra_validate(
+            saved_model,
+            ours.scores,
+            spec,
+            test.shards,
+            lists=TRIED_LISTS,
+            features=types,
+            as_onnx=as_onnx,
+        )
+        step.tell(f"every signature scores as the model does, to {gap:.1g}")
+    # the first list with two different labels
+    first = next(x for x in stored.lists(test.shards, spec) if x.labels.min() < x.labels.max())
+    one_query = "one_query.txt" if types is None else "one_query.jsonl"
+    text = letor.text(first) if types is None else typed.text(first, types)
+    folders.write_text(folder / one_query, text)
+    folders.write_text(folder / folders.REQUEST, rest_request(first, spec, types))
+
+
+def _recalibrated(
+    model: keras.Model, lists: tf.data.Dataset, method: Literal["isotonic", "platt"]
+) -> models.Recalibrated:
+    """The model, with expected labels by the validation split in place of scores."""
+    try:
+        return models.recalibrate(model, lists, method)
+    except ValueError as error:
+        raise data.InputError("validation", f"serving.recalibration: {error}") from error
 
 
 def first_lists(
@@ -69,7 +158,7 @@ def rest_request(
         features: Type of each feature, if the server takes them by name.
     """
     example = request(one, spec, features)
-    inputs = export.dense_inputs(
+    inputs = exports.dense_inputs(
         tf.constant([example]), spec if features is None else features, doc_id=spec.doc_id
     )
     arrays = {name: x.numpy() for name, x in inputs.items()}
@@ -124,7 +213,7 @@ def infra_validate(
     mask = parsed["mask"].numpy()
     expected = model(stored.inputs(parsed, spec)).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
-    dense = export.dense_inputs(
+    dense = exports.dense_inputs(
         examples, spec if features is None else features, doc_id=spec.doc_id
     )
     served = {

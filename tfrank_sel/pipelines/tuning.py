@@ -25,12 +25,13 @@ from tfrank_sel.pipelines.configuration import (
     replaced,
     text,
 )
-from tfrank_sel.pipelines.configuration.inputs import resolve
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders, manifests
+from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.learning import instantiate
-from tfrank_sel.pipelines.learning.epochs import Epoch
+from tfrank_sel.pipelines.learning.callbacks import Epoch
 from tfrank_sel.pipelines.run import run
+from tfrank_sel.pipelines.steps import stale
 
 try:
     import optuna
@@ -272,16 +273,16 @@ class Study:
         """Links the results of the steps of `data` into the folder of a trial, if they are the
         same.
         """
-        completed, inputs, _ = resolve(configuration)
-        sources = [source.path for source in inputs.sources] if inputs else []
-        wanted = manifests.current(completed, sources, self.output / DATA)
-        stale = manifests.stale(wanted, self.output / DATA)
+        job = Job.of(configuration, self.output / DATA)
+        due = stale(job)
         for step in ("ingest", "analyze"):
-            if step in stale:
+            if step in due:
                 return
             if not (folder / step).exists():
                 folder.mkdir(parents=True, exist_ok=True)
-                folders.write_text(folder / folders.CONFIGURATION, text(completed.absolute()))
+                folders.write_text(
+                    folder / folders.CONFIGURATION, text(job.configuration.absolute())
+                )
                 with folders.step(folder, step, "") as place:
                     folders.link(self.output / DATA / step, place)
 

@@ -20,7 +20,7 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomaly, broken, compared
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.files import artefacts, folders
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 
 _KINDS = {schema_pb2.FLOAT: NUMBERS, schema_pb2.INT: NUMBERS, schema_pb2.BYTES: TEXTS}
@@ -119,8 +119,8 @@ def validate(
                     | f"Compare {split}" >> beam.CombineGlobally(_Outside(spec, features, rules))
                     | f"As list {split}" >> beam.Map(np.ndarray.tolist)
                 )
-                artefacts.tell(counts, stores.join(folder, split))
-        found = {split: next(artefacts.told(stores.join(folder, split))) for split in shards}
+                runners.gather(counts, stores.join(folder, split))
+        found = {split: next(runners.gathered(stores.join(folder, split))) for split in shards}
     kinds = {x: TEXTS if x in rules.domains else NUMBERS for x in rules.names}
     return {
         split: [

@@ -1,11 +1,11 @@
-"""Statistics of a split: per feature, per label and per list size, in one streaming pass."""
+"""Statistics of splits."""
 
 import collections
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import apache_beam as beam
 import numpy as np
@@ -14,14 +14,15 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import stores
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Category, Feature, Vector
 from tfrank_sel.models import preparation, summary
 from tfrank_sel.models.summary import Moments, compressed
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.evaluation.lists import PackedLists
-from tfrank_sel.pipelines.files import artefacts, folders
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.stored import PackedLists, Records
 
 SHOWN = 1000  # reported values of a hashed feature
 KEPT = 500_000  # counted values of a text feature; if there are more, the most frequent so far
@@ -131,8 +132,8 @@ def summarise(
                     >> beam.CombineGlobally(Summary(PackedLists(files, spec).parse, features))
                     | f"As JSON {split}" >> beam.Map(dataclasses.asdict)
                 )
-                artefacts.tell(summary, stores.join(notes, split))
-        found = {split: next(artefacts.told(stores.join(notes, split))) for split in shards}
+                runners.gather(summary, stores.join(notes, split))
+        found = {split: next(runners.gathered(stores.join(notes, split))) for split in shards}
     for split, values in found.items():
         folders.write_json(folder / f"{split}.json", values)
     return {split: Statistics.of(values) for split, values in found.items()}
@@ -323,3 +324,40 @@ def _totals_of(found: Statistics, names: Sequence[str], texts: Sequence[str]) ->
         labels=collections.Counter(found.labels),
         texts={name: collections.Counter(found.texts.get(name, nothing)) for name in texts},
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Split(PackedLists):
+    """A split on disk.
+
+    Args:
+        layout: Schema of its lists.
+        statistics: Its statistics.
+    """
+
+    layout: Schema
+    statistics: Statistics
+
+    @classmethod
+    def of(cls, records: Records, name: str, statistics: Statistics) -> Self:
+        """Returns a split of the records of a run."""
+        return cls(
+            shards=records.of(name),
+            spec=records.spec,
+            context=records.layout.context,
+            layout=records.layout,
+            statistics=statistics,
+        )
+
+    @property
+    def longest(self) -> int:
+        """Number of items of the longest list."""
+        return max(self.statistics.list_sizes)
+
+    def sample(self) -> stored.Sample:
+        """Returns the first lists, as `stored.sample`."""
+        return stored.sample(self.shards, self.spec, longest=self.longest)
+
+    def batches(self) -> tf.data.Dataset:
+        """Returns batches of features and mask by name, and labels, for one pass."""
+        return stored.batches(self.shards, self.spec, self.statistics.list_sizes)

@@ -17,13 +17,16 @@ from tfrank_sel.commandline import refused
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
+from tfrank_sel.pipelines import steps
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import AFTER, COMMON, CONFIG, SET, Given, Option, keys
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError, text
-from tfrank_sel.pipelines.configuration.inputs import proposed, resolve
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.files.mirrors import Mirror
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.resolved import proposed, resolve
+from tfrank_sel.pipelines.steps import STEPS
 
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.tuning import Study
@@ -36,7 +39,7 @@ Output: TypeAlias = Annotated[
         metavar="FOLDER", help="Folder or URL of the run: new, empty, or of a run to continue."
     ),
 ]
-Step = enum.StrEnum("Step", {name: name for name in manifests.STEPS})  # type: ignore[misc]
+Step = enum.StrEnum("Step", {name: name for name in STEPS})  # type: ignore[misc]
 
 
 def _features(text: str) -> dict[str, Any]:
@@ -106,21 +109,19 @@ def print_configuration(given: Given) -> None:
     print(text(configuration, left_out), end="")
 
 
-def _single(step: str, told: str) -> None:
+def _single(step: steps.Step) -> None:
     """Adds the command that runs a single step."""
 
     def command(output: Output, given: Given) -> None:
-        execute(output, given, only=step)
+        execute(output, given, only=step.name)
 
-    command.__doc__ = f"{told} A single step of `run`."
-    app.command(step, epilog=AFTER)(options.configured(*COMMON)(command))
+    command.__doc__ = f"{step.description} A single step of `run`."
+    app.command(step.name, epilog=AFTER)(options.configured(*COMMON)(command))
 
 
-_single("ingest", "Convert the files to records, split by query.")
-_single("analyze", "Compute statistics, schema and anomalies, and check them against the gates.")
-_single("train", "Train the model and the baseline; continues an interrupted training.")
-_single("export", "Export the SavedModel, and test it.")
-_single("push", "Compare the model with the served one, and publish it if it passes.")
+for _step in STEPS.values():
+    if _step.name != "evaluate":  # a command of its own, also for models without a run
+        _single(_step)
 
 
 @app.command(epilog=AFTER)
@@ -211,65 +212,57 @@ def execute(
 
             if pipeline.assist(asked, output, is_forced=force is not None):
                 return
-        configuration, found, left_out = resolve(asked)
-        for name, reason in left_out.items():
+        job = Job.of(asked, output)
+        for name, reason in job.left_out.items():
             console.print(f"omitted column {name!r}: {reason}", highlight=False)
-        if asked.model.trees != configuration.model.trees and len(asked.training.loss) > 1:
+        if asked.model.trees != job.configuration.model.trees and len(asked.training.loss) > 1:
             told = "no boosted trees: LightGBM is not installed (`tfrank_sel[lightgbm]`)"
             console.print(told, highlight=False, markup=False)
-        sources = [source.path for source in found.sources] if found else []
-        chosen = [only] if only else [*manifests.STEPS]
-        mirror = Mirror.of(output)
+        chosen = [only] if only else [*STEPS]
         if is_dry:
-            _tell_plan(configuration, output, force, console)
+            _tell_plan(job, force, console)
             return
-        if mirror.url or force or _is_due(mirror.path, configuration, sources, chosen):
+        if job.mirror.url or force or _is_due(job, chosen):
             # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
             with quiet():
-                from tfrank_sel.pipelines import console as tables, run as pipeline
+                from tfrank_sel.pipelines import console as shown, run as pipeline
+                from tfrank_sel.pipelines.reporting import tables
 
-            progress = tables.Progress(console)
-            result = pipeline.run(configuration, output, progress, only=only, force=force)
+            progress = shown.Progress(console)
+            result = pipeline.carry_out(job, progress, only=only, force=force)
             if only is None:
-                for table in tables.tables(result):
+                for table in tables.tables(result, steps.seconds(job.path)):
                     console.print(table)
         else:
-            stale = manifests.stale(
-                manifests.current(configuration, sources, mirror.path), mirror.path
-            )
-            manifests.check_written(mirror.path, [x for x in manifests.STEPS if x not in stale])
+            stale = steps.stale(job)
+            manifests.check_written(job.path, [x for x in STEPS if x not in stale])
             for step in chosen:
                 console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
     if "push" in chosen:
-        _tell_pushed(mirror.path, console)
+        _tell_pushed(job.path, console)
 
 
-def _tell_plan(
-    configuration: Configuration, output: str, force: str | None, console: Console
-) -> None:
+def _tell_plan(job: Job, force: str | None, console: Console) -> None:
     """Prints the features and the steps of a run, after checks of the configuration."""
     with quiet():
         from tfrank_sel.pipelines import run as pipeline
 
-    stale, forced = pipeline.plan(configuration, output), False
-    for name, feature in configuration.features.items():
+    stale, forced = pipeline.check(job), False
+    for name, feature in job.configuration.features.items():
         console.print(f"feature {name!r}: {feature}", highlight=False)
-    for step in manifests.STEPS:
+    for step in STEPS:
         forced = forced or step == force
         reason = stale.get(step, "forced" if forced else "")
         console.print(f"{'run ' if reason else 'keep'} {step:10} {reason}", highlight=False)
     print("dry run: nothing is written")
 
 
-def _is_due(
-    output: Path, configuration: Configuration, sources: Sequence[str], chosen: Sequence[str]
-) -> bool:
+def _is_due(job: Job, chosen: Sequence[str]) -> bool:
     """Whether a step is not up to date, or a summary file of the whole run is missing."""
-    wanted = manifests.current(configuration, sources, output)
-    if manifests.stale(wanted, output).keys() & chosen:
+    if steps.stale(job).keys() & chosen:
         return True
-    told = ["report.html", *(["tracking.json"] if configuration.tracking.mlflow else [])]
-    return len(chosen) > 1 and not all((output / name).exists() for name in told)
+    beside = ["report.html", *(["tracking.json"] if job.configuration.tracking.mlflow else [])]
+    return len(chosen) > 1 and not all((job.path / name).exists() for name in beside)
 
 
 def _tell_pushed(output: Path, console: Console) -> None:
@@ -300,7 +293,7 @@ def _tell_pushed(output: Path, console: Console) -> None:
 def _tell_interrupted(output: str) -> None:
     """Prints what is kept, and how to continue."""
     folder = Mirror.of(output).path
-    kept = [step for step in manifests.STEPS if (folder / step).is_dir()]
+    kept = [step for step in STEPS if (folder / step).is_dir()]
     if (folder / ".train.partial").is_dir():
         kept.append("the epochs of the training")
     print(f"interrupted; kept: {', '.join(kept) or 'nothing'}", file=sys.stderr)

@@ -70,7 +70,7 @@ def compare(
         # Imported late, so that help and errors do not wait for TensorFlow.
         with quiet():
             from tfrank_sel.pipelines import comparison, console as shown
-            from tfrank_sel.pipelines.reporting import compare as page
+            from tfrank_sel.pipelines.reporting import tables
 
         found = comparison.compare(mirrors.near(a), mirrors.near(b), shown.Progress(console))
     except (ConfigurationError, InputError) as error:
@@ -87,10 +87,10 @@ def compare(
     for table in (
         settings,
         training,
-        shown.slices_table(found.evaluation, registry.METRIC, second),
-        shown.comparison_table(found.evaluation.overall, first, second),
+        tables.slices_table(found.evaluation, registry.METRIC, second),
+        tables.comparison_table(found.evaluation.overall, first, second),
     ):
         console.print(table)
     if html is not None:
-        page.write(found, html)
+        comparison.write(found, html)
         print(html.absolute())

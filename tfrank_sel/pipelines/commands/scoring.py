@@ -75,6 +75,7 @@ def evaluate(
         # Imported late, so that help and option errors do not wait for TensorFlow.
         with quiet():
             from tfrank_sel.pipelines import console as shown, runners, scoring
+            from tfrank_sel.pipelines.reporting import tables
 
         console, of_data = Console(), configuration.data
         inputs = scoring.inputs(
@@ -98,8 +99,8 @@ def evaluate(
         )
     except (ConfigurationError, InputError) as error:
         raise refused(error) from error
-    console.print(shown.slices_table(found, configuration.blessing.metric))
-    console.print(shown.comparison_table(found.overall, found.against))
+    console.print(tables.slices_table(found, configuration.blessing.metric))
+    console.print(tables.comparison_table(found.overall, found.against))
 
 
 @app.command(epilog=AFTER)

@@ -2,8 +2,8 @@
 
 import collections
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import apache_beam as beam
 import numpy as np
@@ -14,15 +14,10 @@ from tfrank_sel.data import stores
 from tfrank_sel.metrics.significance import Resampled, nothing, resampled, splitmix64
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines.evaluation.lists import Lists
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
-from tfrank_sel.pipelines.files import artefacts
-from tfrank_sel.pipelines.ingestion import census, stored
-
-# Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
-Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
-# Maps serialized lists to scores `[batch_size, list_size]`; it is sent to workers, too.
-Ranking: TypeAlias = Callable[[tf.Tensor], np.ndarray]
+from tfrank_sel.pipelines.ingestion import stored, tally
+from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,8 +207,8 @@ def _by_beam(
             | beam.ParDo(score, beam.pvalue.AsSingleton(slicing))
             | beam.CombinePerKey(bootstrap)
         )
-        artefacts.tell(sums | beam.MapTuple(_compared), stores.join(folder, "told"))
-    found = list(artefacts.told(stores.join(folder, "told")))
+        runners.gather(sums | beam.MapTuple(_compared), stores.join(folder, "told"))
+    found = list(runners.gathered(stores.join(folder, "told")))
     stores.drop(folder)
     return found
 
@@ -301,7 +296,7 @@ class _Score(beam.DoFn):
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
         ids = context.pop(self.lists.spec.query_id)
-        queries = [census.hash_of(query.decode()) for query in ids]
+        queries = [tally.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
         chance = splitmix64(splitmix64(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64

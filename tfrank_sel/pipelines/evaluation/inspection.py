@@ -1,4 +1,4 @@
-"""Feature importance and calibration of models, on a bounded sample of lists."""
+"""Inspection of models on a split: NDCG curves, feature importance and calibration."""
 
 import dataclasses
 import itertools
@@ -11,39 +11,16 @@ from tfrank_sel import data, metrics
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import spans
+from tfrank_sel.metrics import significance
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines.evaluation.evaluation import Scorer
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.stored import Sample, Scorer
 
-SLOTS = 20_000  # items of the sample, with padding
 SCORED = 1_000_000  # items that importance scores, all features and shuffles together
 BINS = 10
 PARTS = 8  # of the lists, by size
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    """The first lists of a split, padded.
-
-    Args:
-        inputs: What a scorer takes, by name.
-        labels: Labels `[lists, items]`; NaN is padding.
-    """
-
-    inputs: Mapping[str, np.ndarray]
-    labels: np.ndarray
-
-    def first(self, count: int) -> "Sample":
-        """Returns the sample of the first lists, at least one."""
-        count = max(count, 1)
-        return Sample({k: x[:count] for k, x in self.inputs.items()}, self.labels[:count])
-
-    def by_size(self) -> "Sample":
-        """Returns the sample with the shortest lists first."""
-        order = np.argsort(np.sum(~np.isnan(self.labels), axis=1), kind="stable")
-        return Sample({k: x[order] for k, x in self.inputs.items()}, self.labels[order])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,24 +34,6 @@ class Calibration:
 
     scores: np.ndarray
     labels: np.ndarray
-
-
-def sample(shards: Sequence[str], spec: data.FeatureSpec, *, longest: int) -> Sample:
-    """Reads the first lists of a split, as many as fit into `SLOTS` items, at least one.
-
-    Args:
-        shards: TFRecord files of the packed layout.
-        spec: Names of the parts and number of features.
-        longest: Number of items of the longest list.
-    """
-    count, records = max(SLOTS // longest, 1), list[bytes]()
-    for serialized in stored.serialized_batches(shards):
-        records += serialized.numpy().tolist()
-        if len(records) >= count:
-            break
-    parsed = packed.parse(tf.constant(records[:count]), spec)
-    inputs = {name: x.numpy() for name, x in stored.inputs(parsed, spec).items()}
-    return Sample(inputs, parsed[spec.label].numpy())
 
 
 def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calibration]:
@@ -154,3 +113,69 @@ def columns(layout: Schema, spec: data.FeatureSpec) -> dict[str, list[tuple[str,
 
 def _tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(x) for name, x in inputs.items()}
+
+
+DEEPEST = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """NDCG of a model at the cut-offs 1, 2, ...
+
+    Args:
+        mean: Mean over the queries, `[cut-offs]`.
+        low: Lower ends of the 95 % intervals.
+        high: Upper ends of the 95 % intervals.
+    """
+
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def ndcg(
+    models: Mapping[str, Scorer],
+    spec: data.FeatureSpec,
+    shards: Sequence[str],
+    *,
+    longest: int,
+    seed: int,
+    gain: str = "exponential",
+) -> dict[str, Curve]:
+    """Measures NDCG at each cut-off, up to 20 or the longest list.
+
+    Args:
+        models: Scoring function of each model, by name.
+        spec: Names of the parts and number of features.
+        shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
+        longest: Number of items of the longest list.
+        seed: Seed of the bootstrap.
+        gain: Name of the gain, in `ranking.GAINS`.
+    """
+    depth = min(DEEPEST, longest)
+    evaluate = metrics.Evaluator(
+        [metrics.NDCG(k, GAINS[gain], name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
+    )
+
+    signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]
+
+    @tf.function(input_signature=signature, autograph=False)
+    def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+        # as one batch, so that the metrics are traced once
+        scores = tf.concat([model(inputs) for model in models.values()], axis=0)
+        found = evaluate(tf.tile(labels, [len(models), 1]), scores)
+        of_models = tf.split(tf.stack([x.values for x in found.values()], axis=1), len(models))
+        return tf.concat(of_models, axis=1)
+
+    total, seen = None, 0
+    for serialized in stored.serialized_batches(shards):
+        parsed = packed.parse(serialized, spec)
+        found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
+        keys = np.arange(seen, seen + len(found), dtype=np.uint64)
+        part, seen = significance.resampled(keys, found, seed=seed), seen + len(found)
+        total = part if total is None else total + part
+    if total is None:
+        raise ValueError(f"expected a list in {', '.join(shards)}. Received: none")
+    ends = (total.mean(), *total.interval())
+    by_model = zip(*(np.split(end, len(models)) for end in ends), strict=True)
+    return {name: Curve(*curve) for name, curve in zip(models, by_model, strict=True)}

@@ -2,16 +2,39 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel.pipelines.analysis import bands, sketches
-from tfrank_sel.pipelines.evaluation.lists import Lists
-from tfrank_sel.pipelines.ingestion import census
+from tfrank_sel.pipelines.analysis import sketches
+from tfrank_sel.pipelines.ingestion import tally
+from tfrank_sel.pipelines.ingestion.stored import Lists
+
+LIST_SIZES = (10, 50, 200)
+FREQUENCIES = (1, 10, 100)
+
+
+def band(count: int, edges: Sequence[int]) -> str:
+    """Returns the band that a count is in.
+
+    Args:
+        count: The count, positive.
+        edges: Increasing upper limits of all bands except the last.
+
+    Example:
+        >>> [band(count, LIST_SIZES) for count in (1, 10, 11, 500)]
+        ['1-10', '1-10', '11-50', '201+']
+    """
+    low = 1
+    for edge in edges:
+        if count <= edge:
+            return f"{low}-{edge}" if low < edge else f"{edge}"
+        low = edge + 1
+    return f"{low}+"
+
 
 OVERALL = "all"
 _VALUES = 10  # values of a text with a separate slice; the others share one
@@ -55,9 +78,9 @@ class Slicing:
             size: Number of its items.
             context: Other values of the query, by name.
         """
-        names = [OVERALL, f"list_size {bands.band(size, bands.LIST_SIZES)}"]
+        names = [OVERALL, f"list_size {band(size, LIST_SIZES)}"]
         if self.repeated:  # otherwise all queries are in one slice
-            frequency = bands.band(self.repeated.get(query, 1), bands.FREQUENCIES)
+            frequency = band(self.repeated.get(query, 1), FREQUENCIES)
             names.append(f"query_frequency {frequency}")
         for name, edges in self.edges.items():
             above = int(np.searchsorted(edges, context[name]))
@@ -89,7 +112,7 @@ class Surveyor(beam.CombineFn):
     def add_input(self, accumulator: Survey, serialized: list[bytes]) -> Survey:
         found = self.lists.queries(tf.constant(serialized))
         queries = found.pop(self.lists.spec.query_id)
-        hashes = np.array([census.hash_of(query.decode()) for query in queries], np.uint64)
+        hashes = np.array([tally.hash_of(query.decode()) for query in queries], np.uint64)
         numbers, texts = {}, {}
         for name, is_number in self.lists.context.items():
             if is_number:

@@ -1,4 +1,4 @@
-"""Folder of a run: locked for one process, with atomic steps."""
+"""Folder of a run: locked for one process, with atomic steps, and errors of a full disk."""
 
 import contextlib
 import json
@@ -17,6 +17,8 @@ CONFIGURATION = "config.toml"
 REQUEST = "one_query.rest.json"  # of the step `export`
 MANIFEST = "manifest.json"
 KEY = ".key"  # the key of an unfinished step
+# folders of steps, all files of which are read; if the run is in a store, they are there alone
+RECORDS = {"ingest": ("records", "earlier")}
 
 
 @contextlib.contextmanager
@@ -143,3 +145,39 @@ def link(folder: str | Path, place: str | Path) -> None:
         if not stores.is_remote(place):
             os.makedirs(os.path.dirname(found), exist_ok=True)
         stores.copy(path, found)
+
+
+@contextlib.contextmanager
+def room_for(output: str | Path) -> Iterator[None]:
+    """Converts errors of a full disk to an error that names the output folder.
+
+    Args:
+        output: The output folder.
+
+    Raises:
+        tfrank_sel.InputError: If the block fails because the disk is full.
+    """
+    try:
+        yield
+    except Exception as error:
+        reason = _full_disk(error)
+        if reason is None:
+            raise
+        wanted = "the disk of the output folder must have free space"
+        raise InputError(str(output), f"{wanted}. Received: {reason}") from error
+
+
+def _full_disk(error: BaseException | None) -> str | None:
+    """Returns the text of a full disk that caused an error; Beam and TensorFlow wrap it."""
+    while error is not None:
+        for reason in map(os.strerror, stores.NO_ROOM):
+            if reason in str(error):
+                return reason
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def shards(prefix: str | Path) -> list[str]:
+    """Returns the shards of ingest under a prefix, a path or URL, in order."""
+    folder = str(prefix).rpartition("/")[0]
+    return [path for path in stores.find(folder) if path.startswith(f"{prefix}-")]

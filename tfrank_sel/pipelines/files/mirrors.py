@@ -17,11 +17,9 @@ from typing import Self
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.files.manifests import STEPS
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
-_THERE = ("ingest/records/", "ingest/earlier/")  # what is in the store alone
 _BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files beside the steps
 
 
@@ -75,17 +73,19 @@ class Mirror:
             raise InputError(self.url, f"{reason}. Received: a folder with other contents")
         if beside := [name for name in _BESIDE if name in found]:
             stores.fetch(self.url, beside, self.path)
-        for step in STEPS:
-            manifest = f"{step}/{folders.MANIFEST}"
-            mine, theirs = self.path / manifest, found.get(manifest)
-            if theirs and not (mine.is_file() and mine.read_text() == self._manifest(step)):
-                names = [x for x in found if x.startswith(f"{step}/") and not x.startswith(_THERE)]
-                self._replace(step, names)
-            if not theirs and step == "ingest":
+        for step in folders.RECORDS:
+            if f"{step}/{folders.MANIFEST}" not in found:
                 shutil.rmtree(self.path / step, ignore_errors=True)
-            partial = f".{step}.partial"
-            if f"{partial}/{folders.KEY}" in found:
-                self._replace(partial, [x for x in found if x.startswith(f"{partial}/")])
+        for name in sorted(found):
+            step, _, file = name.partition("/")
+            if file == folders.MANIFEST:
+                mine = self.path / name
+                if not (mine.is_file() and mine.read_text() == self._manifest(step)):
+                    apart = tuple(f"{step}/{x}/" for x in folders.RECORDS.get(step, ()))
+                    names = [x for x in found if x.startswith(f"{step}/")]
+                    self._replace(step, [x for x in names if not x.startswith(apart)])
+            elif file == folders.KEY:  # of an unfinished step
+                self._replace(step, [x for x in found if x.startswith(f"{step}/")])
 
     def send(self, step: str) -> None:
         """Sends a step as it is in the folder, unless the store has it; its manifest is there last.
@@ -100,7 +100,7 @@ class Mirror:
         if stores.is_file(stores.join(place, folders.MANIFEST)) and self._manifest(step) == known:
             return
         self.send_beside()
-        kept = (name.removeprefix(f"{step}/") for name in _THERE)
+        kept = [f"{name}/" for name in folders.RECORDS.get(step, ())]
         stores.send(mine, place, folders.MANIFEST, kept)
         self.drop(f".{step}.partial")
 

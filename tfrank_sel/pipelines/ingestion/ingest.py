@@ -1,4 +1,4 @@
-"""Ingest: conversion of files of lists to TFRecord shards of the packed layout, by split."""
+"""Ingest: files of lists, or synthetic data, become TFRecord shards of the packed layout."""
 
 import array
 import collections
@@ -16,15 +16,18 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindows
 
 from tfrank_sel import data
-from tfrank_sel.data import stores
+from tfrank_sel.data import letor, stores, synthetic
 from tfrank_sel.data.formats import Part, Reader, RowReader, Schema, rows
 from tfrank_sel.data.formats.rows import Rows
-from tfrank_sel.data.lists import Found, Rejected
+from tfrank_sel.data.lists import Found, InputError, Rejected
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration.data import Beam
-from tfrank_sel.pipelines.files import artefacts, folders
-from tfrank_sel.pipelines.ingestion import census, findings, shards, stored
-from tfrank_sel.pipelines.ingestion.inputs import Inputs
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion import shards, stored, tally
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Earlier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,28 +89,28 @@ def ingest(
             _build(pipeline, inputs, layout, parts, write, stores.join(scratch, "notes"))
         told = _Notes(stores.join(scratch, "notes"))
         bad = reader.numbered((Rejected(**x) for x in told("bad")), parts)
-        rejected = findings.keep_dead_letters(
+        rejected = tally.keep_dead_letters(
             bad, folder / "dead_letters.jsonl", inputs.allow_bad_lines
         )
         repeated = list(told("repeated"))
-        places = findings.Places(inputs.sources, told("lists"))
+        places = tally.Places(inputs.sources, told("lists"))
         if reader.is_distinct:
-            findings.check_distinct(repeated, places, inputs.allow_bad_lines)
+            tally.check_distinct(repeated, places, inputs.allow_bad_lines)
         report: dict[str, Any] = {
             "files": [f"{source.path} ({reader.name})" for source in inputs.sources],
             "features": layout.names,
             "context": list(layout.context),
             "rejected": rejected,
             "splits": dict(collections.ChainMap(*told("census"))),
-            "duplicate_queries": findings.duplicates(repeated, places),
-            "shared_queries": findings.shared(repeated),
+            "duplicate_queries": tally.duplicates(repeated, places),
+            "shared_queries": tally.shared(repeated),
         }
     for split in inputs.splits:
         if not report["splits"].get(split, {}).get("lists"):
             reason = f"expected lists for the split {split!r}. Received: none"
             raise data.InputError(", ".join(source.path for source in inputs.sources), reason)
     folders.write_json(folder / "ingest.json", report)
-    found = {split: artefacts.shards(stores.join(records, split)) for split in inputs.splits}
+    found = {split: folders.shards(stores.join(records, split)) for split in inputs.splits}
     return Ingested(found, report)
 
 
@@ -135,10 +138,10 @@ def _build(
         "bad": read.bad | beam.Map(dataclasses.asdict),
         "lists": read.lists,
         "census": done.census | beam.CombinePerKey(_sum) | beam.MapTuple(_of_split),
-        "repeated": done.queries | beam.CombinePerKey(census.Repeated()) | beam.Values(),
+        "repeated": done.queries | beam.CombinePerKey(tally.Repeated()) | beam.Values(),
     }
     named = [values | f"Name {x}" >> beam.Map(_named, x) for x, values in told.items()]
-    artefacts.tell(named | beam.Flatten(), notes)
+    runners.gather(named | beam.Flatten(), notes)
 
 
 _Numbered = tuple[int, int, str | None, Part]  # number of a source and of a part, split, and part
@@ -151,18 +154,18 @@ class _Notes:
         self.notes = notes
 
     def __call__(self, name: str) -> Iterator[Any]:
-        return (value for x, value in artefacts.told(self.notes) if x == name)
+        return (value for x, value in runners.gathered(self.notes) if x == name)
 
 
 def _named(value: Any, name: str) -> tuple[str, Any]:
     return name, value
 
 
-def _sum(counts: Iterable[census.Census]) -> census.Census:
-    return functools.reduce(operator.add, counts, census.Census())
+def _sum(counts: Iterable[tally.Counts]) -> tally.Counts:
+    return functools.reduce(operator.add, counts, tally.Counts())
 
 
-def _of_split(split: str, counted: census.Census) -> dict[str, dict[str, int]]:
+def _of_split(split: str, counted: tally.Counts) -> dict[str, dict[str, int]]:
     return {split: vars(counted)}
 
 
@@ -184,7 +187,7 @@ def _lists(numbered: _Numbered, reader: Reader, layout: Schema) -> Iterator[Any]
             yield beam.pvalue.TaggedOutput("bad", one)
         else:
             number += 1
-            yield split, (index, part_number * findings.LISTS + number), one
+            yield split, (index, part_number * tally.LISTS + number), one
     yield beam.pvalue.TaggedOutput("lists", (index, part_number, number))
 
 
@@ -243,19 +246,19 @@ class _Store(beam.DoFn):
         self.spec, self.shares = spec, dict(shares)
 
     def start_bundle(self) -> None:
-        self.counts: dict[str, census.Census] = collections.defaultdict(census.Census)
+        self.counts: dict[str, tally.Counts] = collections.defaultdict(tally.Counts)
         self.queries: dict[str, array.array[int]] = collections.defaultdict(
             lambda: array.array("Q")
         )
 
     def process(self, element: tuple[str | None, tuple[int, int], Found]) -> Iterator[Any]:
         split, place, found = element
-        query = census.hash_of(found.item_list.query_id)
-        split = split or census.split_of(query, self.shares)
+        query = tally.hash_of(found.item_list.query_id)
+        split = split or tally.split_of(query, self.shares)
         self.counts[split].add(found.item_list)
         self.queries[split].extend((query, *place))
         if len(found.item_list.labels):
-            key = (*divmod(place[1], findings.LISTS), query)
+            key = (*divmod(place[1], tally.LISTS), query)
             yield split, key, stored.serialize(found, self.spec)
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -263,7 +266,7 @@ class _Store(beam.DoFn):
             yield beam.pvalue.TaggedOutput("census", GlobalWindows.windowed_value(counted))
         for split, queries in self.queries.items():
             places = np.array(queries, np.uint64).reshape(-1, 3)
-            parts = places[:, 0] % census.PARTS
+            parts = places[:, 0] % tally.PARTS
             for part in np.unique(parts).tolist():
                 keyed = GlobalWindows.windowed_value((part, (split, places[parts == part])))
                 yield beam.pvalue.TaggedOutput("queries", keyed)
@@ -292,3 +295,85 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"{report['duplicate_queries']['count']} queries occur more than once; first: {first}"
     if report["rejected"]["count"]:
         yield f"{report['rejected']['count']} rejected: see dead_letters.jsonl"
+
+
+SYNTHETIC_LISTS = {"train": 400, "validation": 100, "test": 100}
+
+
+def ingest_job(
+    job: Job, progress: Progress, folder: Path, earlier: Earlier | None, options: PipelineOptions
+) -> None:
+    """Converts files to records: `records/`, `ingest.json`, `layout.json`, `dead_letters.jsonl`.
+
+    Args:
+        job: The job; its store gets the records if it has one.
+        progress: Progress display.
+        folder: Folder to write to.
+        earlier: The run that this one continues; its records are linked to `earlier/`.
+        options: Options of the Beam pipeline.
+    """
+    seed, mirror = job.configuration.training.seed, job.mirror
+    inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
+    with progress.step("ingest") as step:
+        layout = inputs.schema()
+        if earlier is not None:
+            _check_same(earlier.path, layout)
+        step.doing(f"{len(inputs.sources)} files")
+        step.reads(source.path for source in inputs.sources)
+        mirror.drop("ingest")
+        place = folder if mirror.url is None else stores.join(mirror.url, "ingest")
+        found = ingest(
+            inputs,
+            layout,
+            folder,
+            records=str(stores.join(place, "records")),
+            options=options,
+            shard_bytes=job.configuration.beam.shard_bytes,
+        )
+        count = sum(getattr(feature, "size", 1) for feature in layout.features.values())
+        step.tell(f"{count} feature{'' if count == 1 else 's'}")
+        for line in summary(found.report):
+            step.tell(line)
+        if earlier is not None:
+            kept = earlier.records()
+            for number, records in enumerate(kept):
+                folders.link(records, stores.join(place, "earlier", f"{number}"))
+            step.tell(f"joined to {len(kept)} earlier increments")
+    layout.write(folder / "layout.json")
+
+
+def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
+    """Writes synthetic data, one file per split.
+
+    Args:
+        folder: Folder to create.
+        seed: Seed of the data.
+        progress: Progress display.
+    """
+    with progress.step("synthesis") as step:
+        folder.mkdir(parents=True)
+        lists = synthetic.lists(sum(SYNTHETIC_LISTS.values()), seed=seed)
+        sources = []
+        for split, count in SYNTHETIC_LISTS.items():
+            path = folder / f"{split}.txt"
+            letor.write(path, (next(lists) for _ in range(count)))
+            sources.append(Source(str(path), split))
+        step.tell(f"synthetic data with {SYNTHETIC_LISTS} lists")
+    return Inputs(sources)
+
+
+def _check_same(earlier: Path, layout: Schema) -> None:
+    known = Schema.read(earlier / "ingest" / "layout.json", layout.columns)
+    if known != layout:
+        received = ", ".join(
+            sorted(
+                name
+                for name in known.features.keys() | layout.features.keys()
+                if known.features.get(name) != layout.features.get(name)
+            )
+        )
+        raise InputError(
+            str(earlier),
+            "to continue a run, features, types and context must be the same. "
+            f"Received: other {received or 'context'}",
+        )

@@ -1,6 +1,9 @@
 """Stored lists of ingest: the packed layout, with the context of the query."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol, Self, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -8,10 +11,19 @@ import tensorflow as tf
 
 from tfrank_sel import data
 from tfrank_sel.data import batching, packed, stores
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import Found
 from tfrank_sel.models import summary
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.files.mirrors import Mirror, near
 
 _BATCH = 64
+SLOTS = 20_000  # items of a sample, with padding
+
+# Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
+Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
+# Maps serialized lists to scores `[batch_size, list_size]`; it is sent to workers, too.
+Ranking: TypeAlias = Callable[[tf.Tensor], np.ndarray]
 
 
 def records(shard: str) -> Iterator[bytes]:
@@ -179,3 +191,170 @@ def batch_of(one: data.ItemList, spec: data.FeatureSpec) -> dict[str, tf.Tensor]
     if spec.num_texts:
         found[spec.texts] = tf.constant([one.texts.tolist()])  # type: ignore[union-attr]
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """The records of a run: those that it ingested, and those kept from earlier runs.
+
+    Args:
+        place: Folder or URL of the step `ingest`.
+        layout: Schema of a list.
+    """
+
+    place: str
+    layout: Schema
+
+    @property
+    def spec(self) -> data.FeatureSpec:
+        """Names and sizes of the parts of a stored list."""
+        return self.layout.spec
+
+    def own(self, split: str) -> list[str]:
+        """The shards of a split that this run ingested."""
+        return folders.shards(stores.join(self.place, "records", split))
+
+    def of(self, split: str) -> list[str]:
+        """The shards of a split: those kept from earlier runs, and its own."""
+        earlier = numbered(stores.join(self.place, "earlier"))
+        kept = [x for folder in earlier for x in folders.shards(stores.join(folder, split))]
+        return [*kept, *self.own(split)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Earlier:
+    """An earlier run that a run continues.
+
+    Args:
+        path: Its folder, or a local copy of it.
+        place: Its folder or URL.
+        memory: Number of its last increments to keep; None for all.
+    """
+
+    path: Path
+    place: str
+    memory: int | None
+
+    @classmethod
+    def of(cls, run: str, memory: int | None) -> Self:
+        """Returns the run of a path or URL."""
+        mirror = Mirror.of(run)
+        return cls(near(run), str(mirror.url or mirror.path), memory)
+
+    def records(self) -> Sequence[str]:
+        """Folders or URLs of the records of each increment to keep."""
+        folder = stores.join(self.place, "ingest")
+        return self._kept([*numbered(stores.join(folder, "earlier")), f"{folder}/records"])
+
+    def statistics(self) -> Sequence[str]:
+        """Folders of the statistics of each increment to keep."""
+        folder = str(self.path / "analyze")
+        return self._kept([*numbered(stores.join(folder, "earlier")), f"{folder}/increment"])
+
+    def _kept(self, found: Sequence[str]) -> Sequence[str]:
+        return found if self.memory is None else found[max(0, len(found) - self.memory) :]
+
+
+def numbered(folder: str) -> list[str]:
+    """Returns the numbered subfolders of a folder, by number."""
+    found = {int(x.removeprefix(f"{folder}/").partition("/")[0]) for x in stores.find(folder)}
+    return [stores.join(folder, str(number)) for number in sorted(found)]
+
+
+class Lists(Protocol):
+    """Lists in TFRecord files, in any layout. The object is sent to workers.
+
+    Attributes:
+        shards: The files, or patterns of them.
+        spec: Names of the parts and number of features.
+        context: Other values of a query, and whether each is a number.
+        inputs: Inputs of a scorer by name: the kinds of the outputs of `parse`.
+    """
+
+    @property
+    def shards(self) -> Sequence[str]: ...
+
+    @property
+    def spec(self) -> data.FeatureSpec: ...
+
+    @property
+    def context(self) -> Mapping[str, bool]: ...
+
+    @property
+    def inputs(self) -> Mapping[str, tf.TensorSpec]: ...
+
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns the inputs of a scorer, with the mask, and the labels, NaN at padding."""
+
+    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+        """Returns the identifier of each query, as `spec.query_id`, and its context by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedLists:
+    """Lists in the packed layout of ingest.
+
+    Args:
+        shards: The files.
+        spec: Names of the parts and number of features.
+        context: Other values of a query, and whether each is a number.
+    """
+
+    shards: Sequence[str]
+    spec: data.FeatureSpec
+    context: Mapping[str, bool] = dataclasses.field(default_factory=dict)
+
+    @property
+    def inputs(self) -> dict[str, tf.TensorSpec]:
+        """Features, texts if there are any, and mask."""
+        return inputs_spec(self.spec)
+
+    def parse(self, serialized: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Returns features and mask by name, and the labels, as `Lists.parse`."""
+        parsed = packed.parse(serialized, self.spec)
+        return inputs(parsed, self.spec), parsed[self.spec.label]
+
+    def queries(self, serialized: tf.Tensor) -> dict[str, np.ndarray]:
+        """Returns the identifiers of the queries and their context, as `Lists.queries`."""
+        return context(serialized, self.spec, self.context)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """The first lists of a split, padded.
+
+    Args:
+        inputs: What a scorer takes, by name.
+        labels: Labels `[lists, items]`; NaN is padding.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    labels: np.ndarray
+
+    def first(self, count: int) -> "Sample":
+        """Returns the sample of the first lists, at least one."""
+        count = max(count, 1)
+        return Sample({k: x[:count] for k, x in self.inputs.items()}, self.labels[:count])
+
+    def by_size(self) -> "Sample":
+        """Returns the sample with the shortest lists first."""
+        order = np.argsort(np.sum(~np.isnan(self.labels), axis=1), kind="stable")
+        return Sample({k: x[order] for k, x in self.inputs.items()}, self.labels[order])
+
+
+def sample(shards: Sequence[str], spec: data.FeatureSpec, *, longest: int) -> Sample:
+    """Reads the first lists of a split, as many as fit into `SLOTS` items, at least one.
+
+    Args:
+        shards: TFRecord files of the packed layout.
+        spec: Names of the parts and number of features.
+        longest: Number of items of the longest list.
+    """
+    count, records = max(SLOTS // longest, 1), list[bytes]()
+    for serialized in serialized_batches(shards):
+        records += serialized.numpy().tolist()
+        if len(records) >= count:
+            break
+    parsed = packed.parse(tf.constant(records[:count]), spec)
+    found = {name: x.numpy() for name, x in inputs(parsed, spec).items()}
+    return Sample(found, parsed[spec.label].numpy())

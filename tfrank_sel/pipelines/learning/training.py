@@ -16,12 +16,17 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines.candidates import Candidate, Settings
-from tfrank_sel.pipelines.evaluation.evaluation import Scorer
+from tfrank_sel.pipelines.candidates import Candidate, Settings, name_of
+from tfrank_sel.pipelines.ingestion.stored import Scorer
 from tfrank_sel.pipelines.learning import instantiate, trees
-from tfrank_sel.pipelines.learning.backup import Backup, Resumption, variables_of
-from tfrank_sel.pipelines.learning.epochs import Epoch, Stopwatch
-from tfrank_sel.pipelines.learning.prepared import PreparedLists as PreparedLists, parts_of
+from tfrank_sel.pipelines.learning.callbacks import (
+    Backup,
+    Epoch,
+    Resumption,
+    Stopwatch,
+    variables_of,
+)
+from tfrank_sel.pipelines.learning.preparation import PreparedLists as PreparedLists, parts_of
 
 
 class StartError(ValueError):
@@ -185,7 +190,7 @@ def _forests(
         return
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     for member, loss in enumerate(candidate.trees.losses, start=first):
-        name = f"{trees.name_of(loss)}_trees"
+        name = f"{name_of(loss)}_trees"
         kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
         if kept and kept.record:
             forest = models.BoostedTrees.from_config(kept.record["trees"])

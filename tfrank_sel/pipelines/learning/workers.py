@@ -10,7 +10,7 @@ from typing import TypeVar
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import Cluster, LostWorkerError, Workers, launch
 from tfrank_sel.pipelines.configuration import Configuration
-from tfrank_sel.pipelines.runs import Run
+from tfrank_sel.pipelines.console import Progress
 
 ATTEMPTS = 4
 SECONDS = 600.0  # seconds that a worker waits for the chief
@@ -35,13 +35,17 @@ def cluster(configuration: Configuration) -> Cluster:
     return found
 
 
-def in_step(run: Run, train: Callable[[Workers], Found]) -> Found:
+def in_step(
+    configuration: Configuration, output: str, progress: Progress, train: Callable[[Workers], Found]
+) -> Found:
     """Calls a function with all workers of a run, and repeats the call if a worker is lost.
 
     Without `TF_CONFIG`, the other workers are processes of this machine.
 
     Args:
-        run: The run; this process is its chief.
+        configuration: The configuration of the run; this process is its chief.
+        output: Folder or URL of the run.
+        progress: Progress display.
         train: Function that trains with the workers. If called again, it resumes.
 
     Returns:
@@ -52,21 +56,23 @@ def in_step(run: Run, train: Callable[[Workers], Found]) -> Found:
     """
     for number in itertools.count(1):
         try:
-            with _workers(run) as found:
+            with _workers(configuration, output) as found:
                 return train(found)
         except LostWorkerError as error:
             if number == ATTEMPTS:
                 reason = f"training failed {ATTEMPTS} times. Received: {error}"
-                raise InputError(str(run.output), reason) from error
-            run.progress.note(f"{error}; training continues from its last epoch")
+                raise InputError(output, reason) from error
+            progress.note(f"{error}; training continues from its last epoch")
     raise AssertionError  # for mypy, which does not know that `count` is infinite
 
 
-def _workers(run: Run) -> contextlib.AbstractContextManager[Workers]:
-    known, count = cluster(run.configuration), run.configuration.training.workers
+def _workers(
+    configuration: Configuration, output: str
+) -> contextlib.AbstractContextManager[Workers]:
+    known, count = cluster(configuration), configuration.training.workers
     if count == 1 or len(known.addresses) > 1:
         return known.join()
-    command = "-m", "tfrank_sel.pipelines", "train", "--output", str(run.mirror.url or run.output)
+    command = "-m", "tfrank_sel.pipelines", "train", "--output", output
     return launch([sys.executable, *command], count)
 
 

@@ -1,14 +1,16 @@
-"""Model card: one page for each published model."""
+"""Model card of each published model, with reasons to doubt its data, labels or results."""
 
 import dataclasses
 import datetime
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison
+from tfrank_sel.data.formats import TableReader
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 from tfrank_sel.pipelines.files import manifests
-from tfrank_sel.pipelines.reporting import judgement, pages
+from tfrank_sel.pipelines.reporting import pages
 from tfrank_sel.pipelines.runs import Run
 
 MOST = 12  # rows of a list of files, features, slices or anomalies on the card
@@ -30,14 +32,16 @@ def facts(run: Run) -> dict[str, Any]:
         "description": configuration.serving.description,
         "made": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "data": {
-            "files": [source.path for source in run.given.sources] if run.given else [],
+            "files": [source.path for source in run.job.inputs.sources] if run.job.inputs else [],
             "made": ingested["made"],
             "splits": {
                 name: {"lists": split.statistics.lists, "items": split.statistics.items}
                 for name, split in run.splits.items()
             },
         },
-        "features": {name: _described(x.config()) for name, x in run.layout.features.items()},
+        "features": {
+            name: _described(x.config()) for name, x in run.records.layout.features.items()
+        },
         "model": {
             "class": configuration.model.class_,
             "losses": configuration.training.loss,
@@ -50,11 +54,11 @@ def facts(run: Run) -> dict[str, Any]:
         "slices": {
             name: dataclasses.asdict(slices[name]) for name in sorted(slices, key=_by(slices))
         },
-        "warnings": [x for x in (judgement.ceiling(found, metric),) if x] + judgement.warnings(run),
+        "warnings": [x for x in (ceiling(found, metric),) if x] + warnings(run),
         "anomalies": [
             f"{x['split']}: {', '.join(x['features'])}: expected {x['expected']}. "
             f"Received: {x['received']}"
-            for x in judgement.anomalies(run)
+            for x in anomalies(run)
         ],
     }
 
@@ -77,3 +81,111 @@ def _described(config: Mapping[str, Any]) -> str:
     of_query = ", of the query" if config.get("of") == "query" else ""
     size = f" of {config['size']}" if config["type"] == "vector" else ""
     return f"{config['type']}{size}{of_query}"
+
+
+POSITIONS = ("position", "rank", "slot", "display_position", "display_rank", "shown_position")
+CEILING = 0.97  # share of the way from a random order to the order of the labels
+
+
+def warnings(run: Run) -> list[str]:
+    """Returns the warnings of a run, as sentences.
+
+    Args:
+        run: The run, whose model is evaluated.
+    """
+    metric = run.configuration.blessing.metric
+    return [*_of_data(run), *_of_position(run), *_of_results(run.evaluation, metric)]
+
+
+def ceiling(found: Evaluation, metric: str) -> str:
+    """Describes the highest possible value of a metric; empty if it is 1.
+
+    Args:
+        found: The evaluation.
+        metric: Name of the metric.
+    """
+    compared = found.ideal.get(metric)
+    if compared is None or compared.baseline > 1.0 - 1e-6:
+        return ""
+    lacking = round(compared.queries * (1.0 - compared.baseline))
+    lists = f"{lacking} of {compared.queries} lists have no relevant item"
+    return f"{lists}: {metric} is at most {compared.baseline:.3f}."
+
+
+def itself(found: Evaluation) -> str:
+    """Returns the warning if a model seems to be compared with itself; else an empty text."""
+    if any(x.low or x.high for x in found.overall.values()):
+        return ""
+    return (
+        f"The model and the {found.against} have equal metrics on each query: they are the same "
+        "model, or rank alike."
+    )
+
+
+def anomalies(run: Run) -> list[dict[str, Any]]:
+    """Returns the anomalies, the widest first: those of a split and rule as one, with all features.
+
+    Args:
+        run: The run, whose data is analysed.
+    """
+    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for path in sorted((run.output / "analyze" / "anomalies").glob("*.json")):
+        for x in json.loads(path.read_text()):
+            found.setdefault((path.stem, x["rule"], x["action"]), []).append(x)
+
+    def width(x: dict[str, Any]) -> tuple[float, int]:
+        return x["distance"] or 0.0, x["count"]
+
+    groups = []
+    for (split, *_), alike in found.items():
+        alike.sort(key=width, reverse=True)
+        groups.append({**alike[0], "split": split, "features": [x["feature"] for x in alike]})
+    return sorted(groups, key=width, reverse=True)
+
+
+def _of_data(run: Run) -> Iterator[str]:
+    for group in anomalies(run):
+        names = ", ".join(group["features"])
+        if group["rule"] == "leak":
+            yield (
+                f"A single feature orders the labels: {names} ({group['received']}). If it is "
+                "known only after the label, leave it out: a server does not know it."
+            )
+        elif group["rule"] == "shared_queries":
+            yield f"The splits train and {group['split']} share queries: {group['received']}."
+
+
+def _of_position(run: Run) -> Iterator[str]:
+    features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
+    names = list(features)
+    if given is not None and isinstance(given.reader, TableReader):
+        names = given.reader.schema(given.sources[0].path).names
+    for name in names:
+        if name.lower() not in POSITIONS:
+            continue
+        if name in features:
+            yield (
+                f"{name} is a feature. A server does not know the position of an item before it is "
+                "ranked: leave it out, and correct clicks for it by data.propensity."
+            )
+        elif data.propensity is None and name != data.label:
+            yield (
+                f"The files have {name}, and nothing corrects the labels for it. If they are "
+                "clicks, the first items have too many: see data.propensity."
+            )
+
+
+def _of_results(found: Evaluation, metric: str) -> Iterator[str]:
+    chance, ideal = found.chance[metric], found.ideal.get(metric)
+    if ideal is not None:
+        way, covered = ideal.baseline - chance.baseline, ideal.ours - chance.baseline
+        if way > 0.0 and covered >= CEILING * way:
+            yield (
+                f"{metric} {ideal.ours:.3f} is close to the highest possible value, "
+                f"{ideal.baseline:.3f}: is a feature known only after the label?"
+            )
+    if warning := itself(found):
+        yield warning
+    for name, compared in found.simple.items():
+        if compared[metric].low <= 0.0:
+            yield f"{name} ranks as well: {compared[metric].told(metric, name)}."

@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.pipelines.evaluation.curves import Curve
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
-from tfrank_sel.pipelines.evaluation.inspection import Calibration
+from tfrank_sel.pipelines.evaluation.inspection import Calibration, Curve
 from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}

@@ -13,14 +13,14 @@ from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import GAINS
 from tfrank_sel.pipelines.analysis import sketches
-from tfrank_sel.pipelines.analysis.splits import Split
-from tfrank_sel.pipelines.analysis.statistics import Statistics
+from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
-from tfrank_sel.pipelines.evaluation import curves, inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation, Scorer
+from tfrank_sel.pipelines.evaluation import inspection
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion import stored
-from tfrank_sel.pipelines.reporting import card, figures, judgement, pages
+from tfrank_sel.pipelines.ingestion.stored import Scorer
+from tfrank_sel.pipelines.reporting import card, figures, pages
 from tfrank_sel.pipelines.runs import Run
 
 SAMPLES = 3
@@ -31,53 +31,57 @@ _ELSEWHERE = ("features", "data.train", "data.validation", "data.test", "data.da
 BARS = 24
 
 
-def write(run: Run) -> Path:
+def write(run: Run, seconds: Mapping[str, float]) -> Path:
     """Writes `report.html` of a run.
 
     Args:
         run: The run, all of whose steps are done.
+        seconds: Duration of each part of the steps.
 
     Returns:
         The page.
     """
-    trained, splits, spec = run.trained, run.splits, run.spec
+    trained, splits = run.trained, run.splits
     models = {name: one.scores for name, one in trained.items()}
     test, training = splits["test"], splits["train"].statistics
     measured, told = run.evaluation, card.facts(run)
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
-    longest = max(test.statistics.list_sizes)
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
-    found = curves.ndcg(models, spec, test.shards, longest=longest, **options)
-    sample = inspection.sample(test.shards, spec, longest=longest)
-    important = inspection.feature_importances(models["ours"], run.layout, spec, sample, **options)
+    found = inspection.ndcg(models, test.spec, test.shards, longest=test.longest, **options)
+    sample = test.sample()
+    important = inspection.feature_importances(
+        models["ours"], test.layout, test.spec, sample, **options
+    )
+    columns = inspection.columns(test.layout, test.spec)
+    valued = {name: columns[name] for name in list(important)[:WITH_VALUES]}
     champion = judged["champion"] and Evaluation.of(judged["champion"])
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
         "report.html.jinja",
         told=told,
         warnings=[
-            *judgement.warnings(run),
-            *filter(None, [champion and judgement.itself(champion)]),
+            *card.warnings(run),
+            *filter(None, [champion and card.itself(champion)]),
         ],
-        ceiling=judgement.ceiling(measured, "NDCG@10"),
+        ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),
         made=manifests.read(run.output, "push"),
         label=run.configuration.data.label,
         measured=measured,
         training={name: one.figures() for name, one in trained.items()},
         settings=_changed(run.configuration),
-        seconds=run.seconds,
+        seconds=seconds,
         slices=_slices(measured),
         blessing=judged,
         champion=champion,
         importances=list(important.items())[:IMPORTANT],
         num_features=len(important),
         pushed=run.pushed,
-        anomalies=judgement.anomalies(run),
+        anomalies=card.anomalies(run),
         splits=statistics,
         features=list(_features(training)),
         texts=list(_texts(training)),
-        samples=list(_samples(models, spec, test, run.settings.gain, _valued(run, important))),
+        samples=list(_samples(models, test, run.settings.gain, valued)),
         figures=pages.drawn(
             {
                 "shares": figures.shares(statistics),
@@ -125,12 +129,6 @@ def _changed(configuration: Configuration) -> list[tuple[str, Any, Any]]:
     ]
 
 
-def _valued(run: Run, important: Mapping[str, Any]) -> dict[str, list[tuple[str, int]]]:
-    """The columns of the most important features."""
-    found = inspection.columns(run.layout, run.spec)
-    return {name: found[name] for name in list(important)[:WITH_VALUES]}
-
-
 def _texts(found: Statistics) -> Iterator[dict[str, Any]]:
     """A row of the table for each feature of texts."""
     for name, counts in found.texts.items():
@@ -169,13 +167,13 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 
 def _samples(
     models: Mapping[str, Scorer],
-    spec: data.FeatureSpec,
     split: Split,
     gain: str,
     features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
     """Some lists of several labels as the models rank them, with the values of these features."""
     measure, left = metrics.NDCG(10, GAINS[gain], ties=AVERAGED), SAMPLES
+    spec = split.spec
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
             continue

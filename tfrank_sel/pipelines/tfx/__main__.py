@@ -82,7 +82,8 @@ def run(
     console.print(f"TFX and Beam log to {log}")
     with _logged(log):
         with console.status("loading TFX"):
-            from tfrank_sel.pipelines import console as tables
+            from tfrank_sel.pipelines import console as shown
+            from tfrank_sel.pipelines.reporting import tables
             from tfrank_sel.pipelines.tfx import local
         composed = _composed(
             configuration,
@@ -94,7 +95,7 @@ def run(
             metadata=str(metadata),
             beam_options=beam_option,
         )
-        outcome = local.run(composed, metadata, tables.Progress(console))
+        outcome = local.run(composed, metadata, shown.Progress(console))
     console.print(tables.comparison_table(outcome.overall, outcome.against))
     if outcome.version is None:
         print(f"Not pushed: {'; '.join(outcome.objections)}", file=sys.stderr)
@@ -139,7 +140,7 @@ def _composed(
     configuration: Configuration, data: Any, root: str, serving: str, **options: Any
 ) -> Any:
     """The pipeline of a configuration; folders and further options are those of `pipeline`."""
-    from tfrank_sel.pipelines.configuration.inputs import columns
+    from tfrank_sel.pipelines.ingestion.resolved import columns
     from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.tfx.pipeline import pipeline
 

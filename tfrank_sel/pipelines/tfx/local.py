@@ -13,7 +13,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2
 from tfx import v1 as tfx
 
-from tfrank_sel.pipelines.console import Progress, Step
+from tfrank_sel.pipelines.console import Part, Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 
 _COMPONENT = re.compile(r"Component (\S+) is (running|finished)\.")
@@ -68,7 +68,7 @@ class _Shown(logging.Handler):
         super().__init__()
         self._progress = progress
         self._steps = steps
-        self._step: Step | None = None
+        self._step: Part | None = None
         self._last = ""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -21,13 +21,13 @@ from tfx.v1.dsl.components import (
 
 from tfrank_sel import models
 from tfrank_sel.data.schema import Columns, Schema
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import drift, gates as gating
 from tfrank_sel.pipelines.analysis.gates import GateError
-from tfrank_sel.pipelines.analysis.splits import Split
 from tfrank_sel.pipelines.analysis.statistics import Statistics, Summary
+from tfrank_sel.pipelines.analysis.step import check_named
 from tfrank_sel.pipelines.configuration.data import Gates
-from tfrank_sel.pipelines.files import artefacts
-from tfrank_sel.pipelines.preparation import check_named, prepared
+from tfrank_sel.pipelines.learning.preparation import prepared
 from tfrank_sel.pipelines.tfx import base_models
 from tfrank_sel.pipelines.tfx.lists import PARSED_AT_ONCE, SequenceSchema, pattern
 
@@ -68,8 +68,8 @@ def Scaling(  # noqa: N802
                 | f"Sum[{split}]" >> beam.CombineGlobally(Summary(layout.inputs, layout.features))
                 | f"Values[{split}]" >> beam.Map(dataclasses.asdict)
             )
-            artefacts.tell(summary, os.path.join(scratch, split))
-    told = {split: next(artefacts.told(os.path.join(scratch, split))) for split in SPLITS}
+            runners.gather(summary, os.path.join(scratch, split))
+    told = {split: next(runners.gathered(os.path.join(scratch, split))) for split in SPLITS}
     fileio.rmtree(scratch)
     found = {split: Statistics.of(values) for split, values in told.items()}
     config = described(found, layout, before)
@@ -100,7 +100,7 @@ def described(
         if not statistics.items:
             raise ValueError(f"the split {split!r} must hold a list with items. Received: none")
     train = found["train"]
-    preparation = prepared(Split((), train), schema, True, before)
+    preparation = prepared(train, schema, True, before)
     return {"preparation": preparation.get_config(), "statistics": dataclasses.asdict(train)}
 
 

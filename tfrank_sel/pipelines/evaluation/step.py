@@ -1,20 +1,29 @@
-"""Simple rankings, which a model should beat: by a single feature, and by popularity."""
+"""The step `evaluate`: the candidate against the baseline, and against simple rankings."""
 
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from tfrank_sel import data
 from tfrank_sel.data import packed
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.models import preparation
+from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
-from tfrank_sel.pipelines.evaluation import inspection
-from tfrank_sel.pipelines.evaluation.evaluation import Ranking
+from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.candidates import Settings
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Ranking
+from tfrank_sel.pipelines.learning.training import Trained
 
 COUNTED = 1_000_000  # items whose labels popularity counts
 
@@ -63,22 +72,17 @@ class ByPopularity:
         return np.array(found).reshape(ids.shape)
 
 
-def rankings(
-    shards: Sequence[str], layout: Schema, spec: data.FeatureSpec, *, longest: int
-) -> dict[str, Ranking]:
+def rankings(train: Split) -> dict[str, Ranking]:
     """Returns the simple rankings of the data, by name.
 
     They are: the number that best orders the labels of the training split alone, and popularity if
     items occur in several lists.
 
     Args:
-        shards: TFRecord files of the training split.
-        layout: The features.
-        spec: Names of the parts and number of features.
-        longest: Number of items of the longest list.
+        train: The training split.
     """
     found: dict[str, Ranking] = {}
-    lists = inspection.sample(shards, spec, longest=longest)
+    lists, layout, spec = train.sample(), train.layout, train.spec
     names = preparation.column_names(layout.features)
     if names:
         mask = ~np.isnan(lists.labels)
@@ -89,7 +93,7 @@ def rankings(
         found[f"{names[best]} alone"] = ByFeature(
             layout, spec, best, float(np.sign(order[0, best]))
         )
-    if popularity := _popularity(shards, spec):
+    if popularity := _popularity(train.shards, spec):
         found["popularity"] = popularity
     return found
 
@@ -111,3 +115,44 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
         return None
     mean = sums.total() / counts.total()
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
+
+
+def evaluate(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    trained: Mapping[str, Trained],
+    splits: Mapping[str, Split],
+    settings: Settings,
+    options: PipelineOptions,
+) -> None:
+    """Compares our model with the baseline and simple rankings: `metrics.json`.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to.
+        trained: The trained candidates.
+        splits: The splits.
+        settings: Settings of training, with seed and gain.
+        options: Options of the Beam pipeline.
+    """
+    train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
+    with progress.step("evaluation") as step:
+        step.reads(test.shards, times=2)
+        scores = {name: one.scores for name, one in trained.items()}
+        found = evaluation.evaluate(
+            scores["ours"],
+            scores.get("baseline"),
+            test,
+            str(folder),
+            seed=settings.seed,
+            gain=settings.gain,
+            simple=rankings(train),
+            pipeline=runners.pipeline_if_many(options, test.statistics.lists),
+        )
+        step.tell(f"{test.statistics.lists} queries of the test split")
+        for name, compared in found.simple.items():
+            step.tell(compared[metric].told(metric, name))
+        step.tell(f"{len(found.slices) - 1} slices")
+        folders.write_json(folder / "metrics.json", found.figures())

@@ -1,26 +1,30 @@
-"""Counts of empty, duplicate and conflicting lists."""
+"""Tally of ingest: counts, malformed units, and queries that occur more than once."""
 
 import collections
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
 from tfrank_sel import data
+from tfrank_sel.data.lists import Rejected
+from tfrank_sel.pipelines.ingestion.inputs import Source
 
 SHOWN = 10  # queries that are listed individually
 PARTS = 16  # of the queries, each checked independently
 
 # A query: a hash of its identifier, the number of its file, and its own number there.
-Places = np.ndarray
+Hashes = np.ndarray
 
 
 @dataclasses.dataclass
-class Census:
+class Counts:
     """Counts over lists.
 
     Args:
@@ -47,9 +51,9 @@ class Census:
         self.one_item_lists += size == 1
         self.conflicting_lists += has_conflict(found)
 
-    def __add__(self, other: "Census") -> "Census":
+    def __add__(self, other: "Counts") -> "Counts":
         mine, theirs = vars(self), vars(other)
-        return Census(**{name: mine[name] + theirs[name] for name in mine})
+        return Counts(**{name: mine[name] + theirs[name] for name in mine})
 
 
 def has_conflict(found: data.ItemList) -> bool:
@@ -109,21 +113,21 @@ class Repeated(beam.CombineFn):
     pairs of places in one file, and `shared` of lists by split whose query is in `train` too.
     """
 
-    def create_accumulator(self) -> list[tuple[str, Places]]:
+    def create_accumulator(self) -> list[tuple[str, Hashes]]:
         return []
 
     def add_input(
-        self, accumulator: list[tuple[str, Places]], element: tuple[str, Places]
-    ) -> list[tuple[str, Places]]:
+        self, accumulator: list[tuple[str, Hashes]], element: tuple[str, Hashes]
+    ) -> list[tuple[str, Hashes]]:
         accumulator.append(element)
         return accumulator
 
     def merge_accumulators(
-        self, accumulators: Iterable[list[tuple[str, Places]]]
-    ) -> list[tuple[str, Places]]:
+        self, accumulators: Iterable[list[tuple[str, Hashes]]]
+    ) -> list[tuple[str, Hashes]]:
         return [found for accumulator in accumulators for found in accumulator]
 
-    def extract_output(self, accumulator: list[tuple[str, Places]]) -> dict[str, Any]:
+    def extract_output(self, accumulator: list[tuple[str, Hashes]]) -> dict[str, Any]:
         places = np.concatenate([places for _, places in accumulator])
         split = np.concatenate([np.full(len(places), split) for split, places in accumulator])
         order = np.lexsort(places.T[::-1])
@@ -149,3 +153,83 @@ class Repeated(beam.CombineFn):
 def _weights(size: int) -> np.ndarray:
     """Odd weights, with which unequal rows have equal hashes with probability 2**-32."""
     return np.random.default_rng(0).integers(2**63, size=size, dtype=np.uint64) * 2 + 1
+
+
+Place = tuple[int, int]  # number of a source; `LISTS` times that of a part, and that of a list
+LISTS = 1 << 40  # more than a part has
+SHOWN = 10  # bad lines that are listed individually
+
+
+class Places:
+    """Names of the places of lists, which are counted by part.
+
+    Args:
+        sources: The files.
+        lists: For each part: index of its source, its own index, and its number of lists.
+    """
+
+    def __init__(self, sources: Sequence[Source], lists: Iterable[tuple[int, int, int]]) -> None:
+        self.sources = sources
+        self.lists = {(source, part): count for source, part, count in lists}
+
+    def __call__(self, place: Place) -> Rejected:
+        """Returns the place as a rejected unit without a reason."""
+        source, (part, number) = place[0], divmod(place[1], LISTS)
+        number += sum(x for (y, z), x in self.lists.items() if y == source and z < part)
+        return Rejected(self.sources[source].path, "list", number, "")
+
+
+def keep_dead_letters(letters: Iterable[Rejected], path: Path, allowed: int) -> dict[str, Any]:
+    """Writes the rejected units to one file, and counts them by rule.
+
+    Raises:
+        tfrank_sel.data.InputError: If there are more than allowed, or a file cannot be read.
+    """
+    count, first, rules = 0, list[Rejected](), collections.Counter[str]()
+    with path.open("w") as file:
+        for rejected in letters:
+            if rejected.number is None or len(first) < SHOWN:
+                first.append(rejected)
+            count += 1
+            rules[rejected.rule] += 1
+            file.write(json.dumps(dataclasses.asdict(rejected)) + "\n")
+    unusable = [rejected for rejected in first if rejected.number is None]
+    if count > allowed or unusable:
+        raise _refused((unusable or first)[:SHOWN], count, allowed)
+    if count == 0:
+        path.unlink()
+    return {"count": count, "rules": dict(rules)}
+
+
+def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError:
+    lines = [first[0].reason, *(f"{one.place}: {one.reason}" for one in first[1:])]
+    if count > 1:
+        wanted = f"at most {allowed} bad lines" if allowed else "no bad line"
+        lines.append(f"expected {wanted}. Received: {count}")
+    return data.InputError(first[0].place, "\n".join(lines))
+
+
+def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowed: int) -> None:
+    """Raises an error for queries that recur in another part of a file, like readers in one part.
+
+    Raises:
+        tfrank_sel.data.InputError: If there are more than the allowed number of bad lines.
+    """
+    count = sum(found["again"] for found in repeated)
+    if count > allowed:
+        pairs = ([places(x) for x in pair] for found in repeated for pair in found["first_again"])
+        rule = "the lines of a query must be adjacent. Received again: that of list"
+        bad = [dataclasses.replace(b, reason=f"{rule} {a.number}") for a, b in pairs]
+        raise _refused(bad[:SHOWN], count, allowed)
+
+
+def duplicates(repeated: Sequence[Mapping[str, Any]], places: Places) -> dict[str, Any]:
+    """Counts the queries that occur more than once, and returns the places of the first ones."""
+    first = [[places(x).place for x in found] for part in repeated for found in part["first"]]
+    return {"count": sum(part["count"] for part in repeated), "first": first[:SHOWN]}
+
+
+def shared(repeated: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Counts the lists of each split whose query is in the training split too."""
+    counts = (collections.Counter(part["shared"]) for part in repeated)
+    return dict(sum(counts, collections.Counter()))

@@ -1,0 +1,172 @@
+"""The step `analyze`: statistics of the splits, schema and anomalies."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from tensorflow_metadata.proto.v0 import schema_pb2
+
+from tfrank_sel import data
+from tfrank_sel.data import stores
+from tfrank_sel.models.preparation import columns
+from tfrank_sel.pipelines.analysis import drift, gates as gating, leakage, schema, statistics
+from tfrank_sel.pipelines.analysis.gates import Anomaly
+from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.configuration.data import Gates, whole
+from tfrank_sel.pipelines.configuration.section import choices
+from tfrank_sel.pipelines.console import Part, Progress
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion.inputs import SPLITS
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Earlier, Records
+
+
+def analyze(
+    job: Job,
+    progress: Progress,
+    folder: Path,
+    records: Records,
+    earlier: Earlier | None,
+    curated: schema_pb2.Schema | None,
+    options: PipelineOptions,
+) -> None:
+    """Computes the statistics of the splits, the schema of the training split, and all anomalies.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to: `statistics/SPLIT.json`, `increment/` with those of the lists
+            that this run ingested, `schema.pbtxt`, `anomalies/SPLIT.json` and `failures.json`, with
+            a line for each anomaly that fails.
+        records: The records.
+        earlier: The run that this one continues; its statistics are linked to `earlier/`, and the
+            new ones are compared with them unless the configuration names another reference.
+        curated: The schema to validate all splits against; by default the inferred one.
+        options: Options of the Beam pipelines.
+
+    Raises:
+        tfrank_sel.data.InputError: If a split has no list to learn from, the reference is not the
+            folder of a run, or the gates name a feature that is not in the data, the curated schema
+            or the reference.
+    """
+    gates = job.configuration.gates
+    spec, features, url = records.spec, records.layout.features, job.mirror.url
+    with progress.step("statistics") as step:
+        shards = {split: records.own(split) for split in SPLITS}
+        step.reads(shard for own in shards.values() for shard in own)
+        own = statistics.summarise(
+            shards, spec, folder / "increment", scratch=url, features=features, options=options
+        )
+        known = own
+        for number, kept in enumerate(earlier.statistics() if earlier else ()):
+            folders.link(kept, folder / "earlier" / f"{number}")
+            known = {
+                name: statistics.Statistics.load(Path(kept, f"{name}.json")) + one
+                for name, one in known.items()
+            }
+        for split, one in known.items():
+            folders.write_json(folder / "statistics" / f"{split}.json", dataclasses.asdict(one))
+            _check_comparable(one, job.files(split))
+            step.tell(f"{split}: {_described(one)}")
+    splits = {name: Split.of(records, name, one) for name, one in known.items()}
+    with progress.step("schema") as step:
+        path = folder / "schema.pbtxt"
+        inferred = schema.infer(known["train"], spec, path)
+        step.tell(f"inferred from train: {path.name}")
+    with progress.step("validation") as step:
+        place = job.configuration.data.reference or (earlier.path if earlier else None)
+        before = None if place is None else _reference(place)
+        check_named(gates, spec.label, [x for x in (known["train"], before) if x], curated)
+        held = [split for split in splits if curated is not None or split != "train"]
+        found = schema.validate(
+            {split: splits[split].shards for split in held},
+            inferred if curated is None else curated,
+            spec,
+            url or str(folder),
+            features=features,
+            gates=gates,
+            of="training" if curated is None else "the schema",
+            options=options,
+        )
+        anomalies = functools.partial(drift.anomalies, label=spec.label, gates=gates)
+        for split in ("validation", "test"):
+            found[split] += anomalies(known["train"], known[split])
+        of_train = found.setdefault("train", [])
+        if before is not None:
+            of_train += anomalies(before, own["train"], of="the reference")
+        of_train += _leaks(splits["train"], gates)
+        report = folders.read_json(job.path / "ingest" / "ingest.json")
+        lists = {split: counts["lists"] for split, counts in report["splits"].items()}
+        shared = leakage.of_splits(report.get("shared_queries", {}), lists, gates)
+        for split, more in shared.items():
+            found[split] += more
+        for split, all_ in found.items():
+            _tell(split, all_, folder, step)
+        folders.write_json(folder / "failures.json", gating.failures(found))
+
+
+def _leaks(split: Split, gates: Gates) -> Iterator[Anomaly]:
+    """Finds features that leak the label, in a sample of lists."""
+    layout, lists = split.layout, split.sample()
+    mask = ~np.isnan(lists.labels)
+    labels, numbers = lists.labels[mask], np.nonzero(mask)[0]
+    rows = columns(layout.features, tf.constant(lists.inputs["features"][mask], tf.float64))
+    names, values = [*split.statistics.names, *layout.texts], [rows.numpy()]
+    if layout.texts:
+        values.append(leakage.of_texts(lists.inputs["texts"][mask], labels, numbers))
+    yield from leakage.of_features(names, np.hstack(values), labels, numbers, gates)
+
+
+def _described(found: statistics.Statistics) -> str:
+    """Describes the numbers of lists and items of a split."""
+    sizes = found.list_sizes
+    described = f"{found.lists} lists of {min(sizes)} to {max(sizes)} items, {found.items} items"
+    if 1 in sizes:
+        described += f", {sizes[1]} lists of one item (no order to learn)"
+    return described
+
+
+def _check_comparable(found: statistics.Statistics, source: str) -> None:
+    """Raises an error if no list of a split has two different labels."""
+    if found.comparable_lists == 0:
+        labels = ", ".join(found.labels)
+        raise data.InputError(
+            source,
+            "expected a list with two different labels. "
+            f"Received: {found.lists} lists, each with equal labels (labels: {labels})",
+        )
+
+
+def check_named(
+    gates: Gates,
+    label: str,
+    known: Sequence[statistics.Statistics],
+    curated: schema_pb2.Schema | None = None,
+) -> None:
+    """Raises an error if a gate names a feature that is neither known nor in the schema."""
+    columns = [label, *(name for x in known for name in (*x.names, *x.texts))]
+    columns += [x.name for x in curated.feature] if curated is not None else []
+    names = sorted({*columns, *map(whole, columns)})
+    for name in gates.features:
+        if name not in names:
+            wanted = f"must be names of features: {choices(name, names)}"
+            raise data.InputError("gates.features", wanted)
+
+
+def _reference(run: str | Path) -> statistics.Statistics:
+    path = stores.join(run, "analyze", "statistics", "train.json")
+    if not stores.is_file(path):
+        raise data.InputError(str(run), f"expected the folder of a run. Received: no {path}")
+    return statistics.Statistics.load(Path(stores.near(path)))
+
+
+def _tell(split: str, anomalies: list[gating.Anomaly], folder: Path, step: Part) -> None:
+    schema.write(anomalies, folder / "anomalies" / f"{split}.json")
+    worst = max(
+        anomalies, key=lambda anomaly: (anomaly.distance or 0.0, anomaly.count), default=None
+    )
+    step.tell(f"{split}: {len(anomalies)} anomalies" + (f"; {worst}" if worst else ""))

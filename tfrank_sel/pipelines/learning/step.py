@@ -1,0 +1,126 @@
+"""The step `train`: the candidate and the baseline, on lists that are prepared once."""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+
+from tfrank_sel import models
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.distribution import Workers
+from tfrank_sel.pipelines import interrupts
+from tfrank_sel.pipelines.analysis.statistics import Split
+from tfrank_sel.pipelines.candidates import Candidate, Settings
+from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.files import folders
+from tfrank_sel.pipelines.ingestion.job import Job
+from tfrank_sel.pipelines.ingestion.stored import Earlier
+from tfrank_sel.pipelines.learning import preparation, training, workers
+from tfrank_sel.pipelines.learning.preparation import PreparedLists
+from tfrank_sel.pipelines.learning.training import Fit, Trained
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """The training of candidates by all workers of a run.
+
+    Args:
+        job: The job.
+        progress: Progress display.
+        folder: Folder to write to: `NAME.keras`, `training.json` and `logs/`.
+        candidates: The candidates by name: `ours` and, if there is one, `baseline`.
+        splits: The splits.
+        settings: Settings of training.
+        earlier: The run that this one continues.
+    """
+
+    job: Job
+    progress: Progress
+    folder: Path
+    candidates: Mapping[str, Candidate]
+    splits: Mapping[str, Split]
+    settings: Settings
+    earlier: Earlier | None
+
+    def run(self) -> None:
+        """Trains the candidates, as the chief of the workers, and writes them.
+
+        Raises:
+            tfrank_sel.data.InputError: If a loss cannot be computed for the labels, or the model of
+                the earlier run does not fit.
+        """
+        self._check_losses()
+        job = self.job
+        trained = workers.in_step(job.configuration, job.place, self.progress, self.together)
+        for name, one in trained.items():
+            one.model.save(self.folder / f"{name}.keras")
+        figures = {name: one.figures() for name, one in trained.items()}
+        folders.write_json(self.folder / "training.json", figures)
+        shutil.rmtree(self.folder / "backup")
+
+    def together(self, workers: Workers) -> dict[str, Trained]:
+        """Trains the candidates; each of the workers calls it."""
+        start = None if self.earlier is None else _load(self.earlier.path / "train", "ours")
+        train, held_out = self.splits["train"], self.splits["validation"]
+        before = start.preparation if isinstance(start, models.Prepared) else None
+        prepared = preparation.prepared(train.statistics, train.layout, True, before)
+        trained: dict[str, Trained] = {}
+        place, logs = self.folder / "prepared", self.folder / "logs"
+        with PreparedLists(
+            train.batches(), held_out.batches(), self.settings, place, workers
+        ) as lists:
+            for name, candidate in self.candidates.items():
+                with self.progress.step(f"training {name}") as step, interrupts.deferred():
+                    try:
+                        found = training.train(
+                            candidate,
+                            prepared,
+                            lists,
+                            self.settings,
+                            logs / name if workers.is_chief else None,
+                            step.epoch,
+                            before=list(trained.values()),
+                            backup=self.folder / "backup" / name,
+                            start=start if name == "ours" else None,
+                            on_backup=self.job.mirror.sender("train", "backup"),
+                        )
+                    except training.StartError as error:
+                        reason = "to continue a run, losses and network must be the same"
+                        received = f"{reason}. Received: {error}"
+                        raise InputError(
+                            str(self.earlier and self.earlier.path), received
+                        ) from error
+                    for fit in found.fits:
+                        step.tell(str(fit))
+                    trained[name] = found
+        return trained
+
+    def _check_losses(self) -> None:
+        """Raises an error before training if a loss cannot be computed for the labels."""
+        labels = [*map(float, self.splits["train"].statistics.labels)]
+        for candidate in self.candidates.values():
+            try:
+                candidate.check(labels)
+            except ValueError as error:
+                raise InputError("train", " ".join(str(error).split())) from error
+
+
+def read(folder: Path, candidates: Mapping[str, Candidate]) -> dict[str, Trained]:
+    """Reads the trained candidates, after the user's modules with their classes are imported."""
+    figures = json.loads((folder / "training.json").read_text())
+    return {
+        name: Trained(
+            candidate,
+            _load(folder, name),
+            (),
+            [Fit(**fit) for fit in figures[name]["fits"]],
+        )
+        for name, candidate in candidates.items()
+    }
+
+
+def _load(folder: Path, name: str) -> keras.Model:
+    return keras.models.load_model(folder / f"{name}.keras", compile=False)

@@ -1,0 +1,68 @@
+"""Tables of a run on a console."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.learning.training import Trained
+from tfrank_sel.pipelines.runs import Run
+
+
+def tables(run: Run, seconds: Mapping[str, float]) -> list[Table]:
+    """Returns the tables of a finished run."""
+    metric = run.configuration.blessing.metric
+    return [
+        _seconds(seconds),
+        _speed(run.trained),
+        slices_table(run.evaluation, metric),
+        comparison_table(run.evaluation.overall, run.evaluation.against),
+    ]
+
+
+def comparison_table(
+    comparisons: Mapping[str, Comparison], against: str, ours: str = "ours"
+) -> Table:
+    """Returns the table of metrics: baseline, ours, and the interval of the difference."""
+    table = Table("metric", against, ours, f"{ours} - {against} (95 % interval)")
+    for name, value in comparisons.items():
+        table.add_row(name, *_cells(value))
+    return table
+
+
+def _speed(trained: Mapping[str, Trained]) -> Table:
+    """Returns the table of training speed."""
+    table = Table("training", "loss", "epochs", "ms per step", "lists/s", "documents/s")
+    for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
+        table.add_row(
+            name,
+            fit.loss,
+            str(fit.epochs),
+            f"{1000 * fit.seconds_per_step:.2f}",
+            f"{fit.lists_per_second:,.0f}",
+            f"{fit.items_per_second:,.0f}",
+        )
+    return table
+
+
+def _seconds(seconds: Mapping[str, float]) -> Table:
+    """Returns the table of durations."""
+    table = Table("step", "seconds")
+    for name, value in (*seconds.items(), ("in all", sum(seconds.values()))):
+        table.add_row(name, f"{value:.1f}")
+    return table
+
+
+def slices_table(evaluation: Evaluation, metric: str, ours: str = "ours") -> Table:
+    """Returns the table of a metric by slice."""
+    difference = f"{ours} - {evaluation.against} (95 % interval)"
+    table = Table("slice", "queries", metric, difference)
+    for name, compared in evaluation.slices.items():
+        _, value, difference = _cells(compared[metric])
+        table.add_row(name, str(compared[metric].queries), value, difference)
+    return table
+
+
+def _cells(value: Comparison) -> tuple[str, str, str]:
+    difference = f"{value.ours - value.baseline:+.4f} ({value.low:+.4f} to {value.high:+.4f})"
+    return f"{value.baseline:.4f}", f"{value.ours:.4f}", difference
