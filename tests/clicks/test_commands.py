@@ -87,7 +87,7 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["correct", "{log}", "--output", "{new}"], "has no column query for --query"),
+        (["correct", "{log}", "--output", "{new}"], "has no column query for query"),
         (["correct", "{log}", "--output", "{log}", *options()], "exists"),
         (["correct", "{log}", "--output", "{new}", *options(), "--label", "price"], "price"),
         (["correct", "{log}x", "--output", "{new}", *options()], "log.parquetx"),

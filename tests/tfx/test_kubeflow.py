@@ -183,13 +183,16 @@ def test_the_pipeline_takes_the_configuration_of_a_run(tmp_path):
     assert int(constant(dag["tasks"]["Scaling"], "warm_start")) == 1
     [loss] = found["candidate"]["losses"]
     assert (loss["class_name"], loss["config"]["k"]) == ("SmoothTopKLoss", 2)
-    for key in ("gates.range", "gates.features.price.domain"):
+    for key, value, message in (
+        ("gates.range", "fail", "gates.range must not be 'fail'"),
+        ("gates.features.price.domain", "fail", "gates.domain must not be 'fail'"),
+        ("clicks.position", "place", "clicks.position must be unset"),
+    ):
         done = CliRunner().invoke(
-            app, ["compile", f"--output={path}", *options, f"--set={key}=fail"]
+            app, ["compile", f"--output={path}", *options, f"--set={key}={value}"]
         )
         assert done.exit_code == 2
-        assert f"{key.partition('.features.price')[0]}" in done.stderr
-        assert "must not be 'fail'" in done.stderr
+        assert message in done.stderr
     options.append("--set=training.loss.class=SmothTopKLoss")
     done = CliRunner().invoke(app, ["compile", f"--output={path}", *options])
     assert done.exit_code == 2

@@ -1,20 +1,20 @@
 """The command line: `tfrank-sel-clicks`, or `python -m tfrank_sel.clicks`."""
 
 import pathlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 try:
-    import pyarrow as pa
     import typer
-    from pyarrow import dataset, parquet
+    from pyarrow import parquet
 except ModuleNotFoundError as error:
     raise ImportError(
         f"tfrank-sel-clicks needs {error.name}: pip install 'tfrank_sel[clicks]'"
     ) from error
 
 from tfrank_sel import clicks
+from tfrank_sel.clicks import tables
 from tfrank_sel.commandline import Version, refused
 from tfrank_sel.locks import created
 
@@ -72,17 +72,14 @@ def correct(
     try:
         if output.exists():
             raise ValueError(f"{output}: exists. Expected a new file")
-        table = _read(log)
+        table = tables.read(log)
         roles = {"query": query, "item": item, "position": position, "click": click}
         roles |= {} if session is None else {"session": session}
         if label in set(table.column_names) - {click}:
             raise ValueError(f"{log}: has a column {label}, which --label would replace")
-        found = clicks.Log(**_columns(log, table, roles))
+        found = clicks.Log(**tables.columns(log, table, roles))
         estimated = clicks.estimate(found, method)
-        labels = clicks.labels(found, estimated, correction, least=least)
-        kept = table.drop_columns([position, click, *([] if session is None else [session])])
-        kept = kept.take(np.unique(found.items, return_index=True)[1])
-        kept = kept.append_column(label, pa.array(labels["label"]))
+        kept = tables.corrected(table, roles, found, estimated, label, correction, least)
         with created(output) as written:
             parquet.write_table(kept, written)
             estimated.save(output.with_suffix(".propensities.json"))
@@ -115,7 +112,7 @@ def value(
     try:
         known = clicks.Propensities.load(propensities)
         roles = {"score": score, "position": position, "click": click, "session": session}
-        table = _columns(log, _read(log), roles)
+        table = tables.columns(log, tables.read(log), roles)
         _, sessions = np.unique(table["session"], return_inverse=True)
         # the positions of a session go to its items, best score first
         order = np.lexsort([-np.asarray(table["score"], np.float64), sessions])
@@ -141,7 +138,8 @@ def interleaved(
 ) -> None:
     """Compare two rankers by the clicks on lists that `clicks.team_draft` has mixed."""
     try:
-        table = _columns(log, _read(log), {"session": session, "team": team, "click": click})
+        roles = {"session": session, "team": team, "click": click}
+        table = tables.columns(log, tables.read(log), roles)
         teams = np.asarray(table["team"])
         if (wrong := teams[(teams != 0) & (teams != 1)]).size:
             raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
@@ -152,34 +150,6 @@ def interleaved(
     wins = [int((counts[t] > counts[1 - t]).sum()) for t in (0, 1)]
     print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(counts[0]) - sum(wins)}")
     print(f"p-value: {clicks.sign_test(*counts):.4g}")
-
-
-def _read(path: pathlib.Path) -> Any:
-    """Reads a file of a table; its suffix tells the format."""
-    suffixes = {".arrow": "ipc", ".feather": "ipc", ".jsonl": "json", ".ndjson": "json"}
-    name = path.name.removesuffix(".gz")
-    kind: Any = suffixes.get(pathlib.Path(name).suffix, pathlib.Path(name).suffix[1:])
-    if kind == "tsv":
-        kind = dataset.CsvFileFormat(pa.csv.ParseOptions(delimiter="\t"))
-    try:
-        return dataset.dataset(path, format=kind or "parquet").to_table()
-    except (pa.ArrowException, ValueError) as error:
-        raise ValueError(f"{path}: expected a table. Received: {error}") from None
-
-
-def _columns(path: pathlib.Path, table: Any, roles: dict[str, str]) -> dict[str, Any]:
-    """The columns with a role, which no row may lack."""
-    found = {}
-    for role, name in roles.items():
-        if name not in table.column_names:
-            raise ValueError(
-                f"{path}: has no column {name} for --{role}. "
-                f"Received: {', '.join(table.column_names)}"
-            )
-        if table[name].null_count:
-            raise ValueError(f"{path}: `{name}` must not be null")
-        found[role] = table[name].to_numpy()
-    return found
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Sections on data: `data`, `gates` and `beam`."""
+"""Sections on data: `data`, `clicks`, `gates` and `beam`."""
 
 import dataclasses
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
@@ -105,6 +105,44 @@ class Data(Section):
         named = ("query", "label", "doc_id", "weight", "list_weight", "propensity")
         found = {f"data.{x}": getattr(self, x) for x in named if getattr(self, x) is not None}
         return {**found, **{f"data.slice_by[{i}]": x for i, x in enumerate(self.slice_by)}}
+
+
+class Clicks(Section):
+    """Correction of position bias, if the data are a log: rows of items that were shown, with a
+    click as label. The run learns from one label for each query and item.
+    """
+
+    position: str | None = key(
+        None,
+        "Name of the position, from 1, in a log of clicks to correct; no log if unset.",
+        examples=["position"],
+    )
+    session: str | None = key(
+        None, 'Name of the session, for "cascade" and "dbn".', examples=["session"]
+    )
+    method: Literal["all_pairs", "pbm", "cascade", "dbn"] = key(
+        "all_pairs", "Method that estimates the propensities of positions."
+    )
+    correction: Literal["ips", "pooled", "doubly_robust"] = key(
+        "doubly_robust", "Correction of the labels."
+    )
+    least: Annotated[float, Field(ge=0.0, le=1.0)] = key(
+        0.0, "Least propensity that divides clicks."
+    )
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The column of each role, by its key."""
+        named = {"clicks.position": self.position, "clicks.session": self.session}
+        return {key: name for key, name in named.items() if name is not None}
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.session is not None and self.position is None:
+            raise ValueError("needs `position`, if `session` is named. Received: no position")
+        if self.method in ("cascade", "dbn") and self.session is None:
+            raise ValueError(f"`session` must be named for {self.method}. Received: no session")
+        return self
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
 from tfrank_sel import features as feature_types
-from tfrank_sel.pipelines.configuration.data import Beam, Data, Gates
+from tfrank_sel.pipelines.configuration.data import Beam, Clicks, Data, Gates
 from tfrank_sel.pipelines.configuration.section import (
     PATH,
     Bound,
@@ -140,6 +140,7 @@ class Configuration(Section):
 
     modules: Paths = key([], "Your own Python files to import first, each under its own name.")
     data: Data = Data()
+    clicks: Clicks = Clicks()
     features: dict[str, FeatureType] = key(
         {},
         "Type of each feature, by name; if none is named, those that the columns of a "
@@ -191,7 +192,7 @@ class Configuration(Section):
     def _one_role_each(self) -> Self:
         used: dict[str, str] = {}
         of_features = {f"features.{name}": name for name in self.features}
-        for role, column in (*self.data.roles.items(), *of_features.items()):
+        for role, column in (self.data.roles | self.clicks.roles | of_features).items():
             first = used.setdefault(column, role)
             may_be_feature = first == "data.doc_id" or first.startswith("data.slice_by")
             if first != role and not (may_be_feature and role in of_features):

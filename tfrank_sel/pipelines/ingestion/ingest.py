@@ -24,7 +24,7 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.configuration.data import Beam
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.files import folders
-from tfrank_sel.pipelines.ingestion import shards, stored, tally
+from tfrank_sel.pipelines.ingestion import clicks, shards, stored, tally
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Earlier
@@ -315,6 +315,12 @@ def ingest_job(
     seed, mirror = job.configuration.training.seed, job.mirror
     inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
     with progress.step("ingest") as step:
+        if job.configuration.clicks.position is not None:
+            inputs, known = clicks.corrected(inputs, job.configuration.clicks, folder / "clicks")
+            step.tell(
+                f"corrected clicks: position {known.positions[-1]} is examined "
+                f"{known.values[-1]:.2f} times as often as position 1"
+            )
         layout = inputs.schema()
         if earlier is not None:
             _check_same(earlier.path, layout)

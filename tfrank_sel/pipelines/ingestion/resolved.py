@@ -81,9 +81,10 @@ def _check_columns(found: Inputs, configuration: Configuration) -> None:
         return
     with readable(first):
         names = reader.schema(first).names
-    keys = {**configuration.data.roles, **{f"features.{x}": x for x in configuration.features}}
+    of_log = configuration.clicks.roles
+    keys = configuration.data.roles | of_log | {f"features.{x}": x for x in configuration.features}
     for key, name in keys.items():
-        if name in found.columns.required and name not in names:
+        if (name in found.columns.required or key in of_log) and name not in names:
             reason = f"must be a column of {first}: {choices(name, names)}"
             raise configuration.error(key, reason)
     if configuration.features:
@@ -150,6 +151,9 @@ def _with_types(
     configuration: Configuration, found: Inputs
 ) -> tuple[Configuration, dict[str, str]]:
     types, left_out = found.reader.propose(found.learned)
+    for key, name in configuration.clicks.roles.items():
+        if types.pop(name, None):
+            left_out[name] = key
     features = {name: _brief(feature) for name, feature in types.items()}
     features.update(configuration.features)
     return configuration.model_copy(update={"features": features}), left_out

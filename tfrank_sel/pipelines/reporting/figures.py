@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from tfrank_sel.clicks import Propensities
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
 from tfrank_sel.pipelines.evaluation.inspection import Calibration, Curve
@@ -147,6 +148,11 @@ def shares(splits: Mapping[str, Statistics]) -> str:
         axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
 
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)
+
+
+def propensities(found: Propensities) -> str:
+    """Draws the propensity of each position, with its interval."""
+    return _svg("Propensity of each position, with 95 percent intervals", found.draw, width=4.8)
 
 
 def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:

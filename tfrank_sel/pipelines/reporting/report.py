@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel import data, metrics
+from tfrank_sel.clicks import Propensities
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
 from tfrank_sel.ops.ranking import GAINS
@@ -19,6 +20,7 @@ from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.files import folders, manifests
 from tfrank_sel.pipelines.ingestion import stored
+from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES
 from tfrank_sel.pipelines.ingestion.stored import Scorer
 from tfrank_sel.pipelines.reporting import card, figures, pages
 from tfrank_sel.pipelines.runs import Run
@@ -55,6 +57,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     columns = inspection.columns(test.layout, test.spec)
     valued = {name: columns[name] for name in list(important)[:WITH_VALUES]}
     champion = judged["champion"] and Evaluation.of(judged["champion"])
+    log = run.output / "ingest" / "clicks" / PROPENSITIES
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
         "report.html.jinja",
@@ -85,6 +88,9 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         figures=pages.drawn(
             {
                 "shares": figures.shares(statistics),
+                "propensities": figures.propensities(Propensities.load(log))
+                if log.exists()
+                else "",
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),

@@ -159,7 +159,11 @@ def _composed(
 
 def _loaded(given: Given) -> Configuration:
     try:
-        return given.load()
+        configuration = given.load()
+        if (position := configuration.clicks.position) is not None:
+            reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
+            raise configuration.error("clicks.position", f"{reason}. Received: {position!r}")
+        return configuration
     except ConfigurationError as error:
         raise refused(error) from error
 

@@ -1,0 +1,70 @@
+"""Correction of click logs before they are ingested."""
+
+import collections
+import dataclasses
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from tfrank_sel import clicks
+from tfrank_sel.clicks import tables
+from tfrank_sel.data import InputError, stores
+from tfrank_sel.pipelines.configuration.data import Clicks
+from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
+
+PROPENSITIES = "propensities.json"
+
+
+def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, clicks.Propensities]:
+    """Writes the tables of a log with labels without position bias, one file for each split.
+
+    The propensities are those of the training files, which are written, too.
+
+    Args:
+        inputs: The log: one row for each item that was shown, with its click as label.
+        settings: Further columns of the log, and the correction.
+        folder: Folder to write.
+
+    Returns:
+        The inputs with the written files, and the propensities.
+
+    Raises:
+        InputError: If a file is no table or lacks a column, or the log does not identify the
+            propensities.
+    """
+    columns = inputs.columns
+    named = {"query": columns.query, "item": columns.doc_id, "click": columns.label}
+    named |= {"position": settings.position, "session": settings.session}
+    roles = {role: name for role, name in named.items() if name is not None}
+    paths = collections.defaultdict(list)
+    for source in inputs.sources:
+        paths[source.split].append(source.path)
+    learned, sources = min(paths, key=lambda split: split not in (None, "train")), []
+    folder.mkdir(parents=True)
+    try:
+        found = {split: _table(paths[split], roles) for split in paths}
+        logs = {
+            split: clicks.Log(**tables.columns(paths[split][0], table, roles))
+            for split, table in found.items()
+        }
+        propensities = clicks.estimate(logs[learned], settings.method)
+        propensities.save(folder / PROPENSITIES)
+        for split, log in logs.items():
+            path = folder / f"{split or 'log'}.parquet"
+            correction = (roles["click"], settings.correction, settings.least)
+            table = tables.corrected(found[split], roles, log, propensities, *correction)
+            parquet.write_table(table, path)
+            sources.append(Source(str(path), split))
+    except ValueError as error:
+        raise InputError(paths[learned][0], f"as a log of clicks: {error}") from error
+    return dataclasses.replace(inputs, sources=sources, format=None), propensities
+
+
+def _table(paths: list[str], roles: dict[str, str]) -> pa.Table:
+    """All rows of some files with the same columns."""
+    found = []
+    for path in paths:
+        found.append(tables.read(stores.near(path)))
+        tables.columns(path, found[-1], roles)
+    return pa.concat_tables(found, promote_options="permissive")
