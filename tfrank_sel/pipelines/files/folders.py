@@ -155,7 +155,7 @@ def room_for(output: str | Path) -> Iterator[None]:
         output: The output folder.
 
     Raises:
-        tfrank_sel.InputError: If the block fails because the disk is full.
+        tfrank_sel.data.InputError: If the block fails because the disk is full.
     """
     try:
         yield
