@@ -98,6 +98,7 @@ def test_settings_that_differ_are_told_with_both_values(both):
     ("command", "line"),
     [
         (["list", "none"], "none: expected a folder. Received: none"),
+        (["compare", "of/a", "of/a/"], "of/a: expected another run than the first. Received: "),
         (["compare", "of/a", "of/none"], "of/none: expected the folder of a run. Received: "),
         (["compare", "of/c", "of/a"], "of/c: expected the folder of a run whose model is trained"),
     ],

@@ -49,6 +49,8 @@ def compare(a: Path, b: Path, progress: Progress) -> Compared:
             lists lack features of the second model.
         ConfigurationError: If the configuration of the first cannot be read.
     """
+    if a.resolve() == b.resolve():
+        raise InputError(str(b), "expected another run than the first. Received: the same")
     settings, fits = registry.differing(a, b), [registry.learned(folder) for folder in (a, b)]
     run = Run(Job(load(a / folders.CONFIGURATION), None, a), progress)
     test = run.splits["test"]
