@@ -8,6 +8,7 @@ import tensorflow as tf
 from tests.cases import METRICS, name_of, one_per_class
 from tfrank_sel import losses, metrics, objectives
 from tfrank_sel.losses import lambdas, targets
+from tfrank_sel.objectives import lists
 from tfrank_sel.ops import ranking
 
 RATIOS = [
@@ -44,7 +45,7 @@ def test_sums_of_gains_refuse_labels_beyond_their_range(formula: keras.losses.Lo
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be at most 100"):
         formula(labels * 10.0, SCORES)
     with pytest.raises(ValueError, match="must be at most 100"):
-        objectives.labels.check_labels(formula, labels * 10.0)
+        lists.check_labels(formula, labels * 10.0)
 
 
 def test_large_labels_have_the_ndcg_of_smaller_ones() -> None:
