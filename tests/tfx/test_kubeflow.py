@@ -8,7 +8,8 @@ import pytest
 from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
 from typer.testing import CliRunner
 
-from tfrank_sel.pipelines.candidates import Candidate
+from tfrank_sel.pipelines.configuration import load
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.tfx.__main__ import app
 
 IMAGE = "registry.example/ranker:1"
@@ -99,7 +100,7 @@ def test_what_was_asked_for_is_in_it(compiled, tasks):
     assert [one["name"] for one in split["splits"]] == ["train", "eval", "test"]
     config = json.loads(constant(tasks["Trainer"], "custom_config"))
     assert config["settings"]["epochs"] == 7
-    assert config["candidate"] == Candidate().get_config()
+    assert config["candidate"] == instantiate.candidate(load()).get_config()
     assert constant(tasks["Trainer"], "run_fn") == "tfrank_sel.pipelines.tfx.training.run_fn"
     assert json.loads(constant(tasks["Evaluator"], "rules"))["margin"] == 0.05
     pushed = json.loads(constant(tasks["Pusher"], "push_destination"))
