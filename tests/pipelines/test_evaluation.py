@@ -246,5 +246,5 @@ def test_what_may_be_chance_holds_no_model_back():
     assert judged().blessed
     assert judged(ours=0.45, high=-0.01).blessed
     assert judged(slices=bad_slice(29)).blessed
-    with pytest.raises(ValueError, match="one of NDCG@1, NDCG@5, NDCG@10, MRR"):
+    with pytest.raises(ValueError, match="'NDCG@1', 'NDCG@5', 'NDCG@10' or 'MRR'"):
         Rules(metric="loss")
