@@ -33,7 +33,7 @@ def test_a_sample_is_bounded_and_of_the_first_lists(monkeypatch, shards, lists):
 
 def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeypatch, shards):
     sample = stored.sample(shards, SPEC, longest=10)
-    found = inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
+    found = inspection.feature_importances(by_b, LAYOUT, sample, seed=0)
     assert sorted(found) == ["a", "b", "c"]
     assert found["a"].drop == found["c"].drop == 0.0
     assert found["b"].drop != 0.0
@@ -41,7 +41,7 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     assert drops == sorted(drops, reverse=True)
 
     packed = Schema({"features": Vector(size=4)})
-    split = inspection.feature_importances(by_b, packed, SPEC, sample, seed=0)
+    split = inspection.feature_importances(by_b, packed, sample, seed=0)
     assert split["features[2]"] == found["b"]
     assert len(split) == 4
 
@@ -54,7 +54,7 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     longest = sample.labels.shape[1]
     monkeypatch.setattr(inspection, "SCORED", (3 + 1) * 5 * longest)
     monkeypatch.setattr(inspection, "importances", counted)
-    inspection.feature_importances(by_b, LAYOUT, SPEC, sample, seed=0)
+    inspection.feature_importances(by_b, LAYOUT, sample, seed=0)
     assert asked == [(5, (5,), 1)]
 
 

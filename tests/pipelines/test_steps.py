@@ -25,6 +25,7 @@ from tfrank_sel.pipelines.learning import preparation
 
 LAYOUT = Schema({"features": Vector(size=6)})
 SPEC = data.FeatureSpec(num_features=6)
+SCHEMA = Schema({"features": Vector(size=6)})
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +151,7 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
     for scorer in (model, other):
         scorer.build((None, None, 6))
     export.export(model, SPEC, tmp_path / "model")
-    arguments = {"spec": SPEC, "shards": shards, "lists": 8}
+    arguments = {"schema": SCHEMA, "shards": shards, "lists": 8}
     assert trial.infra_validate(tmp_path / "model", model, **arguments) <= 1e-5
     with pytest.raises(ValueError, match="must score as the model does"):
         trial.infra_validate(tmp_path / "model", other, **arguments)
@@ -166,7 +167,7 @@ def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):
 
 
 def test_a_server_is_sent_the_lists_that_are_stored(shards):
-    found = trial.first_lists(shards, SPEC, 3)
+    found = trial.first_lists(shards, SCHEMA, 3)
     parsed = elwc.parse(tf.constant(found), SPEC)
     for i, one in zip(range(3), stored.lists(shards, SPEC), strict=False):
         size = len(one.labels)

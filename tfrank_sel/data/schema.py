@@ -184,7 +184,7 @@ class Schema(Checked):
         """
         return None if self.columns.types is None else self.features
 
-    @property
+    @functools.cached_property
     def spec(self) -> "FeatureSpec":
         """Names and sizes of the parts of a stored list."""
         from tfrank_sel.data.spec import FeatureSpec

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from tfrank_sel import data, export as exports, models
 from tfrank_sel.data import elwc, letor, packed, typed, writing
+from tfrank_sel.data.formats import Schema
 from tfrank_sel.export.saved_model import CARD
-from tfrank_sel.features import Feature
 from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.console import Progress
@@ -53,7 +53,7 @@ def export(
         facts: Facts for the model card, as from `card.facts`.
     """
     configuration, test, held_out = job.configuration, splits["test"], splits["validation"]
-    spec, types, saved_model = test.spec, test.layout.types, folder / "saved_model"
+    schema, saved_model = test.layout, folder / "saved_model"
     with progress.step("export") as step, interrupts.deferred():
         if method := configuration.serving.recalibration:
             model = _recalibrated(ours.model, held_out.batches(), method)
@@ -61,13 +61,13 @@ def export(
             step.tell(f"scores are expected labels: {method}")
         exports.export(
             ours.model,
-            types or spec,
+            schema.types or schema.spec,
             saved_model,
-            doc_id=spec.doc_id,
-            examples=first_lists(held_out.shards, spec, WARM_UP_LISTS, types),
+            doc_id=schema.spec.doc_id,
+            examples=first_lists(held_out.shards, schema, WARM_UP_LISTS),
             metadata={
                 "metrics": {name: x.ours for name, x in measured.overall.items()},
-                "feature_names": test.layout.names,
+                "feature_names": schema.names,
                 "card": facts,
             },
         )
@@ -80,21 +80,16 @@ def export(
                 raise configuration.error("export.onnx", str(error)) from error
     with progress.step("infra validation") as step, interrupts.deferred():
         gap = infra_validate(
-            saved_model,
-            ours.scores,
-            spec,
-            test.shards,
-            lists=TRIED_LISTS,
-            features=types,
-            as_onnx=as_onnx,
+            saved_model, ours.scores, schema, test.shards, lists=TRIED_LISTS, as_onnx=as_onnx
         )
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     # the first list with two different labels
-    first = next(x for x in stored.lists(test.shards, spec) if x.labels.min() < x.labels.max())
-    one_query = "one_query.txt" if types is None else "one_query.jsonl"
-    text = letor.text(first) if types is None else typed.text(first, types)
+    lists = stored.lists(test.shards, schema.spec)
+    first = next(x for x in lists if x.labels.min() < x.labels.max())
+    one_query = "one_query.txt" if schema.types is None else "one_query.jsonl"
+    text = letor.text(first) if schema.types is None else typed.text(first, schema.types)
     folders.write_text(folder / one_query, text)
-    folders.write_text(folder / folders.REQUEST, rest_request(first, spec, types))
+    folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
 
 
 def _recalibrated(
@@ -107,32 +102,25 @@ def _recalibrated(
         raise data.InputError("validation", f"serving.recalibration: {error}") from error
 
 
-def first_lists(
-    shards: Sequence[str],
-    spec: data.FeatureSpec,
-    count: int,
-    features: Mapping[str, Feature] | None = None,
-) -> list[bytes]:
+def first_lists(shards: Sequence[str], schema: Schema, count: int) -> list[bytes]:
     """Returns the first lists of TFRecord files as requests for a server.
 
     Args:
         shards: TFRecord files of the packed layout.
-        spec: Names of the parts and number of features.
+        schema: Schema of the lists.
         count: Number of lists.
-        features: Type of each feature, if the server takes them by name.
 
     Returns:
         Serialized `ExampleListWithContext`.
     """
-    found = itertools.islice(stored.lists(shards, spec), count)
-    return [request(one, spec, features) for one in found]
+    found = itertools.islice(stored.lists(shards, schema.spec), count)
+    return [request(one, schema) for one in found]
 
 
-def request(
-    one: data.ItemList, spec: data.FeatureSpec, features: Mapping[str, Feature] | None = None
-) -> bytes:
+def request(one: data.ItemList, schema: Schema) -> bytes:
     """Returns a list as a request, an `ExampleListWithContext`: see `first_lists`."""
-    if features is None:
+    spec, types = schema.spec, schema.types
+    if types is None:
         return elwc.serialize(
             one.features,
             spec,
@@ -140,13 +128,11 @@ def request(
             doc_ids=[doc_id.encode() for doc_id in one.doc_ids],
             query_id=one.query_id.encode(),
         )
-    values = {spec.doc_id: one.doc_ids, **typed.values(one, features)}
-    return writing.serialize_elwc(values, typed.list_features(features, spec.doc_id))
+    values = {spec.doc_id: one.doc_ids, **typed.values(one, types)}
+    return writing.serialize_elwc(values, typed.list_features(types, spec.doc_id))
 
 
-def rest_request(
-    one: data.ItemList, spec: data.FeatureSpec, features: Mapping[str, Feature] | None = None
-) -> str:
+def rest_request(one: data.ItemList, schema: Schema) -> str:
     """Returns a list as the body of a POST to `:predict` of a server.
 
     The body is for the signature `predict`, with each feature by name. A list with a missing
@@ -154,20 +140,22 @@ def rest_request(
 
     Args:
         one: The list.
-        spec: Names of the parts and number of features.
-        features: Type of each feature, if the server takes them by name.
+        schema: Schema of the list.
     """
-    example = request(one, spec, features)
-    inputs = exports.dense_inputs(
-        tf.constant([example]), spec if features is None else features, doc_id=spec.doc_id
-    )
-    arrays = {name: x.numpy() for name, x in inputs.items()}
+    example = request(one, schema)
+    arrays = {name: x.numpy() for name, x in _dense([example], schema).items()}
     if any(x.dtype.kind == "f" and np.isnan(x).any() for x in arrays.values()):
         examples = [{"b64": base64.b64encode(example).decode()}]
         body = {"signature_name": "rank_top_k", "inputs": {"examples": examples, "k": [10]}}
         return json.dumps(body, indent=1) + "\n"
     lines = [f"  {json.dumps(name)}: {json.dumps(_plain(x))}" for name, x in arrays.items()]
     return '{\n "signature_name": "predict",\n "inputs": {\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def _dense(examples: Sequence[bytes], schema: Schema) -> dict[str, tf.Tensor]:
+    """The inputs of the signature `predict`, by name."""
+    taken, doc_id = schema.types or schema.spec, schema.spec.doc_id
+    return exports.dense_inputs(tf.constant(examples), taken, doc_id=doc_id)
 
 
 def _plain(array: np.ndarray) -> list[object]:
@@ -182,11 +170,10 @@ def _plain(array: np.ndarray) -> list[object]:
 def infra_validate(
     saved_model: Path,
     model: Scorer,
-    spec: data.FeatureSpec,
+    schema: Schema,
     shards: Sequence[str],
     *,
     lists: int,
-    features: Mapping[str, Feature] | None = None,
     as_onnx: Path | None = None,
 ) -> float:
     """Loads a SavedModel and runs its scoring signatures on real lists.
@@ -194,10 +181,9 @@ def infra_validate(
     Args:
         saved_model: Folder of the SavedModel.
         model: Scoring function of the original model.
-        spec: Names of the parts and number of features.
+        schema: Schema of the lists.
         shards: TFRecord files of the packed layout, whose first lists are used.
         lists: Number of lists.
-        features: Type of each feature, if the server takes them by name.
         as_onnx: The model as a file of ONNX, to run as well; None if there is none.
 
     Returns:
@@ -207,15 +193,13 @@ def infra_validate(
         ValueError: If a signature's scores differ from the model's by more than 1e-5 (relative for
             scores beyond 1), or `rank_top_k` is not in the order of the scores.
     """
-    examples = tf.constant(first_lists(shards, spec, lists, features))
+    spec, requests = schema.spec, first_lists(shards, schema, lists)
     records = itertools.chain.from_iterable(map(stored.records, shards))
     parsed = packed.parse(tf.constant(list(itertools.islice(records, lists))), spec)
     mask = parsed["mask"].numpy()
     expected = model(stored.inputs(parsed, spec)).numpy()
     signatures = tf.saved_model.load(str(saved_model)).signatures
-    dense = exports.dense_inputs(
-        examples, spec if features is None else features, doc_id=spec.doc_id
-    )
+    examples, dense = tf.constant(requests), _dense(requests, schema)
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
         "predict": signatures["predict"](**dense)["scores"].numpy(),

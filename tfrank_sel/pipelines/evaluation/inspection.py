@@ -52,8 +52,7 @@ def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calib
 
 def feature_importances(
     model: Scorer,
-    layout: Schema,
-    spec: data.FeatureSpec,
+    schema: Schema,
     lists: Sample,
     *,
     seed: int,
@@ -65,13 +64,12 @@ def feature_importances(
 
     Args:
         model: Scores lists.
-        layout: The features.
-        spec: Names of the parts and number of features.
+        schema: The features.
         lists: The lists. The numbers of lists and of shuffles keep the scored items below `SCORED`.
         seed: Seed of the shuffles.
         gain: Name of the gain of NDCG, in `ranking.GAINS`.
     """
-    columns_of = columns(layout, spec)
+    columns_of = columns(schema)
     # more lists are worth more than more shuffles
     shuffles = SCORED // (max(len(columns_of), 1) * lists.labels.size)
     repeats = min(max(shuffles, 1), REPEATS)
@@ -99,14 +97,15 @@ def feature_importances(
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
 
 
-def columns(layout: Schema, spec: data.FeatureSpec) -> dict[str, list[tuple[str, int]]]:
+def columns(schema: Schema) -> dict[str, list[tuple[str, int]]]:
     """Returns the columns of each feature of items: names of inputs, and positions there."""
-    if len(layout.features) == 1:  # packed features, such as those of a LETOR file
-        matrices = {spec.features: layout.names, spec.texts: layout.texts}
+    spec = schema.spec
+    if len(schema.features) == 1:  # packed features, such as those of a LETOR file
+        matrices = {spec.features: schema.names, spec.texts: schema.texts}
         return {x: [(kind, i)] for kind, own in matrices.items() for i, x in enumerate(own)}
     return {
         name: [(spec.texts if is_text else spec.features, i) for i in range(span.start, span.stop)]
-        for name, feature, is_text, span in spans(layout.features)
+        for name, feature, is_text, span in spans(schema.features)
         if feature.of == "item"
     }
 

@@ -33,20 +33,19 @@ class ByFeature:
     """Ranks items by a column of numbers; those without a value come last.
 
     Args:
-        layout: The features.
-        spec: Names of the parts and number of features.
+        schema: The features.
         column: Index of the column.
         sign: 1 to rank large values first, -1 to rank small ones first.
     """
 
-    layout: Schema
-    spec: data.FeatureSpec
+    schema: Schema
     column: int
     sign: float
 
     def __call__(self, serialized: tf.Tensor) -> np.ndarray:
-        numbers = tf.cast(packed.parse(serialized, self.spec)[self.spec.features], tf.float64)
-        columns = preparation.columns(self.layout.features, numbers)[..., self.column].numpy()
+        spec = self.schema.spec
+        numbers = tf.cast(packed.parse(serialized, spec)[spec.features], tf.float64)
+        columns = preparation.columns(self.schema.features, numbers)[..., self.column].numpy()
         least = float(np.finfo(np.float32).min)
         values = np.clip(self.sign * columns, 0.5 * least, None)
         return np.where(np.isnan(values), least, values)
@@ -90,9 +89,7 @@ def rankings(train: Split) -> dict[str, Ranking]:
         rows = preparation.columns(layout.features, numbers).numpy()
         order, _ = leakage.agreement(rows, lists.labels[mask], np.nonzero(mask)[0])
         best = int(np.abs(order[0]).argmax())
-        found[f"{names[best]} alone"] = ByFeature(
-            layout, spec, best, float(np.sign(order[0, best]))
-        )
+        found[f"{names[best]} alone"] = ByFeature(layout, best, float(np.sign(order[0, best])))
     if popularity := _popularity(train.shards, spec):
         found["popularity"] = popularity
     return found

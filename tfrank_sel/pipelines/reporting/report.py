@@ -51,10 +51,8 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
     found = inspection.ndcg(models, test.spec, test.shards, longest=test.longest, **options)
     sample = test.sample()
-    important = inspection.feature_importances(
-        models["ours"], test.layout, test.spec, sample, **options
-    )
-    columns = inspection.columns(test.layout, test.spec)
+    important = inspection.feature_importances(models["ours"], test.layout, sample, **options)
+    columns = inspection.columns(test.layout)
     valued = {name: columns[name] for name in list(important)[:WITH_VALUES]}
     champion = judged["champion"] and Evaluation.of(judged["champion"])
     log = run.output / "ingest" / "clicks" / PROPENSITIES

@@ -259,7 +259,7 @@ def requests(patterns: Sequence[str], layout: SequenceSchema, count: int) -> lis
     reader = SequenceExampleReader(layout.columns)
     read = (one for file in _files(patterns) for one in reader.lists(Part(file), layout))
     found = (x.item_list for x in read if isinstance(x, Found) and len(x.item_list.labels))
-    return [trial.request(one, layout.spec, layout.types) for one in itertools.islice(found, count)]
+    return [trial.request(one, layout) for one in itertools.islice(found, count)]
 
 
 def _files(patterns: Sequence[str]) -> list[str]:
