@@ -1,7 +1,7 @@
 """The command line: `tfrank-sel-clicks`, or `python -m tfrank_sel.clicks`."""
 
 import pathlib
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +15,8 @@ except ModuleNotFoundError as error:
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
+from tfrank_sel.clicks.correction import Correction
+from tfrank_sel.clicks.propensities import Method
 from tfrank_sel.commandline import Version, refused
 from tfrank_sel.locks import created
 
@@ -26,13 +28,6 @@ Item = Annotated[str, typer.Option(help="Column of the item.")]
 Position = Annotated[str, typer.Option(help="Column of the position, from 1.")]
 Click = Annotated[str, typer.Option(help="Column of the click, 0 or 1.")]
 Session = Annotated[str, typer.Option(help="Column of the session.")]
-Method = Annotated[
-    Literal["all_pairs", "pbm", "cascade", "dbn"],
-    typer.Option(help="Method that estimates the propensities."),
-]
-Correction = Annotated[
-    Literal["ips", "pooled", "doubly_robust"], typer.Option(help="Correction of the labels.")
-]
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -58,8 +53,12 @@ def correct(
     label: Annotated[str, typer.Option(help="Name of the column of corrected labels.")] = (
         "relevance"
     ),
-    method: Method = "all_pairs",
-    correction: Correction = "doubly_robust",
+    method: Annotated[
+        Method, typer.Option(help="Method that estimates the propensities.")
+    ] = "all_pairs",
+    correction: Annotated[
+        Correction, typer.Option(help="Correction of the labels.")
+    ] = "doubly_robust",
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
     ] = 0.0,

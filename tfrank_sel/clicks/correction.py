@@ -1,7 +1,7 @@
 """Labels without position bias, from clicks and propensities."""
 
 import warnings
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
 
-CORRECTIONS = ("ips", "pooled", "doubly_robust")
+Correction = Literal["ips", "pooled", "doubly_robust"]
+CORRECTIONS: tuple[str, ...] = get_args(Correction)
 _FEW = 0.1  # effective share of the clicks below which a warning is given
 
 

@@ -5,7 +5,7 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -217,7 +217,8 @@ def all_pairs(log: Log, weights: Floats) -> Floats:
     return np.exp(solution)
 
 
-METHODS = ("all_pairs", "pbm", "cascade", "dbn")
+Method = Literal["all_pairs", "pbm", "cascade", "dbn"]
+METHODS: tuple[str, ...] = get_args(Method)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

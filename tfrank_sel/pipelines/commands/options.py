@@ -118,9 +118,9 @@ def configured(*options: Option) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         own = inspect.signature(command, eval_str=True).parameters
+        added = [option.parameter for option in options]
         parameters: list[inspect.Parameter] = []
         for name, parameter in own.items():
-            added = [option.parameter for option in options]
             parameters += added if name == "given" else [parameter]
 
         def configured_command(**values: Any) -> None:

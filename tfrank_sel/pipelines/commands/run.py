@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -222,7 +222,8 @@ def execute(
         if is_dry:
             _tell_plan(job, force, console)
             return
-        if job.mirror.url or force or _is_due(job, chosen):
+        stale = None if job.mirror.url or force else steps.stale(job)
+        if stale is None or _is_due(job, stale, chosen):
             # Imported late, so that help, errors and finished runs do not wait for TensorFlow.
             with quiet():
                 from tfrank_sel.pipelines import console as shown, run as pipeline
@@ -234,7 +235,6 @@ def execute(
                 for table in tables.tables(result, steps.seconds(job.path)):
                     console.print(table)
         else:
-            stale = steps.stale(job)
             manifests.check_written(job.path, [x for x in STEPS if x not in stale])
             for step in chosen:
                 console.print(f"[green]kept[/] {step:18} up to date", highlight=False)
@@ -257,9 +257,9 @@ def _tell_plan(job: Job, force: str | None, console: Console) -> None:
     print("dry run: nothing is written")
 
 
-def _is_due(job: Job, chosen: Sequence[str]) -> bool:
+def _is_due(job: Job, stale: Mapping[str, str], chosen: Sequence[str]) -> bool:
     """Whether a step is not up to date, or a summary file of the whole run is missing."""
-    if steps.stale(job).keys() & chosen:
+    if stale.keys() & chosen:
         return True
     beside = ["report.html", *(["tracking.json"] if job.configuration.tracking.mlflow else [])]
     return len(chosen) > 1 and not all((job.path / name).exists() for name in beside)

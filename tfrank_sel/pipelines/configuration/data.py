@@ -1,10 +1,12 @@
 """Sections on data: `data`, `clicks`, `gates` and `beam`."""
 
 import dataclasses
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
+from tfrank_sel.clicks.correction import Correction
+from tfrank_sel.clicks.propensities import Method
 from tfrank_sel.pipelines.configuration.section import (
     Count,
     Names,
@@ -120,12 +122,8 @@ class Clicks(Section):
     session: str | None = key(
         None, 'Name of the session, for "cascade" and "dbn".', examples=["session"]
     )
-    method: Literal["all_pairs", "pbm", "cascade", "dbn"] = key(
-        "all_pairs", "Method that estimates the propensities of positions."
-    )
-    correction: Literal["ips", "pooled", "doubly_robust"] = key(
-        "doubly_robust", "Correction of the labels."
-    )
+    method: Method = key("all_pairs", "Method that estimates the propensities of positions.")
+    correction: Correction = key("doubly_robust", "Correction of the labels.")
     least: Annotated[float, Field(ge=0.0, le=1.0)] = key(
         0.0, "Least propensity that divides clicks."
     )

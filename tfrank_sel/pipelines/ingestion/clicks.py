@@ -4,6 +4,7 @@ import collections
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
@@ -43,28 +44,24 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
     learned, sources = min(paths, key=lambda split: split not in (None, "train")), []
     folder.mkdir(parents=True)
     try:
-        found = {split: _table(paths[split], roles) for split in paths}
-        logs = {
-            split: clicks.Log(**tables.columns(paths[split][0], table, roles))
-            for split, table in found.items()
-        }
-        propensities = clicks.estimate(logs[learned], settings.method)
+        logs = {split: _read(paths[split], roles) for split in paths}
+        propensities = clicks.estimate(logs[learned][1], settings.method)
         propensities.save(folder / PROPENSITIES)
-        for split, log in logs.items():
+        correction = (roles["click"], settings.correction, settings.least)
+        for split, (table, log) in logs.items():
             path = folder / f"{split or 'log'}.parquet"
-            correction = (roles["click"], settings.correction, settings.least)
-            table = tables.corrected(found[split], roles, log, propensities, *correction)
-            parquet.write_table(table, path)
+            parquet.write_table(
+                tables.corrected(table, roles, log, propensities, *correction), path
+            )
             sources.append(Source(str(path), split))
     except ValueError as error:
         raise InputError(paths[learned][0], f"as a log of clicks: {error}") from error
     return dataclasses.replace(inputs, sources=sources, format=None), propensities
 
 
-def _table(paths: list[str], roles: dict[str, str]) -> pa.Table:
-    """All rows of some files with the same columns."""
-    found = []
-    for path in paths:
-        found.append(tables.read(stores.near(path)))
-        tables.columns(path, found[-1], roles)
-    return pa.concat_tables(found, promote_options="permissive")
+def _read(paths: list[str], roles: dict[str, str]) -> tuple[pa.Table, clicks.Log]:
+    """All rows of some files with the same columns, and their log."""
+    found = [tables.read(stores.near(path)) for path in paths]
+    columns = [tables.columns(*each, roles) for each in zip(paths, found, strict=True)]
+    log = clicks.Log(**{role: np.concatenate([x[role] for x in columns]) for role in roles})
+    return pa.concat_tables(found, promote_options="permissive"), log
