@@ -58,6 +58,15 @@ def test_a_log_becomes_a_table_of_corrected_labels(log, path, tmp_path):
     ]
 
 
+def test_click_models_are_compared(log, path):
+    done = invoke("models", path, *options(), "--session", "session")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()[1:]
+    best = clicks.compare(clicks.Log.of(log, session="session"))
+    assert [line.split()[0] for line in lines] == [fit.model for fit in best]
+    assert f"{best[0].log_likelihood:.4f}" in lines[0]
+
+
 def test_the_value_of_the_true_order_is_that_of_its_sessions(log, tmp_path):
     read = clicks.Log.of(log)
     clicks.estimate(read).save(tmp_path / "p.json")

@@ -38,24 +38,6 @@ def test_simulated_propensities_are_estimated_and_covered(model, method, within)
     assert (estimated.low <= estimated.high).all()
 
 
-def test_dbn_estimates_its_own_parameters_from_a_log_of_one_position_an_item():
-    random = np.random.default_rng(0)
-    size, count, going = 6, 60_000, 0.8
-    attraction, satisfaction = random.uniform(0.2, 0.7, (2, size))
-    items = np.stack([random.permutation(size) for _ in range(count)])
-    click, reading, examined = np.zeros((count, size)), np.ones(count, bool), []
-    for k in range(size):
-        examined.append(reading.mean())
-        click[:, k] = reading & (random.random(count) < attraction[items[:, k]])
-        satisfied = (click[:, k] > 0) & (random.random(count) < satisfaction[items[:, k]])
-        reading = reading & ~satisfied & (random.random(count) < going)
-    columns = np.broadcast_to(np.arange(size) + 1, items.shape)
-    session = np.repeat(np.arange(count), size)
-    log = clicks.Log(session * 0, items.ravel(), columns.ravel(), click.ravel(), session=session)
-    estimated = clicks.estimate(log, "dbn", resamples=1)
-    np.testing.assert_allclose(estimated.values, examined, rtol=0.05)
-
-
 def test_counts_are_the_same_log_as_their_impressions():
     counts = clicks.Log(**SWAPPED)
     repeat = {name: np.repeat(SWAPPED[name], 10) for name in ("query", "item", "position")}
@@ -105,16 +87,21 @@ def test_a_bad_log_is_refused_in_one_line(wrong, message):
 
 
 def test_what_a_log_cannot_identify_is_refused():
-    with pytest.raises(ValueError, match="as in the log of a single ranker"):
-        clicks.estimate(clicks.Log.of(synthetic.sessions(LABELS, 1000)))
+    single = clicks.Log.of(synthetic.sessions(LABELS, 1000), session="session")
+    for method in ("all_pairs", "pbm", "ubm", "dbn"):
+        with pytest.raises(ValueError, match="as in the log of a single ranker"):
+            clicks.estimate(single, method)
     two = {"item": list("aabb"), "position": [1, 2, 3, 4]}
     apart = clicks.Log(**{**SWAPPED, **two})
-    with pytest.raises(ValueError, match=re.escape("positions: [1, 2] and [3, 4]")):
-        clicks.estimate(apart)
+    for method in ("all_pairs", "pbm", "ubm"):
+        with pytest.raises(ValueError, match=re.escape("positions: [1, 2] and [3, 4]")):
+            clicks.estimate(apart, method)
     with pytest.raises(ValueError, match="`session` is required"):
         clicks.estimate(apart, "dbn")
-    with pytest.raises(ValueError, match="`method` must be one of all_pairs, pbm, cascade, dbn"):
-        clicks.estimate(apart, "ubm")
+    with pytest.raises(
+        ValueError, match="`method` must be one of all_pairs, pbm, ubm, cascade, dcm"
+    ):
+        clicks.estimate(apart, "em")
     with pytest.raises(ValueError, match="the log has no column 'position'"):
         clicks.Log.of({"query": ["q"], "item": ["a"]})
 

@@ -14,6 +14,7 @@ from tfrank_sel.clicks.evaluation import (
     value as value,
 )
 from tfrank_sel.clicks.log import Log as Log
+from tfrank_sel.clicks.models import MODELS as MODELS, Fit as Fit, compare as compare
 from tfrank_sel.clicks.propensities import (
     METHODS as METHODS,
     Propensities as Propensities,

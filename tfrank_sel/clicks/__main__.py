@@ -48,7 +48,7 @@ def correct(
     position: Position = "position",
     click: Click = "click",
     session: Annotated[
-        str | None, typer.Option(help="Column of the session, for cascade and dbn.")
+        str | None, typer.Option(help="Column of the session, for click models other than pbm.")
     ] = None,
     label: Annotated[str, typer.Option(help="Name of the column of corrected labels.")] = (
         "relevance"
@@ -90,6 +90,27 @@ def correct(
     ):
         print("{:8d}  {:10.3f}  {:.3f} to {:.3f}".format(*row))
     print(f"{kept.num_rows} labels in {output}")
+
+
+@app.command()
+def models(
+    log: File,
+    query: Query = "query",
+    item: Item = "item",
+    position: Position = "position",
+    click: Click = "click",
+    session: Session = "session",
+) -> None:
+    """Compare click models by the likelihood of held-out sessions, the best one first."""
+    try:
+        roles = {"query": query, "item": item, "position": position, "click": click}
+        roles["session"] = session
+        found = clicks.compare(clicks.Log(**tables.columns(log, tables.read(log), roles)))
+    except (OSError, ValueError) as error:
+        raise refused(error) from error
+    print("model    log-likelihood per session  perplexity")
+    for fit in found:
+        print(f"{fit.model:7}  {fit.log_likelihood:26.4f}  {fit.perplexity:10.4f}")
 
 
 @app.command()

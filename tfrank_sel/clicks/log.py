@@ -1,5 +1,6 @@
 """Click logs: which item was shown at which position, and how often it was clicked."""
 
+import copy
 import functools
 from typing import Any
 
@@ -19,7 +20,7 @@ class Log:
         position: Position at which the item was shown, `[rows]`, whole numbers from 1.
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
         shown: Number of impressions of each row, `[rows]`; 1 if None.
-        session: Session of each row, `[rows]`, which click models with a cascade need.
+        session: Session of each row, `[rows]`, which click models other than PBM need.
 
     Attributes:
         num_queries, num_items: Number of queries, and of pairs of a query and an item.
@@ -100,6 +101,16 @@ class Log:
         except KeyError as error:
             raise ValueError(f"the log has no column {error}. Expected: {names}") from None
 
+    def part(self, rows: Integers) -> "Log":
+        """Returns the log of some of the rows, with the items and positions of this one."""
+        found = copy.copy(self)
+        for name in ("counts", "sessions"):
+            found.__dict__.pop(name, None)
+        for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
+            if (values := getattr(self, name)) is not None:
+                setattr(found, name, values[rows])
+        return found
+
     @property
     def num_queries(self) -> int:
         """Number of queries."""
@@ -127,10 +138,12 @@ class Log:
         """Rows of each session by position, `[sessions, positions]`; -1 where no item was shown.
 
         Raises:
-            ValueError: If the log has no sessions, or two items of one at the same position.
+            ValueError: If the log has no sessions or has counts, or a session has two items at one
+                position.
         """
         if self._sessions is None:
-            raise ValueError("`session` is required for click models with a cascade")
+            raise ValueError("`session` is required for click models other than pbm")
+        _refuse("shown", self.shown, self.shown != 1.0, "1 in a log with sessions")
         _, session = np.unique(self._sessions, return_inverse=True)
         rows = np.full((session.max() + 1, len(self.positions)), -1)
         rows[session, self.columns] = np.arange(len(session))

@@ -1,133 +1,15 @@
 """Propensities of positions, with intervals: by items at several positions, or by click models."""
 
 import dataclasses
-import functools
 import json
 import pathlib
-from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks.log import Floats, Integers, Log, probabilities
-
-_STEPS, _TOLERANCE = 500, 1e-5
-_LEAST = 1e-9
-
-
-def pbm(log: Log, weights: Floats) -> Floats:
-    """Fits the position-based model: P(click) = propensity(position) * attraction(item).
-
-    Counts of items at positions suffice, so the time does not depend on the number of sessions.
-
-    Args:
-        log: A connected log.
-        weights: Weights of the queries, `[queries]`.
-
-    Returns:
-        Propensities relative to the first position, `[positions]`.
-
-    Reference:
-        [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
-        https://doi.org/10.1007/978-3-031-02294-4), section 4.3.
-    """
-    clicks, shown = (x * weights[log.query_of_item, None] for x in log.counts)
-    examined = np.full(len(log.positions), 0.5)
-    attraction = np.full(log.num_items, 0.5)
-    per_item = np.maximum(shown.sum(axis=1), _LEAST)
-    per_position = np.maximum(shown.sum(axis=0), _LEAST)
-    skipped = shown - clicks
-    for _ in range(_STEPS):
-        both = examined * attraction[:, None]
-        share = skipped / np.maximum(1.0 - both, _LEAST)
-        previous = examined
-        item = clicks + share * (1.0 - examined) * attraction[:, None]
-        place = clicks + share * (1.0 - attraction[:, None]) * examined
-        attraction = item.sum(axis=1) / per_item
-        examined = place.sum(axis=0) / per_position
-        if np.abs(examined / examined[0] - previous / previous[0]).max() < _TOLERANCE:
-            break
-    return examined / examined[0]
-
-
-def dbn(log: Log, weights: Floats, *, cascade: bool = False) -> Floats:
-    """Fits the dynamic Bayesian network model, or the cascade model.
-
-    The user reads from the top and clicks an item by its attraction. After a click, the user is
-    satisfied by the item's satisfaction and leaves; otherwise the user reads on with the
-    continuation probability. In the cascade model, the user leaves at the first click only.
-
-    Args:
-        log: A log with sessions.
-        weights: Weights of the queries, `[queries]`.
-        cascade: Whether satisfaction and continuation are fixed at 1: the cascade model.
-
-    Returns:
-        The mean probability of examination of each position, `[positions]`.
-
-    Reference:
-        [Chapelle and Zhang, A dynamic Bayesian network click model, WWW 2009](
-        https://doi.org/10.1145/1526709.1526711).
-    """
-    rows = log.sessions
-    present = rows >= 0
-    item = np.where(present, log.items[rows], 0)
-    clicked = present & (log.clicks[rows] > 0.0)
-    weight = weights[log.queries[rows.max(axis=1)]]
-    size = rows.shape[1]
-    last = np.where(clicked.any(axis=1), size - 1 - np.argmax(clicked[:, ::-1], axis=1), -1)
-    first = np.where(clicked.any(axis=1), np.argmax(clicked, axis=1), size)
-    below = np.arange(size) > last[:, None]
-    is_last = np.arange(size) == last[:, None]
-
-    def per_item(values: np.ndarray) -> Floats:
-        totals = np.bincount(item.ravel(), (values * weight[:, None]).ravel(), log.num_items)
-        return np.asarray(totals, np.float64)
-
-    if cascade:
-        seen = present & (np.arange(size) <= first[:, None])
-        shown = per_item(seen.astype(np.float64))
-        attraction = per_item((clicked & seen).astype(np.float64)) / np.maximum(shown, _LEAST)
-        return _examined(attraction[item], present, np.ones(item.shape), 1.0, weight)
-    attraction = np.full(log.num_items, 0.2)
-    satisfaction = np.full(log.num_items, 0.5)
-    going, examined = 0.9, np.zeros(size)
-    for _ in range(_STEPS):
-        a, s = np.where(present, attraction[item], 0.0), satisfaction[item]
-        # probability of no click from a position on, if it is examined
-        silent = np.ones((len(rows), size + 1))
-        for k in reversed(range(size)):
-            silent[:, k] = (1.0 - a[:, k]) * (1.0 - going + going * silent[:, k + 1])
-        on = going * silent[:, 1:]
-        off = 1.0 - going
-        satisfied = is_last * s / np.maximum(s + (1.0 - s) * (off + on), _LEAST)
-        after = np.where(is_last, 1.0 - satisfied, 1.0) * on / np.maximum(off + on, _LEAST)
-        seen = np.ones((len(rows), size))
-        for k in range(1, size):
-            seen[:, k] = np.where(below[:, k], seen[:, k - 1] * after[:, k - 1], 1.0)
-        reading = np.where(present, seen, 0.0)
-        attraction = per_item(clicked * 1.0) / np.maximum(per_item(reading), _LEAST)
-        satisfaction = per_item(satisfied) / np.maximum(per_item(clicked * 1.0), _LEAST)
-        stays = (seen * (1.0 - satisfied))[:, :-1] * present[:, 1:] * weight[:, None]
-        moves = seen[:, 1:] * present[:, 1:] * weight[:, None]
-        going = float(moves.sum() / max(stays.sum(), _LEAST))
-        previous = examined
-        examined = _examined(attraction[item], present, satisfaction[item], going, weight)
-        if np.abs(examined - previous).max() < _TOLERANCE:
-            break
-    return examined
-
-
-def _examined(
-    attraction: Floats, present: np.ndarray, satisfaction: Floats, going: float, weight: Floats
-) -> Floats:
-    """Mean probability of examination at each position, before any click is known."""
-    stays = going * (1.0 - np.where(present, attraction * satisfaction, 0.0))[:, :-1]
-    reach = np.cumprod(np.concatenate([np.ones((len(stays), 1)), stays], axis=1), axis=1)
-    shown = present * weight[:, None]
-    means: Floats = (reach * shown).sum(axis=0) / np.maximum(shown.sum(axis=0), _LEAST)
-    return means
+from tfrank_sel.clicks.models import Model, fits
 
 
 def groups(log: Log) -> list[list[int]]:
@@ -153,12 +35,19 @@ def groups(log: Log) -> list[list[int]]:
     return [log.positions[reach[first]].tolist() for first in firsts]
 
 
-def check_connected(log: Log) -> None:
+def check_identified(log: Log, method: str) -> None:
     """Raises an error if the log cannot identify the propensities of all its positions.
+
+    `"all_pairs"`, `"pbm"` and `"ubm"` compare positions by items shown at several of them, so all
+    positions must be connected. In `"dbn"`, one probability of reading on connects them all, but
+    needs some item at two positions. `"cascade"` and `"dcm"` know that the first position and all
+    below it are examined until the first click, which identifies the items without any swap.
 
     Raises:
         ValueError: If the positions fall into several groups, which the message names.
     """
+    if method in ("cascade", "dcm"):
+        return
     apart = groups(log)
     if len(apart) == len(log.positions):
         raise ValueError(
@@ -166,7 +55,7 @@ def check_connected(log: Log) -> None:
             "Propensities need items at several positions for the same query: "
             "swap items at random, or add the log of another ranker"
         )
-    if len(apart) > 1:
+    if len(apart) > 1 and method != "dbn":
         named = " and ".join(str(group) for group in apart)
         raise ValueError(
             f"no clicked item was shown in two of these groups of positions: {named}. "
@@ -217,7 +106,7 @@ def all_pairs(log: Log, weights: Floats) -> Floats:
     return np.exp(solution)
 
 
-Method = Literal["all_pairs", "pbm", "cascade", "dbn"]
+Method = Literal["all_pairs", Model]
 METHODS: tuple[str, ...] = get_args(Method)
 
 
@@ -301,9 +190,10 @@ def estimate(
     """Estimates the propensities of the positions of a log.
 
     `"all_pairs"` compares the clicks of the same items at different positions, and does not assume
-    how clicks depend on items. `"pbm"` fits the position-based model by expectation maximisation;
-    it is more precise for items with many impressions. Both need items at several positions.
-    `"cascade"` and `"dbn"` are for users who read from the top and stop; they need sessions.
+    how clicks depend on items. The others fit a click model by expectation maximisation; see
+    `compare`. `"pbm"` is more precise for items with many impressions; in `"ubm"`, examination also
+    depends on the last click above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from
+    the top and stop. All of them but `"pbm"` need sessions.
 
     Args:
         log: The log.
@@ -327,17 +217,11 @@ def estimate(
     weights = random.poisson(1.0, (resamples + 1, log.num_queries)).astype(np.float64)
     weights[0] = 1.0  # the estimate itself
     weights[weights.sum(axis=1) == 0.0] = 1.0
-    if method in ("all_pairs", "pbm"):
-        check_connected(log)
+    check_identified(log, method)
     if method == "all_pairs":
         values = all_pairs(log, weights)
     else:
-        fits: dict[str, Callable[[Log, Floats], Floats]] = {
-            "pbm": pbm,
-            "cascade": functools.partial(dbn, cascade=True),
-            "dbn": dbn,
-        }
-        values = np.stack([fits[method](log, drawn) for drawn in weights])
+        values = np.stack([fitted.examined for fitted in fits(log, method, weights)])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
     return Propensities(log.positions, values[0], low, high, method)

@@ -120,7 +120,9 @@ class Clicks(Section):
         examples=["position"],
     )
     session: str | None = key(
-        None, 'Name of the session, for "cascade" and "dbn".', examples=["session"]
+        None,
+        "Name of the session, for click models other than pbm, and for the value of the new order.",
+        examples=["session"],
     )
     method: Method = key("all_pairs", "Method that estimates the propensities of positions.")
     correction: Correction = key("doubly_robust", "Correction of the labels.")
@@ -138,7 +140,7 @@ class Clicks(Section):
     def _whole(self) -> Self:
         if self.session is not None and self.position is None:
             raise ValueError("needs `position`, if `session` is named. Received: no position")
-        if self.method in ("cascade", "dbn") and self.session is None:
+        if self.method not in ("all_pairs", "pbm") and self.session is None:
             raise ValueError(f"`session` must be named for {self.method}. Received: no session")
         return self
 
