@@ -1,4 +1,6 @@
+import base64
 import contextlib
+import html
 import http.client
 import http.server
 import json
@@ -96,15 +98,33 @@ const filled = [
   {stock: "4"},
 ];
 const put = (part, values) => {
-  for (const input of part.querySelectorAll("input, select"))
+  for (const input of part.querySelectorAll(FIELDS))
     input.value = values[input.getAttribute("aria-label")] ?? "";
 };
 put(byId("query"), {shown_at: "2026-02-01T00:00", country: "de", age: "33"});
 byId("items").tBodies[0].rows[2].querySelector("button").click();
+byId("items").tBodies[0].rows[0].querySelector("input").value = "mug";
 filled.forEach((values, i) => put(byId("items").tBodies[0].rows[i], values));
 CHANGE
 byId("form").requestSubmit();
 """
+
+
+def request(text):
+    """The request that the page shows for curl, which must be JSON without `NaN`."""
+    body = html.unescape(text.split('id="request">')[1].split("</pre>")[0]).split("'")[1]
+    return json.loads(body, parse_constant=pytest.fail)
+
+
+def ranking(text):
+    """The items and scores that the page shows, the best first."""
+    shown = re.findall(r'<td>([^<]+)</td><td class="number">(\S+)</td>', text)
+    return [(item, float(score)) for item, score in shown]
+
+
+def near(ranked, names):
+    """What the page shows of the items that the client ranked, which have these names there."""
+    return [(names[int(x.doc_id)], pytest.approx(x.score, rel=1e-5)) for x in ranked]
 
 
 @of_chromium
@@ -115,11 +135,21 @@ def test_the_form_of_named_features_ranks_as_the_client_does(named_endpoint, nam
         expected = ranker.rank([named.ITEM, {"stock": 4}], query=named.QUERY)
 
     with scripted(port, FILLED.replace("CHANGE", "")) as proxy:
-        found = re.findall(r'<td>item (\d)</td><td class="number">(\S+)</td>', dom(proxy))
+        text = dom(proxy)
 
-    assert [int(item) - 1 for item, _ in found] == [int(x.doc_id) for x in expected]
-    for (_, shown), one in zip(found, expected, strict=True):
-        assert float(shown) == pytest.approx(one.score, rel=1e-5)
+    assert request(text)["signature_name"] == "serving_default"  # a number is missing
+    assert ranking(text) == near(expected, ["mug", "item 2"])
+    filled = {**named.ITEM, "price": -1.5, "stock": 7, "embedding": [1, 2]}
+    with Ranker(address, manifest=named_model / "saved_model") as ranker:
+        expected = ranker.rank([named.ITEM, filled], query=named.QUERY)
+
+    values = '{...filled[0], price: "-1.5", stock: "7", embedding: "1, 2"}'
+    change = f'put(byId("items").tBodies[0].rows[1], {values});'
+    with scripted(port, FILLED.replace("CHANGE", change)) as proxy:
+        text = dom(proxy)
+
+    assert request(text)["inputs"]["seller"] == [[2**62 + 1] * 2]
+    assert ranking(text) == near(expected, ["mug", "item 2"])
 
     change = 'put(byId("items").tBodies[0].rows[1], {stock: "1", embedding: "1"});'
     with scripted(port, FILLED.replace("CHANGE", change)) as proxy:
@@ -131,16 +161,23 @@ def test_the_form_of_packed_features_ranks_lines(named_endpoint):
     lines = """
       byId("model").value = "packed";
       byId("model").dispatchEvent(new Event("change"));
-      byId("features").value = "1 2 3\\n0,0,0";
+      byId("features").value = "1 2 3 # mug\\n0,0,0";
       byId("form").requestSubmit();
     """
     with scripted(named_endpoint.rest_port, lines) as proxy:
         text = dom(proxy)
-    assert "<td>1 2 3</td>" in text
+    assert "<td>mug</td>" in text
     assert "<td>0,0,0</td>" in text
+    assert request(text)["inputs"]["features"] == [[[1, 2, 3], [0, 0, 0]]]
+
+    with scripted(named_endpoint.rest_port, lines.replace("1 2 3", "1 nan 3")) as proxy:
+        text = dom(proxy)
+    sent = base64.b64decode(request(text)["inputs"]["features"][0]["b64"])
+    np.testing.assert_array_equal(np.frombuffer(sent, "<f4"), [1, np.nan, 3, 0, 0, 0])
 
 
 ITEMS = [named.ITEM, {"stock": 4, "seller": -(2**62) - 1}]
+IDS = ["mug", "cup"]
 LINES = np.array([[1.5, 2.0, 3.0], [0.1, -4.0, 0.0]], np.float32)
 
 
@@ -148,7 +185,7 @@ LINES = np.array([[1.5, 2.0, 3.0], [0.1, -4.0, 0.0]], np.float32)
 def warmed_models(tmp_path_factory):
     """Folder of a named model, and of two versions of a packed one, with warm-up requests."""
     folder = tmp_path_factory.mktemp("warmed")
-    one = requests.item_list(ITEMS, named.TYPES, query=named.QUERY)
+    one = requests.item_list(ITEMS, named.TYPES, query=named.QUERY, doc_ids=IDS)
     values = {**typed.values(one, named.TYPES), "doc_id": one.doc_ids}
     lists = [writing.serialize_elwc(values, typed.list_features(named.TYPES, "doc_id"))]
     export.export(named.model(), named.TYPES, folder / "saved", examples=lists)
@@ -157,7 +194,10 @@ def warmed_models(tmp_path_factory):
     for version, sign in ((1, 1.0), (2, -1.0)):
         last = keras.layers.Lambda(lambda x, sign=sign: sign * x[..., 1])
         packed = keras.Sequential([keras.Input([None, 3]), last])
-        saved, lists = folder / f"packed {version}", [elwc.serialize(LINES, spec)]
+        saved, lists = (
+            folder / f"packed {version}",
+            [elwc.serialize(LINES, spec, doc_ids=[b"", b"cup"])],
+        )
         export.export(packed, spec, saved, examples=lists)
         export.publish(saved, folder / "packed", version)
     return folder
@@ -184,26 +224,22 @@ def test_a_click_ranks_an_example_of_named_features(warmed, warmed_models):
         expected = ranker.rank(ITEMS, query=named.QUERY)
 
     with scripted(warmed.rest_port, CLICK) as proxy:
-        found = re.findall(r'<td>item (\d)</td><td class="number">(\S+)</td>', dom(proxy))
-
-    assert [int(item) - 1 for item, _ in found] == [int(x.doc_id) for x in expected]
-    for (_, shown), one in zip(found, expected, strict=True):
-        assert float(shown) == pytest.approx(one.score, rel=1e-5)
+        assert ranking(dom(proxy)) == near(expected, IDS)
 
 
 @of_chromium
 def test_a_click_ranks_an_example_of_packed_features_by_two_versions(warmed):
-    beside = 'showModels().then(() => { byId("beside").value = "1"; CLICK });'
-    with scripted(warmed.rest_port, PACKED + beside.replace("CLICK", CLICK)) as proxy:
+    compared = 'showModels().then(() => { byId("compared").value = "1"; CLICK });'
+    with scripted(warmed.rest_port, PACKED + compared.replace("CLICK", CLICK)) as proxy:
         text = dom(proxy)
 
     heads = re.findall(r"<th>(.*?)</th>", text.split('id="heads"')[1].split("</thead>")[0])
-    assert heads == ["rank", "document", "version latest", "", "version 1", "", "rank there"]
+    assert heads == ["rank", "item", "version latest", "", "version 1", "", "rank there"]
     rows = re.findall(r"<tr>(.*?)</tr>", text.split('id="ranking"')[1].split("</tbody>")[0])
     cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
     told = [[row[0], row[1], row[2], row[4], row[6]] for row in cells]
     assert told == [
-        ["1", "0.1 -4 0", "4.00000", "-4.00000", "2 ▼1"],
+        ["1", "cup", "4.00000", "-4.00000", "2 ▼1"],
         ["2", "1.5 2 3", "-2.00000", "2.00000", "1 ▲1"],
     ]
     assert [re.search(r"width: (\d+)%", row[3])[1] for row in cells] == ["100", "1"]

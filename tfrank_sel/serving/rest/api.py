@@ -17,7 +17,7 @@ from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
-from tfrank_sel.serving.rest import json_reader, json_writer, page
+from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
 from tfrank_sel.serving.status import Code, ServingError, invalid
 
 Scope = Mapping[str, Any]
@@ -78,6 +78,8 @@ class RestApi:
         if path == "/":
             text = await self._run(lambda *_: page.written(self._core))
             return 200, b"text/html; charset=utf-8", text
+        if path == openapi.PATH:
+            return 200, b"application/json", await self._run(lambda *_: openapi.written(self._core))
         if path == monitoring.PATH:
             return 200, b"text/plain", await self._run(lambda *_: self._core.metrics())
         if path.startswith(monitoring.PATH + "?"):

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import orjson
 import tensorflow as tf
+from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import input_pb2, predict_pb2
 
 from tfrank_sel.export.saved_model import MANIFEST, read_manifest
 from tfrank_sel.serving import input_features
@@ -38,7 +40,7 @@ def _told(core: ServerCore, name: str) -> dict[str, Any]:
         with core.acquire(name, None, None) as model:
             return _of_model(model)
     except (ServingError, OSError, ValueError):
-        return {**InputFeatures(None, {}).config(), "examples": []}
+        return {**InputFeatures(None, {}).config(), "signatures": [], "examples": []}
 
 
 @per_model
@@ -47,25 +49,40 @@ def _of_model(model: Model) -> dict[str, Any]:
     told = read_manifest(model.path)["features"] if (model.path / MANIFEST).exists() else {}
     takes = input_features.of_model(signature, told)
     found = itertools.islice(_examples(model, takes), EXAMPLES)
-    return {**takes.config(), "examples": list(found)}
+    return {**takes.config(), "signatures": sorted(model.signatures), "examples": list(found)}
 
 
 def _examples(model: Model, takes: InputFeatures) -> Iterator[dict[str, Any]]:
-    """The first lists of the warm-up requests: values of each input, by name.
+    """The first lists of the warm-up requests: `inputs` by name, and `ids` of the items if known.
 
     An integer is a string, because numbers in JavaScript have 53 bits; null is NaN.
     """
+    ids: list[str] = []
     kinds = takes.config()["features"].values()
     of_query = {kind["input"] for kind in kinds if kind["of"] == "query"}
     for log in warmup.read(model.path / warmup.PATH):
         request = log.predict_log.request
+        if request.model_spec.signature_name == "serving_default":  # precedes the same list's
+            ids = _ids(request, takes.doc_id)
         if request.model_spec.signature_name != _SIGNATURE:
             continue
         found = {name: tf.make_ndarray(proto)[:1] for name, proto in request.inputs.items()}
         found.pop(takes.mask, None)
-        yield {
+        inputs = {
             name: _values(x if name in of_query else x[:, :ITEMS])[0] for name, x in found.items()
         }
+        yield {"inputs": inputs, "ids": ids[:ITEMS]}
+
+
+def _ids(request: predict_pb2.PredictRequest, doc_id: str) -> list[str]:
+    """Identifiers of the items of the first list of a request; empty if it holds no such lists."""
+    lists = request.inputs["examples"].string_val
+    try:
+        one = input_pb2.ExampleListWithContext.FromString(lists[0] if lists else b"")
+    except message.DecodeError:
+        return []
+    values = [item.features.feature[doc_id].bytes_list.value for item in one.examples]
+    return [x[0].decode(errors="replace") if x else "" for x in values]
 
 
 def _values(array: np.ndarray) -> list[Any]:
