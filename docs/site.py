@@ -7,7 +7,7 @@ gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture
 `benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
 of `examples`, run as a notebook: its page has the code and its output. A page for each command of
 `docs/evidence` has all its tables. The reference has a sheet of all commands and configuration
-keys, and a page for each public module, with what its docstrings say of each public name.
+keys, a page for each public module, and one with the docstrings of each public name.
 """
 
 import importlib
@@ -98,8 +98,7 @@ def main() -> None:
     (PAGES / "reference").mkdir()
     (PAGES / "reference" / "commands.md").write_text(commands_page())
     for name in MODULES:
-        module = importlib.import_module(name)
-        (PAGES / "reference" / f"{name}.md").write_text(page(module))
+        write_reference(importlib.import_module(name))
 
 
 def write_tutorial(name: str) -> None:
@@ -133,8 +132,8 @@ def figures() -> Iterator[str]:
     for name, figure in FIGURES.items():
         print(f"Drawing figure {name}", flush=True)
         drawn = figure.draw()
-        drawn.savefig(PAGES / "figures" / f"{name}.png", dpi=100)
-        drawn.savefig(PAGES / "figures" / f"{name}_small.png", dpi=40)
+        drawn.savefig(PAGES / "figures" / f"{name}.png", dpi=200)
+        drawn.savefig(PAGES / "figures" / f"{name}_small.png", dpi=80)
         of = f"Figure {name} of [Selective Matching Losses](https://arxiv.org/abs/2506.04446)"
         command = f"tfrank-sel-plots figures --output figures --only {name}"
         text = f"{figure.caption}\n\n{of}."
@@ -208,18 +207,19 @@ def first_sentence(text: str) -> str:
     return re.sub(r"\[/?[a-z ]+\]", "", sentence).replace("|", "\\|")
 
 
-def page(module: ModuleType) -> str:
-    """Returns the reference of a module: a table of what is in it, then each in full."""
-    names = sorted(name for name in vars(module) if is_public(module, name))
-    lines = [f"# `{module.__name__}`", "", inspect.getdoc(module) or "", ""]
+def write_reference(module: ModuleType) -> None:
+    """Writes the reference of a module: a table of what is in it, and a page for each."""
+    title, folder = module.__name__, PAGES / "reference" / module.__name__
+    folder.mkdir(parents=True)
+    lines = [f"# `{title}`", "", inspect.getdoc(module) or "", ""]
     lines += ["| name | what it is |", "|---|---|"]
-    for name in names:
+    for name in sorted(name for name in vars(module) if is_public(module, name)):
         summary = (inspect.getdoc(getattr(module, name)) or "").partition("\n\n")[0]
         text = " ".join(summary.split()).replace("|", "\\|")
-        lines.append(f"| [`{name}`][{module.__name__}.{name}] | {text} |")
-    for name in names:
-        lines += ["", f"::: {module.__name__}.{name}"]
-    return "\n".join(lines) + "\n"
+        lines.append(f"| [`{name}`]({title}/{name}.md) | {text} |")
+        above = f"[`{title}`](../{title}.md)"
+        (folder / f"{name}.md").write_text(f"{above}\n\n::: {title}.{name}\n")
+    folder.with_name(f"{title}.md").write_text("\n".join(lines) + "\n")
 
 
 def is_public(module: ModuleType, name: str) -> bool:

@@ -105,6 +105,18 @@ def sections():
     }
 
 
+def test_the_reference_has_a_page_for_each_class(site, tmp_path):
+    site["write_reference"](metrics.averaging)
+    index = (tmp_path / "reference" / "tfrank_sel.metrics.averaging.md").read_text()
+    linked = re.findall(r"^\| \[`(\w+)`\]\(tfrank_sel.metrics.averaging/\1.md\) \| \w", index, re.M)
+    pages = {
+        x.stem: x.read_text() for x in tmp_path.glob("reference/tfrank_sel.metrics.averaging/*")
+    }
+    assert linked == sorted(pages)
+    name, text = next(iter(pages.items()))
+    assert text.endswith(f"::: tfrank_sel.metrics.averaging.{name}\n")
+
+
 def test_the_reference_shows_the_constructors_that_fields_make():
     griffe = pytest.importorskip("griffe")
     extensions = griffe.load_extensions(str(SITE.parent / "examples.py"))
