@@ -52,7 +52,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
             line = _LINES[number % len(_LINES)]
             values, color = np.array(fit.history["val_ndcg"]), COLORS[name]
             best = int(values.argmax())
-            label = f"{name}: {fit.loss}"
+            label = f"{name}: {_short(fit.loss)}"
             axes.plot(np.arange(1, fit.epochs + 1), values, line, color=color, label=label)
             axes.plot(best + 1, values[best], "o", color=color)
         axes.set(title="validation NDCG@10", xlabel=step)
@@ -63,7 +63,7 @@ def learning(trained: Mapping[str, Trained]) -> str:
         epochs = np.arange(1, fit.epochs + 1)
         axes.plot(epochs, fit.history["loss"], color=COLORS[name], label="training")
         axes.plot(epochs, fit.history["val_loss"], "--", color=COLORS[name], label="validation")
-        axes.set(title=f"{fit.loss} of {name}", xlabel="epoch")
+        axes.set(title=f"{_short(fit.loss)} of {name}", xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
@@ -163,12 +163,17 @@ def compared(fits: Mapping[str, Sequence[tuple[str, Sequence[float]]]]) -> str:
             for number, (loss, values) in enumerate(own):
                 line = _LINES[number % len(_LINES)]
                 epochs = np.arange(1, len(values) + 1)
-                axes.plot(epochs, values, line, color=color, label=f"{name}: {loss}")
+                axes.plot(epochs, values, line, color=color, label=f"{name}: {_short(loss)}")
         axes.set(title="validation NDCG@10", xlabel="epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
 
     return _svg("Validation NDCG at 10 of both runs by epoch", draw, width=4.8)
+
+
+def _short(loss: str) -> str:
+    """Returns the name of a loss, cut to the room that a figure has."""
+    return loss if len(loss) <= 24 else f"{loss[:23]}…"
 
 
 def _svg(
