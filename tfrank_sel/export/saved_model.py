@@ -31,7 +31,7 @@ pad_variable_length_inputs: false
 """
 WARM_UP = f"{FOLDER}/tf_serving_warmup_requests"
 _CHUNK = 1 << 24  # bytes
-# The server of the deployments' image, and the operations of TensorFlow 2.20 and 2.21 that it does
+# The oldest server for exported models, and the operations of TensorFlow 2.20 and 2.21 that it does
 # not have: the difference of `dir(tf.raw_ops)`.
 _SERVER = "2.19.1"
 _NEWER = re.compile("DecodeJxl|DecodeWebP|TPUDummyInput|XlaSparseDenseMatmulCustomCombiner.*")
@@ -78,7 +78,7 @@ def _problems(graph: Any) -> Iterator[str]:
             ):
                 yield f"{node.op} is not an operation of TensorFlow"
             elif _NEWER.fullmatch(node.op):
-                yield f"{node.op} is newer than TensorFlow {_SERVER}, which the server runs"
+                yield f"{node.op} is newer than TensorFlow {_SERVER}, which servers may run"
             if node.attr["_XlaMustCompile"].b:
                 yield f"{node.name} requires XLA (jit_compile=True)"
 

@@ -20,7 +20,7 @@ _TEMPLATES = importlib.resources.files(__package__) / "templates"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,46}[a-z0-9])?")
 
 _ROOT = re.compile(r"/[\w./-]+")  # what needs no quotes in the files
-_SERVER = "2.19.1"  # tag of an image without a model
+_SERVER = "2.20.0"  # tag of an image without a model
 # A line that is only for images with models, or for servers that poll a disk or a store.
 _ONLY = re.compile(r"^(.*?) +# @@only (\w+)\n", re.M)
 
@@ -43,7 +43,7 @@ def write(
 ) -> None:
     """Writes the deployment folder of a model atomically.
 
-    By default servers poll `models.config`, beside `saved_model_base`, and load what is published
+    By default servers poll `models.config`, next to `saved_model_base`, and load what is published
     there. With `copy_models` the image holds all versions instead; the latest is served, under the
     label `stable`.
 
