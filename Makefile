@@ -1,4 +1,4 @@
-# `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` all beside
+# `make demo` runs the main job from end to end, `make test` the tests, `make benchmark` times it and
 # its peers; `make check` runs what must hold before a change lands, `make test-all` all tests but
 # `make test-matrix`. `make test-long` runs the long trials, `make test-tfr` the tests of the second
 # stack, `make demo-tfx` and `make test-tfx` are for the TFX pipeline, `make test-torch` for PyTorch.
@@ -20,7 +20,7 @@ BENCHMARK =
 EVIDENCE = --data data --results build/evidence
 # what has a target of its own
 ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
-# what compiles most, beside the contracts
+# what compiles most, apart from the contracts
 FORMULAS = tests/golden tests/links tests/losses tests/metrics tests/models tests/objectives tests/ops
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine

@@ -157,7 +157,7 @@ def derivatives() -> Figure:
 
 
 def factorisation() -> Figure:
-    """The losses of RG beside the softmax that they expand."""
+    """The losses of RG compared with the softmax that they expand."""
     figure, axes = one_plot("logit of the relevant item, the other nine at 0", "loss")
     s = np.linspace(-4.0, 8.0, 241)
     scores = np.column_stack([s, np.zeros([len(s), 9])])
@@ -227,7 +227,7 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.only:
         path = options.output / f"{name}.png"
-        PICTURES[name]().savefig(path, dpi=100)
+        PICTURES[name]().savefig(path, dpi=200)
         print(path, flush=True)
 
 

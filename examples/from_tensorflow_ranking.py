@@ -84,7 +84,7 @@ model.compile(
         tfr.metrics.get(key="mrr", name="metric/mrr"),
     ],
 )
-history = model.fit(lists, epochs=3, verbose=0).history
+history = model.fit(lists, epochs=3, verbose=0, shuffle=False).history
 print("quickstart: NDCG", [round(x, 3) for x in history["metric/ndcg"]])
 
 # %% [markdown]
@@ -157,7 +157,7 @@ ranker.compile(
     # was: tfr.keras.metrics.default_keras_metrics()
     metrics=tfr.metrics.default_keras_metrics(),
 )
-history = ranker.fit(batches, epochs=8, verbose=0).history
+history = ranker.fit(batches, epochs=8, verbose=0, shuffle=False).history
 print("TFRecords: NDCG", [round(x, 3) for x in history["metric/ndcg_5"]])
 
 # %% [markdown]
@@ -226,5 +226,5 @@ reader.compile(
     # was: tfr.keras.metrics.NDCGMetric(name="ndcg_5", topn=5)
     metrics=[tfr.metrics.ndcg(name="ndcg_5", topn=5)],
 )
-history = reader.fit(antique, epochs=5, verbose=0).history
+history = reader.fit(antique, epochs=5, verbose=0, shuffle=False).history
 print("answers: NDCG", [round(x, 3) for x in history["ndcg_5"]])

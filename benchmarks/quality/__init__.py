@@ -1,1 +1,1 @@
-"""Benchmarks of ranking quality, beside peers."""
+"""Benchmarks of ranking quality, compared with peers."""

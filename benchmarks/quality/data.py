@@ -70,7 +70,7 @@ def read(folder: pathlib.Path, name: str) -> Lists:
 
 
 def pooled(folder: pathlib.Path) -> list[ItemList]:
-    """Reads all files of a folder, of LETOR or of LightGBM with a `.query` file of sizes beside."""
+    """Reads all files of a folder, of LETOR or of LightGBM with a `.query` file of sizes."""
     with tempfile.TemporaryDirectory() as made:
         paths = []
         for path in sorted(folder.iterdir()):

@@ -4,7 +4,7 @@
     python -m benchmarks.quality.equal judge --data MQ2008 MSLR --scores scores
 
 `--data` is a folder for each set, of any LETOR set: `Fold1` and so on, `S1.txt` to `S5.txt`, or
-other files, also those of LightGBM with a `.query` file beside, which are pooled and divided into
+other files, also those of LightGBM with a `.query` file, which are pooled and divided into
 five parts.
 
 All rows have the same features (those of `models.ListScorer`: each number, and where the item

@@ -60,7 +60,7 @@ def draw(gaps: Mapping[str, Gap], path: pathlib.Path) -> None:
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper left", frameon=False)
-    figure.savefig(path, format="png", dpi=120)
+    figure.savefig(path, format="png", dpi=200)
 
 
 def _mark(axes: Axes, place: int, gap: Gap, color: str) -> None:

@@ -7,7 +7,7 @@ Does each step undisturbed once, in a process of its own: those of `tfrank-sel-p
 whole run, an export, a publication. Then starts it as often as KILLS says and ends it by SIGKILL at
 a random moment of its duration. After each kill each step of a run must be absent or whole, and an
 export or publication too; then the step is done again, which must succeed, give the same as the
-undisturbed one, and leave nothing beside it. Prints a Markdown table, where a step that takes
+undisturbed one, and leave nothing next to it. Prints a Markdown table, where a step that takes
 longer than MINUTES has fewer kills; status 1 at the first rule broken.
 """
 
@@ -151,8 +151,8 @@ def trial(name: str, kills: int, minutes: float, seed: int, folder: Path) -> dic
 
     def undisturbed() -> dict[str, str]:
         assert ended(start(step, folder, place)) == 0, f"{name}: did not succeed"
-        beside = sorted(path.name for path in place.parent.iterdir())
-        assert beside == [place.name], f"{name}: left {beside}"
+        names = sorted(path.name for path in place.parent.iterdir())
+        assert names == [place.name], f"{name}: left {names}"
         return contents(place)
 
     began = time.perf_counter()

@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory, beside peers."""
+"""Benchmarks of speed and memory, compared with peers."""

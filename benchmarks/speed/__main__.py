@@ -1,9 +1,9 @@
-"""Speed of losses, metrics, data, training, ALS, top-k and serving beside peers, by one command.
+"""Speed of losses, metrics, data, training, ALS, top-k and serving against peers, by one command.
 
     make benchmark
     python -m benchmarks.speed --output build/benchmark [--only metrics data ...]
 
-Runs the benchmarks one after the other, each in a process of its own on one core, those beside
+Runs the benchmarks one after the other, each in a process of its own on one core, those against
 tensorflow-ranking under the second stack, and writes `speed.json`, `speed.md` and `speed.png` after
 each of them. A peer that is not installed is left out, and named. How each is measured is told by
 its own module.

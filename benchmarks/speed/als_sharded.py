@@ -1,6 +1,6 @@
 """RG factorisation on several processes: cost of an exchange, and resources of a large problem.
 
-    python -m benchmarks.speed.als_sharded exchange --data DIR  # collectives beside Beam
+    python -m benchmarks.speed.als_sharded exchange --data DIR  # collectives and Beam
     python -m benchmarks.speed.als_sharded scale                # memory and traffic by formula
 
 DIR holds `gowalla.npz`. It needs the extras `als` and, for `exchange`, `pipelines`.

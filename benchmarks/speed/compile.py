@@ -1,4 +1,4 @@
-"""Compilations and time of training on batches of random sizes, beside keras-rs and tfr.
+"""Compilations and time of training on batches of random sizes, compared with keras-rs and tfr.
 
     python -m benchmarks.speed.compile [--batches 200] [--tensorflow-ranking .venv-tfr/bin/python]
 

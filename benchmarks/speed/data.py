@@ -8,11 +8,11 @@ of this machine, from passes in turn.
 
 * Readers: in batches of 32 lists, padded to 200 items, from TFRecords with a feature a number, as
   users of tensorflow-ranking have them, as `ExampleListWithContext` of packed floats, and in the
-  packed layout of training records, beside reading the bytes alone. `data.batches` is the whole
+  packed layout of training records, against reading the bytes alone. `data.batches` is the whole
   pipeline.
-* Writers: the packed layout, beside joining the same bytes.
-* Texts: LETOR, beside scikit-learn and XGBoost.
-* Steps of training an MLP on batches of the pipeline, beside the same step on tensors at hand.
+* Writers: the packed layout, compared with joining the same bytes.
+* Texts: LETOR, compared with scikit-learn and XGBoost.
+* Steps of training an MLP on batches of the pipeline, against the same step on tensors in memory.
 
 With `--wall`, only training, by the clock on the wall and on all cores it may use. What is not
 installed is left out, and said so; tensorflow-ranking is there with the extra `tfr`.

@@ -1,4 +1,4 @@
-"""Speed of losses, forward and backward under XLA, beside the operations they compete with.
+"""Speed of losses, forward and backward under XLA, compared with the operations they compete with.
 
     python -m benchmarks.speed.losses
 

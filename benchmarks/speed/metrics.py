@@ -1,4 +1,4 @@
-"""Speed of metrics beside their peers: NDCG@10 of 10,000 lists of 100 items, and several at once.
+"""Speed of metrics against their peers: NDCG@10 of 10,000 lists of 100 items, and several at once.
 
     python -m benchmarks.speed.metrics
 

@@ -1,4 +1,4 @@
-"""Approximate retrieval beside the exact: microseconds for a user's 20 best items, and recall.
+"""Approximate retrieval against the exact: microseconds for a user's 20 best items, and recall.
 
     python -m benchmarks.speed.nearest --data gowalla
 

@@ -1,4 +1,4 @@
-"""Training of LightGBM, XGBoost and CatBoost with our losses, beside their own ranking objectives.
+"""Training of LightGBM, XGBoost and CatBoost with our losses, against their own ranking objectives.
 
     python -m benchmarks.speed.objectives
 

@@ -1,4 +1,4 @@
-"""Speed of losses, forward and backward, beside those of tensorflow-ranking and keras-rs.
+"""Speed of losses, forward and backward, compared with those of tensorflow-ranking and keras-rs.
 
     python -m benchmarks.speed.peer_losses [--rounds 20] [--only ListMLELoss ...]
 

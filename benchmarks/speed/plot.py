@@ -31,9 +31,9 @@ def draw(found: Mapping[str, Sequence[Row]], path: pathlib.Path) -> None:
     drawn = figure.subplots(len(panels), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
     for axes, (title, lines) in zip(drawn, panels.items(), strict=True):
         _panel(axes, lines)
-        axes.set_title(f"beside {title}", loc="left", size=11)
+        axes.set_title(f"compared with {title}", loc="left", size=11)
     drawn[-1].set_xlabel("how many times faster ours is (a dot is a case)")
-    figure.savefig(path, format="png", dpi=120)
+    figure.savefig(path, format="png", dpi=200)
 
 
 def _panel(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:

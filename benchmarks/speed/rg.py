@@ -1,4 +1,4 @@
-"""RG factorisation beside implicit: time, growth, memory and descent.
+"""RG factorisation compared with implicit: time, growth, memory and descent.
 
     python -m benchmarks.speed.rg speed [--data DIR]    # a sweep of each, interleaved
         [--factors 64 256 ...] [--only "RG2 CG(3)"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.speed.interleaved import Call, machine, processor, timings, versions
 
-HEAD = """| case | ours | beside | theirs | theirs / ours | our first call |
+HEAD = """| case | ours | peer | theirs | theirs / ours | our first call |
 |---|---|---|---|---|---|"""
 _AREA = re.compile(
     r"^### (\S+)\n\n(?:[^|#].*\n+)*" + re.escape(HEAD) + r"\n((?:\|.*\n)*)", re.MULTILINE
@@ -138,7 +138,7 @@ def compare(
     per: float = 1.0,
     clock: Callable[[], float] = time.process_time,
 ) -> Iterator[Row]:
-    """Times all in turn, and gives a row for each of ours beside each peer.
+    """Times all in turn, and gives a row for each of ours and each peer.
 
     Args:
         ours: What to call, by case.

@@ -1,10 +1,10 @@
-"""CPU that a request costs the endpoint, beside the same signature run in the process.
+"""CPU that a request costs the endpoint, compared with the same signature run in the process.
 
     python -m benchmarks.speed.serving
 
 Exports a ranker, serves it in a process of its own, and asks it in turns by gRPC (lists as bytes of
 `ExampleListWithContext`), by REST with the same in base64, and by REST with dense JSON: lists
-of 100 items of 136 features. Times are CPU milliseconds of the server for each request, beside the
+of 100 items of 136 features. Times are CPU milliseconds of the server for each request, against the
 same signature run by the session in this process.
 """
 

@@ -1,4 +1,4 @@
-"""ApproxNDCG with ranks after a sort, beside ranks by all pairs, and beside fast-soft-sort's ranks.
+"""ApproxNDCG with ranks after a sort, against ranks by all pairs, and fast-soft-sort's ranks.
 
     python -m benchmarks.speed.soft_ranks
 

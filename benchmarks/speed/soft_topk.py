@@ -1,4 +1,4 @@
-"""Soft top-k and top-k cross-entropy beside difftopk and LapSum's code; losses called from PyTorch.
+"""Soft top-k and top-k cross-entropy and difftopk and LapSum's code; losses from PyTorch.
 
     python -m benchmarks.speed.soft_topk --lapsum CHECKOUT
 
@@ -96,7 +96,7 @@ def lapsum(checkout: pathlib.Path, scores: np.ndarray, upstream: np.ndarray) -> 
 
 
 def compare(rounds: int, checkout: pathlib.Path | None) -> Iterator[rows.Found]:
-    """Yields a row for each of ours beside each peer that does the same."""
+    """Yields a row for each of ours and each peer that does the same."""
     random = np.random.default_rng(0)
     for n in CLASSES:
         scores, upstream = random.standard_normal([2, BATCH_SIZE, n], np.float32)
@@ -119,7 +119,7 @@ def compare(rounds: int, checkout: pathlib.Path | None) -> Iterator[rows.Found]:
 
 
 def of_torch(rounds: int) -> Iterator[rows.Found]:
-    """Yields a row of a loss called from PyTorch, beside that of PyTorch."""
+    """Yields a row of a loss called from PyTorch, compared with that of PyTorch."""
     try:
         import torch
     except ImportError as error:

@@ -2,7 +2,7 @@
 
 Every case runs in a process of its own, on one thread, where the competitors take turns. Memory is
 what XLA assigns to scores, results and all between, as a multiple of the scores. With a checkout of
-https://github.com/oval-group/smooth-topk, its code runs beside, by an interpreter that has PyTorch.
+https://github.com/oval-group/smooth-topk, its code runs too, by an interpreter that has PyTorch.
 
     python -m benchmarks.speed.topk --table topk.md --plot docs/topk.png
 """

@@ -1,4 +1,4 @@
-"""Speed and memory of training, beside boosted trees and a bare Keras MLP.
+"""Speed and memory of training, compared with boosted trees and a bare Keras MLP.
 
     python -m benchmarks.speed.training [--lists 500 1000] [--fold FOLDER]
 

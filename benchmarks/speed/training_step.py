@@ -1,14 +1,14 @@
-"""Speed of a training step of the default network, beside a bare Keras MLP.
+"""Speed of a training step of the default network, compared with a bare Keras MLP.
 
     python -m benchmarks.speed.training_step [--stream 10000 100000]
 
 The network is that of `models.ListScorer`, compiled by `learning.training`, with `RGCrossLoss`.
 The floor is an MLP of the same widths and dropout on the same prepared features, a row a document:
-mean squared error, Adam, no lists. Both run eight steps at a time, on batches at hand; and with
-their input: lists from `data.cache.Cache`, in a new order each pass, beside documents gathered from
+mean squared error, Adam, no lists. Both run eight steps at a time, on batches in memory, and with
+their input: lists from `data.cache.Cache` in a new order each pass, against documents of
 arrays in memory. CPU time of one core of this machine, from calls in turn.
 
-`--stream` adds an epoch of `fit` on as many lists, read from disk, beside as many steps on one
+`--stream` adds an epoch of `fit` on as many lists, read from disk, against as many steps on one
 batch in memory: the time, and the peak memory of the process.
 """
 
@@ -139,7 +139,7 @@ def found(lists: int, executions: int, rounds: int) -> Iterator[rows.Found]:
 
 
 def streamed(lists: int) -> Iterator[rows.Found]:
-    """An epoch of `fit` on lists from disk, beside as many steps on one batch in memory."""
+    """An epoch of `fit` on lists from disk, compared with as many steps on one batch in memory."""
     size, (list_size, num_features) = SETTINGS.batch_size, STREAMED
     peaks: dict[tf.data.Dataset, float] = {}
     with tempfile.TemporaryDirectory() as name:

@@ -1,4 +1,4 @@
-"""CPU time of training by several workers of one machine, beside one process.
+"""CPU time of training by several workers of one machine, compared with one process.
 
     python -m benchmarks.speed.training_workers [--workers 2] [--lists 4096] [--rounds 3]
 

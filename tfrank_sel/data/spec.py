@@ -66,7 +66,7 @@ class FeatureSpec(Configurable):
         if self.num_texts < 0:
             raise ValueError(f"`num_texts` must not be negative. Received: {self.num_texts}")
         if self.num_features < (0 if self.num_texts else 1):
-            wanted = "`num_features` must be positive, or 0 beside texts"
+            wanted = "`num_features` must be positive, or 0 together with texts"
             raise ValueError(f"{wanted}. Received: {self.num_features}")
         names = (self.features, self.label, self.doc_id, self.query_id, self.texts, self.weight)
         if len(set(names)) < len(names):

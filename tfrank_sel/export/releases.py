@@ -257,7 +257,7 @@ class Releases:
         Args:
             saved_model: Folder of the SavedModel.
             version: Version to publish; if None, one more than the latest.
-            canary: Whether to publish with the label `canary`, beside the `stable` version.
+            canary: Whether to publish with the label `canary`, next to the `stable` version.
             published: Its version, if it was published before: then only labels change.
 
         Returns:

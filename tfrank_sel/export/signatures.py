@@ -73,7 +73,7 @@ def export(
         model: Maps features to scores `[batch_size, list_size]`: packed ones of shape
             `[batch_size, list_size, num_features]`, or a dict of named ones, those of the query
             `[batch_size, ...]`. If it has the attribute `takes_mask`, it gets a dict with the mask
-            beside them, as `data.batches(..., inputs=["features", "mask"])` gives.
+            together with them, as `data.batches(..., inputs=["features", "mask"])` gives.
         spec: Names of the parts of an example and number of features; or the features of a request
             by name, without a label; or the `tfrank_sel.features` type of each feature by name, for
             a model whose `models.Preparation` takes these.

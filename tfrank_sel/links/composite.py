@@ -77,8 +77,8 @@ class CompositeSoftmax(Frozen):
     def hessian(self, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
         """Computes all slopes of `h`, `[batch_size, list_size, list_size]`, symmetric."""
         h = self(s, mask, weights)
-        beside = -h[:, :, tf.newaxis] * h[:, tf.newaxis, :] / self.gamma
-        return tf.linalg.set_diag(beside, self.sensitivity(s, mask, weights))
+        others = -h[:, :, tf.newaxis] * h[:, tf.newaxis, :] / self.gamma
+        return tf.linalg.set_diag(others, self.sensitivity(s, mask, weights))
 
     @in_float64
     def divergence(self, z: Tensor, s: Tensor, mask: Tensor, weights: Tensor) -> Tensor:

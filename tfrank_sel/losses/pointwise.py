@@ -1,4 +1,4 @@
-"""Pointwise losses, which treat each item of a list independently, alone or beside its list."""
+"""Pointwise losses, of each item of a list, alone or relative to the others."""
 
 import math
 from typing import Annotated

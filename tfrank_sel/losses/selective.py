@@ -370,7 +370,7 @@ class SelectiveSigmoidLoss(_SigmoidLinkLoss):
 
     where `q` is the scaling, `Q` its potential plus `offset`, and the mean is over the valid items.
     It is the `MatchingLoss` of `links.CompositeSigmoid`, and the `SelectiveSoftmaxLoss` of an item
-    beside one whose `Q` stays 0.
+    next to one whose `Q` stays 0.
 
     Args:
         scaling: The function `q`; increasing, or such that `h` is.

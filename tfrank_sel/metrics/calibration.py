@@ -24,7 +24,7 @@ TENTHS = tuple(x / 10 for x in range(1, 10))
 
 
 class Reliability(NamedTuple):
-    """Predictions beside labels, for each bin that has an item.
+    """Mean predictions and labels of each bin that has an item.
 
     Attributes:
         weights: Sum of the weights of the items of each bin.

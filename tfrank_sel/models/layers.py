@@ -1,4 +1,4 @@
-"""Layers beside a loss: cosine classifier, soft top k, and correction of in-batch sampling."""
+"""Layers for losses: cosine classifier, soft top k, and correction of in-batch sampling."""
 
 import math
 from typing import Annotated, Any

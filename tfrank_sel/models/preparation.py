@@ -104,7 +104,7 @@ class Texts(tf.Module):
             if kind.encoding == "embedding":
                 ids.append(tf.cast(integers, tf.float32))
             else:
-                # 0 is a missing value, which is also one-hot, except beside other values of a set
+                # 0 is a missing value, which is also one-hot, except among other values of a set
                 each = tf.one_hot(integers, self._sizes[name])
                 each = tf.reduce_max(each, axis=-2)
                 is_none = tf.reduce_all(integers == 0, axis=-1, keepdims=True)

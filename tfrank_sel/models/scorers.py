@@ -70,7 +70,7 @@ class Perceptron(Configurable, keras.Model):
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
-    Inputs: prepared features `[batch_size, list_size, width]`, alone or in a dict beside `mask`, as
+    Inputs: prepared features `[batch_size, list_size, width]`, alone or in a dict with `mask`, as
     `Preparation` gives them.
 
     Outputs: scores of shape `[batch_size, list_size]`, float32; those of padding mean nothing.

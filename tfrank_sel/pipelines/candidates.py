@@ -155,7 +155,7 @@ class Candidate(Checked):
             `export.export`. If it is a `models.Prepared`, as from `list_scorer`, lists are prepared
             once, and only its network is trained.
         arguments: Further arguments of `make_model`, JSON-ready.
-        trees: Boosted trees to train beside the networks, on the same prepared features. The
+        trees: Boosted trees to train together with the networks, on the same prepared features. The
             candidate is then the `models.Ensemble` of the networks and the trees, each kind with
             half the weight, which is served without LightGBM.
 

@@ -71,7 +71,7 @@ class Pushed:
         """Returns the outcome as lines of text."""
         if self.champion is not None:
             agreement = self.beside["top_10_agreement"]
-            yield f"beside {self.champion}: {agreement:.0%} of the first {TOP} items agree"
+            yield f"compared with {self.champion}: {agreement:.0%} of the first {TOP} items agree"
         times = {name: x["p99"] for name, x in self.beside["milliseconds"].items()}
         yield ", ".join(f"{name}: {x:.1f} ms per list (p99)" for name, x in times.items())
         yield self.saved_model or "not published"
@@ -151,7 +151,7 @@ def push(
         theirs = None if champion is None else RecordScorer(champion, types)
         lists = stored.lists(test.shards, test.spec)
         one_by_one = (stored.batch_of(one, test.spec) for one in lists)
-        beside = side_by_side(ours, theirs, one_by_one)
+        compared = side_by_side(ours, theirs, one_by_one)
         judged = None
         if theirs is not None:
             judged = evaluation.evaluate(
@@ -168,7 +168,7 @@ def push(
             measured,
             configuration.blessing,
             champion=judged,
-            milliseconds=beside["milliseconds"]["ours"]["p99"],
+            milliseconds=compared["milliseconds"]["ours"]["p99"],
         )
         figures = {**blessed.figures(), "champion": judged and judged.figures()}
         folders.write_json(folder / "blessing.json", figures)
@@ -180,7 +180,7 @@ def push(
                 canary=serving.canary,
                 published=None if published is None else int(Path(published).name),
             )
-        pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, beside)
+        pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
         pushed.write(folder)
         for line in pushed.told():
             step.tell(line)

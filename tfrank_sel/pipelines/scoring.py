@@ -39,7 +39,7 @@ SUCCESS = "_SUCCESS"  # marks a complete output in a store
 
 @contextlib.contextmanager
 def resumed(output: str, state: Mapping[str, Any]) -> Iterator[str]:
-    """Provides a temporary folder beside the output, with the results of an interrupted call.
+    """Provides a temporary folder next to the output, with the results of an interrupted call.
 
     A call resumes if `state` equals the contents of `state.json`. If there is no such file at the
     end, nothing can be resumed, and the folder is removed.
@@ -196,7 +196,7 @@ def score(
 ) -> Scored:
     """Ranks the lists of files, and writes them with ranks and scores.
 
-    If the call is interrupted after ingest, the folder `.NAME.partial` beside the output is kept.
+    If the call is interrupted after ingest, the folder `.NAME.partial` next to the output is kept.
     The same call then continues: it does not repeat records or complete files. On disk, the output
     appears when it is complete. In a store, complete files appear one by one, and an empty
     `_SUCCESS` marks the end.

@@ -249,7 +249,7 @@ def stale(job: Job, now: Mapping[str, Manifest] | None = None) -> dict[str, str]
 
     Args:
         job: The job.
-        now: Result of `wanted`, if it is at hand.
+        now: Result of `wanted`, if it is known.
     """
     found = {}
     for name, manifest in (now or wanted(job)).items():

@@ -114,7 +114,7 @@ def draw_loss(
 
 
 def draw_reliability(axes: Axes, found: Reliability, label: str | None = None) -> None:
-    """Draws a reliability diagram: the mean label by mean prediction, beside the diagonal.
+    """Draws a reliability diagram: the mean label by mean prediction, and the diagonal.
 
     Args:
         axes: Where to draw.

@@ -58,7 +58,7 @@ FIGURES: dict[str, Entry] = {
         singles.figure_e1,
         "A weight by the observed score scales a whole curve; one by the predicted score makes the "
         "loss lopsided, and not convex.",
-        "Weights beside links",
+        "Weights and links",
     ),
     "E.2": Entry(
         singles.figure_e2,

@@ -215,7 +215,7 @@ def publish(
         int | None, typer.Option(help="Version; one more than the latest if unset.")
     ] = None,
     canary: Annotated[
-        bool, typer.Option(help="Publish with the label `canary`, beside the stable version.")
+        bool, typer.Option(help="Publish with the label `canary`, next to the stable version.")
     ] = False,
 ) -> None:
     """Publish a SavedModel as a version that servers of the folder load."""

@@ -1,4 +1,4 @@
-"""Speed on a GPU of losses, top-k, a training step and ALS, beside JAX and PyTorch.
+"""Speed on a GPU of losses, top-k, a training step and ALS, compared with JAX and PyTorch.
 
     python -m benchmarks.speed.gpu lower FOLDER
     python -m benchmarks.speed.gpu run FOLDER

@@ -14,7 +14,7 @@ from tfrank_sel import links, losses, models
 from tfrank_sel.models.als import solver
 from tfrank_sel.models.als.rows import Rows, Shared
 
-# with the peer beside which each is timed
+# with its peer
 LOSSES = {
     "SoftmaxLoss": (losses.SoftmaxLoss(), "cross-entropy"),
     "SelectiveSoftmaxLoss(Exp)": (losses.SelectiveSoftmaxLoss(links.Exp()), "cross-entropy"),

@@ -18,7 +18,7 @@ COLUMNS = (
     "case",
     "µs",
     "million documents/s",
-    "beside",
+    "peer",
     "µs",
     "theirs / ours",
     "floor",

@@ -261,8 +261,8 @@ def _is_due(job: Job, stale: Mapping[str, str], chosen: Sequence[str]) -> bool:
     """Whether a step is not up to date, or a summary file of the whole run is missing."""
     if stale.keys() & chosen:
         return True
-    beside = ["report.html", *(["tracking.json"] if job.configuration.tracking.mlflow else [])]
-    return len(chosen) > 1 and not all((job.path / name).exists() for name in beside)
+    outputs = ["report.html", *(["tracking.json"] if job.configuration.tracking.mlflow else [])]
+    return len(chosen) > 1 and not all((job.path / name).exists() for name in outputs)
 
 
 def _tell_pushed(output: Path, console: Console) -> None:

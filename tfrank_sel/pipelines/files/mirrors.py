@@ -20,7 +20,7 @@ from tfrank_sel.pipelines.files import folders
 
 _OFTEN = 1.0  # seconds between two times that a training is sent
 _OF_OTHERS = (f"{leases.FOLDER}/", "serving/", ".scratch-")  # which are of no step
-_BESIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files beside the steps
+_OUTSIDE = (folders.CONFIGURATION, "report.html", "tracking.json")  # files outside the steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,8 +71,8 @@ class Mirror:
         if found and folders.CONFIGURATION not in found:
             reason = "the output folder must be new, empty, or contain a run"
             raise InputError(self.url, f"{reason}. Received: a folder with other contents")
-        if beside := [name for name in _BESIDE if name in found]:
-            stores.fetch(self.url, beside, self.path)
+        if outside := [name for name in _OUTSIDE if name in found]:
+            stores.fetch(self.url, outside, self.path)
         for step in folders.RECORDS:
             if f"{step}/{folders.MANIFEST}" not in found:
                 shutil.rmtree(self.path / step, ignore_errors=True)
@@ -124,8 +124,8 @@ class Mirror:
         return send
 
     def send_beside(self) -> None:
-        """Sends the files beside the steps."""
-        for name in _BESIDE:
+        """Sends the files outside the steps."""
+        for name in _OUTSIDE:
             if self.url is not None and (self.path / name).is_file():
                 stores.copy(self.path / name, stores.join(self.url, name))
 

@@ -64,12 +64,12 @@ def Evaluator(  # noqa: N802
     )
     one_by_one = (layout.named(found)[0] for found in records(test).batch(1))
     with_items = (one for one in one_by_one if one["mask"].shape[1])
-    beside = side_by_side(ours, champion, with_items)
-    milliseconds = beside["milliseconds"]["ours"]["p99"]
+    compared = side_by_side(ours, champion, with_items)
+    milliseconds = compared["milliseconds"]["ours"]["p99"]
     blessed = bless(evaluated, Rules(**json.loads(rules)), milliseconds=milliseconds)
     for name, figures in (
         ("metrics", evaluated.figures()),
-        ("blessing", {**blessed.figures(), "beside": beside}),
+        ("blessing", {**blessed.figures(), "beside": compared}),
     ):
         path = os.path.join(evaluation.uri, f"{name}.json")
         io_utils.write_string_file(path, json.dumps(figures, indent=2) + "\n")

@@ -34,7 +34,7 @@ FIELDS: dict[int, tuple[str, type]] = {
 _PACKED = {types_pb2.DT_FLOAT: 5, types_pb2.DT_DOUBLE: 6}
 _WIDE = {"int_val": np.int32}  # type of a field, where it is narrowed to that of the tensor
 _PART = 2**14  # values that are read at a time: other threads run in between
-_STRING_BYTES = 32  # bytes of a string object in memory, beside its content
+_STRING_BYTES = 32  # bytes of a string object in memory, without its content
 _OTHER_BYTES = 16  # maximum bytes of a number of any other type
 _AXIS_BYTES = 32  # maximum bytes of an axis in a message
 
