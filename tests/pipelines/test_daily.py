@@ -141,8 +141,8 @@ def test_a_file_that_changed_is_told_and_read_again(copied):
     alone = invoke("train", copied / "1")
     assert alone.exit_code == 2
     assert alone.stderr == (
-        f"{copied}/1: ingest must be up to date before train; `run` runs all steps. "
-        f"Received: {path} changed\n"
+        f"{copied}/1: {path} changed since ingest: run `ingest` before `train`, "
+        "or `run` for all steps\n"
     )
     assert f"ingest is run again: {path} changed" in done(invoke("ingest", copied / "1"))
     report = json.loads((copied / "1" / "ingest" / "ingest.json").read_text())

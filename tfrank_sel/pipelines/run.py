@@ -173,8 +173,10 @@ def _check_gates(result: Run) -> None:
 def _check_turn(step: str, stale: Mapping[str, str], output: str | Path) -> None:
     for before in tuple(STEPS)[: tuple(STEPS).index(step)]:
         if before in stale:
-            reason = f"{before} must be up to date before {step}; `run` runs all steps"
-            raise InputError(str(output), f"{reason}. Received: {stale[before]}")
+            why = stale[before]
+            what = f"{before} has {why}" if why == steps.NOT_RUN else f"{why} since {before}"
+            reason = f"{what}: run `{before}` before `{step}`"
+            raise InputError(str(output), f"{reason}, or `run` for all steps")
 
 
 def _take(result: Run, step: Step, manifest: Manifest, reason: str) -> None:

@@ -85,7 +85,7 @@ def _known(work: str) -> Any:
     try:
         return json.loads(stores.read_text(path)) if stores.is_file(path) else None
     except ValueError as error:
-        wanted = "expected JSON of an interrupted call; remove the folder to start anew"
+        wanted = "expected JSON of an interrupted call; remove the folder to start again"
         raise InputError(path, f"{wanted}. Received: {error}") from error
 
 

@@ -152,6 +152,7 @@ def _push(run: "Run", folder: Path) -> None:
     push(run.job, run.progress, folder, *found, run.settings, run.options)
 
 
+NOT_RUN = "not run yet"
 _OF_ANALYSIS = ("data.reference", "data.schema")
 _OF_DATA = [key for key in map("data.{}".format, fields(Data)) if key not in _OF_ANALYSIS]
 STEPS = {
@@ -254,7 +255,7 @@ def stale(job: Job, now: Mapping[str, Manifest] | None = None) -> dict[str, str]
     found = {}
     for name, manifest in (now or wanted(job)).items():
         written = manifests.read(job.path, name)
-        reason = Manifest.of(written).change(manifest) if written else "not run yet"
+        reason = Manifest.of(written).change(manifest) if written else NOT_RUN
         if reason:
             found[name] = reason
     return found

@@ -134,7 +134,7 @@ def read_json(path: Path) -> Any:
 
 def replaced(path: Path, step: str, received: str) -> InputError:
     """The error for a file that is not the one that a step wrote."""
-    reason = f"must be as {step} wrote it; `run --from {step}` writes it again"
+    reason = f"differs from what {step} wrote: `run --from {step}` writes it again"
     return InputError(str(path), f"{reason}. Received: {received}")
 
 

@@ -147,7 +147,7 @@ class Backup:
             except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
                 raise ValueError(
                     f"{path} is not a backup of a training. Received: {error}. "
-                    "Remove it to train anew"
+                    "Remove it to train from the start"
                 ) from error
 
     def save(
@@ -189,7 +189,7 @@ class Backup:
             )
             raise ValueError(
                 f"{self._path} is the backup of another training: variable {place} must be {mine}. "
-                f"Received: {saved}. Remove the file to train anew"
+                f"Received: {saved}. Remove the file to train from the start"
             )
         for variable, value in zip(variables, self._arrays, strict=False):
             variable.assign(value)

@@ -123,7 +123,7 @@ def train(
             interrupted training of the same candidate, lists and settings resumes from it, and ends
             with the same weights as without the interruption. The chief writes it.
         start: Model for a warm start, as in `models.warm_start`: the result of an earlier call with
-            the same number of losses, in the same order. Trees are trained anew.
+            the same number of losses, in the same order. Trees are trained from the start.
         on_backup: Called after each write to `backup`.
 
     Returns:

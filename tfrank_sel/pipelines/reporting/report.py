@@ -175,7 +175,7 @@ def _samples(
     gain: str,
     features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
-    """Some lists of several labels as the models rank them, with the values of these features."""
+    """Some lists with different labels as the models rank them, with values of these features."""
     measure, left = metrics.NDCG(10, GAINS[gain], ties=AVERAGED), SAMPLES
     spec = split.spec
     for one in stored.lists(split.shards, spec):

@@ -113,7 +113,7 @@ def yeti_logistic_loss(
     seed: int | None = None,
     **kwargs: Any,
 ) -> losses.YetiLogisticLoss:
-    """Makes a YetiLogistic loss; its noise is other noise than in tensorflow-ranking."""
+    """Makes a YetiLogistic loss; its random numbers differ from those of tensorflow-ranking."""
     noise = (sample_size, gumbel_temperature, seed)
     normalizer = _of_pairs(lambda_weight, kwargs)
     return losses.YetiLogisticLoss(lambda_weight, temperature, *noise, normalizer, **kwargs)
@@ -166,7 +166,7 @@ def gumbel_approx_ndcg_loss(
     seed: int | None = None,
     **kwargs: Any,
 ) -> losses.GumbelLoss:
-    """Makes a noisy ApproxNDCG loss; its noise is other noise than in tensorflow-ranking."""
+    """Makes a noisy ApproxNDCG loss; its random numbers differ from those of tensorflow-ranking."""
     ndcg = losses.ApproxNDCGLoss(temperature)
     return losses.GumbelLoss(ndcg, sample_size, gumbel_temperature, seed, **kwargs)
 
@@ -174,7 +174,7 @@ def gumbel_approx_ndcg_loss(
 def coupled_rankdistil_loss(
     sample_size: int = 8, topk: int | None = None, temperature: float = 1.0, **kwargs: Any
 ) -> losses.CoupledRankDistilLoss:
-    """Makes a coupled RankDistil loss; its noise is other noise than in tensorflow-ranking."""
+    """Makes a CoupledRankDistil loss; its random numbers differ from tensorflow-ranking."""
     return losses.CoupledRankDistilLoss(sample_size, topk, temperature, **kwargs)
 
 
