@@ -28,6 +28,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import numpy as np
 import tensorflow as tf
 
 from benchmarks.quality import judging, networks, trees
@@ -82,6 +83,32 @@ def default_of_pipelines(
     from tfrank_sel.pipelines.candidates import Trees
 
     return default.train(data, Trees(trees, {"num_threads": 1}) if trees else None, seeds)
+
+
+def estimator(
+    data: Sequence[dict[str, Lists]], members: int | None = None, seeds: Sequence[int] = SEEDS
+) -> Scores:
+    """Trains the estimator without any option, or with another number of models."""
+    from tfrank_sel import Ranker
+
+    found: Scores = {}
+    for number, fold in enumerate(data):
+        features, labels, sizes = {}, {}, {}
+        for part, lists in fold.items():
+            features[part] = np.concatenate([x.features for x in lists])
+            labels[part] = np.concatenate([x.labels for x in lists])
+            sizes[part] = [len(x.labels) for x in lists]
+        for seed in seeds:
+            ranker = Ranker(members=members, random_state=seed).fit(
+                features["train"],
+                labels["train"],
+                group=sizes["train"],
+                eval_set=[(features["vali"], labels["vali"])],
+                eval_group=[sizes["vali"]],
+            )
+            scores = ranker.predict(features["test"], group=sizes["test"])
+            found[number, seed] = np.split(scores, np.cumsum(sizes["test"])[:-1])
+    return found
 
 
 def ours(

@@ -10,7 +10,8 @@ five parts.
 All rows have the same features (those of `models.ListScorer`: each number, and where the item
 stands in its list by it), four settings, three seeds and the same choice by validation lists;
 ensembles of trees and of networks have as many losses and seeds. `tfrank-sel-pipelines run` is that
-command without options, one setting, with LightGBM installed; the next rows set `model.trees`.
+command without options, one setting, with LightGBM installed; the next rows set `model.trees`, and
+the last are the estimator.
 `train` writes what is not in `--scores` yet, with its CPU seconds; run it under the second stack
 for tensorflow-ranking. `--seeds 0` trains from one seed.
 
@@ -43,6 +44,7 @@ from benchmarks.quality import judging, trees
 from benchmarks.quality.__main__ import (
     Row,
     default_of_pipelines,
+    estimator,
     is_installed,
     keras_rs_network,
     ours,
@@ -76,6 +78,8 @@ ROWS: dict[str, Row] = {
     "tfrank-sel-pipelines run, model.trees={}": functools.partial(
         default_of_pipelines, trees=default_losses()
     ),
+    "Ranker()": estimator,
+    "Ranker(members=1)": functools.partial(estimator, members=1),
 }
 TREES = [BASE, "LightGBM, our RGCrossLoss", "LightGBM, our SoftmaxLoss"]
 NETWORKS = [f"ListScorer, {x}" for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")]

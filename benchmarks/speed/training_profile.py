@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.speed.interleaved import Call, machine, timings, use_one_core
 from benchmarks.speed.training_step import ONE_LOSS, SETTINGS, SHAPES, at_hand, network, steps
-from tfrank_sel.training import STEPS_AT_A_TIME
+from tfrank_sel.training.networks import STEPS_AT_A_TIME
 
 EXECUTIONS = 8
 PARTS = ("scores", "loss", "gradient", "Adam", "averaging", "Keras", "input")

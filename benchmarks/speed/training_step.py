@@ -29,7 +29,7 @@ from tfrank_sel import losses, models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.learning import training
-from tfrank_sel.training import STEPS_AT_A_TIME
+from tfrank_sel.training.networks import STEPS_AT_A_TIME
 
 ONE_LOSS = Candidate(losses.RGCrossLoss())
 SETTINGS = Settings(epochs=1)

@@ -19,7 +19,7 @@ FAILS = {
 # the checks know no queries: all rows are one list
 @pytest.mark.filterwarnings("ignore:.*rows are ranked as one list")
 @estimator_checks.parametrize_with_checks(
-    [Ranker(hidden_units=(8,), epochs=2, random_state=0)],
+    [Ranker(members=2, hidden_units=(8,), epochs=2, random_state=0)],
     expected_failed_checks=lambda estimator: FAILS,
     xfail_strict=True,
 )

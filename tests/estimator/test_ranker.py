@@ -1,12 +1,17 @@
 """The estimator trains, ranks and keeps scikit-learn's conventions."""
 
+import contextlib
 import copy
+import io
+import pathlib
 import pickle
 import random
+import re
 import subprocess
 import sys
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import sklearn
@@ -18,8 +23,12 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from tests.references.metrics import ndcg
 from tfrank_sel import Ranker, losses, models
+from tfrank_sel.estimator import fitting, ranker as ranker_module
 from tfrank_sel.estimator.lists import Groups, Lists, Matrices, split, weights_of
+from tfrank_sel.models.preparation import inputs_of
+from tfrank_sel.pipelines.candidates import Candidate, Trees
 from tfrank_sel.pipelines.configuration.training import Settings
+from tfrank_sel.training.trees import LAMBDARANK, name_of
 
 QUICK: dict[str, Any] = {"hidden_units": (16,), "learning_rate": 0.02, "random_state": 0}
 
@@ -75,7 +84,7 @@ def test_a_model_is_traced_once_for_all_shapes(ranker: Ranker) -> None:
 
 def test_training_stops_and_keeps_the_best_epoch() -> None:
     wrong = Y_TEST.max() - Y_TEST  # which every epoch ranks worse than the one before
-    ranker = Ranker(epochs=40, patience=3, **QUICK)
+    ranker = Ranker(members=1, epochs=40, patience=3, **QUICK)
     ranker.fit(X, Y, qid=QID, eval_set=[(X_TEST, wrong)], eval_qid=[QID_TEST])
     [(name, history)] = ranker.history_.items()
     assert name == "rg_cross_loss"
@@ -108,12 +117,88 @@ def test_lists_of_weight_zero_teach_nothing() -> None:
     of_rows = np.repeat([1.0, 0.0], len(X))
     found = []
     for weights in (of_lists, of_rows):
-        ranker = Ranker(epochs=8, validation_fraction=None, **QUICK)
+        ranker = Ranker(members=2, epochs=8, validation_fraction=None, **QUICK)
         ranker.fit(*twice, qid=qid, sample_weight=weights)
         found.append(ranker.predict(X_TEST, qid=QID_TEST))
     np.testing.assert_array_equal(*found)
     assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.9
     assert "val_ndcg" not in ranker.history_["rg_cross_loss"]
+    assert ranker.model_.network.members[1].num_trees == fitting.TREES
+    assert ranker.history_["lambdarank"] == {}
+
+
+@pytest.fixture(scope="module")
+def default() -> tuple[Ranker, str]:
+    """The ranker with default models, and what it prints."""
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
+        ranker = Ranker(epochs=12, verbose=2, **QUICK).fit(X, Y, qid=QID)
+    return ranker, told.getvalue()
+
+
+def test_the_default_is_the_ensemble_of_the_default_run(
+    default: tuple[Ranker, str], tmp_path: pathlib.Path
+) -> None:
+    ranker, _ = default
+    names = ["rg_cross_loss", "lambdarank", "softmax_loss", "lambda_loss"]
+    assert list(ranker.history_) == names
+    theirs = Candidate(trees=Trees([LAMBDARANK])).all_losses
+    assert sorted(names) == sorted(name_of(loss) for loss in theirs)
+    assert ranker.n_iter_ == max(len(ranker.history_[x].get("loss", [])) for x in names)
+    *networks, forest = ranker.model_.network.members
+    assert all(isinstance(network, models.Perceptron) for network in networks)
+    assert isinstance(forest, models.BoostedTrees)
+
+    rows = QID_TEST[0] == QID_TEST
+    inputs = {"features": X_TEST[rows][np.newaxis], "mask": np.ones([1, rows.sum()], bool)}
+    prepared = ranker.model_.preparation(inputs)
+    own = [np.array(member(inputs_of(member, prepared)))[0] for member in (*networks, forest)]
+    standard = [(scores - scores.mean()) / scores.std() for scores in own]
+    expected = np.mean(standard[:3], axis=0) / 2.0 + standard[3] / 2.0
+    found = ranker.predict(X_TEST[rows], qid=QID_TEST[rows])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert ranker.score(X_TEST, Y_TEST, qid=QID_TEST) > 0.95
+
+    ranker.model_.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(inputs)[0], found, atol=1e-6)
+    again = pickle.loads(pickle.dumps(ranker))
+    np.testing.assert_array_equal(again.predict(X_TEST[rows], qid=QID_TEST[rows]), found)
+    ranker.export(tmp_path / "ranker")
+    predict = tf.saved_model.load(str(tmp_path / "ranker")).signatures["predict"]
+    served = predict(features=tf.constant(inputs["features"]), mask=tf.constant(inputs["mask"]))
+    np.testing.assert_allclose(served["scores"][0], found, atol=1e-6)
+
+
+def test_the_time_of_each_model_and_of_the_fit_is_told(default: tuple[Ranker, str]) -> None:
+    ranker, told = default
+    *_, last = told.splitlines()
+    assert last == f"4 models in {ranker.fit_time_:.1f} s"
+    seconds = re.findall(
+        r"^(\w+): best validation NDCG@10 [01]\.\d{4}, (\d+\.\d) s$", told, re.MULTILINE
+    )
+    assert [name for name, _ in seconds] == list(ranker.history_)
+    assert sum(float(x) for _, x in seconds) <= ranker.fit_time_ + 0.2
+
+
+def test_models_are_chosen_by_what_is_installed_and_by_the_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def names(**parameters: Any) -> list[str]:
+        return list(Ranker(epochs=1, **QUICK, **parameters).fit(X, Y, qid=QID).history_)
+
+    monkeypatch.setattr(ranker_module, "MANY", 100)
+    assert names() == ["rg_cross_loss", "lambdarank"]
+    monkeypatch.setattr(ranker_module, "has_lightgbm", lambda: False)
+    assert names() == ["rg_cross_loss"]
+    assert names(members=3) == ["rg_cross_loss", "softmax_loss", "lambda_loss"]
+
+
+def test_models_of_one_loss_differ_by_their_seeds() -> None:
+    ranker = Ranker(losses.SoftmaxLoss(), members=2, epochs=1, **QUICK).fit(X, Y, qid=QID)
+    assert list(ranker.history_) == ["softmax_loss", "softmax_loss_2"]
+    one, other = (network.weights[0].numpy() for network in ranker.model_.network.members)
+    assert not np.array_equal(one, other)
 
 
 def test_copies_score_the_same_and_hold_no_data(ranker: Ranker) -> None:
@@ -151,7 +236,7 @@ def test_importances_tell_which_column_matters(ranker: Ranker) -> None:
 def test_a_search_divides_queries_and_passes_them_on() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
         search = GridSearchCV(
-            Ranker(epochs=6, **QUICK), {"dropout": [0.0, 0.9999]}, cv=GroupKFold(2)
+            Ranker(members=1, epochs=6, **QUICK), {"dropout": [0.0, 0.9999]}, cv=GroupKFold(2)
         )
         search.fit(X, Y, qid=QID, groups=QID)
     assert search.best_params_ == {"dropout": 0.0}
@@ -187,6 +272,7 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("parameters", "arguments", "message"),
     [
+        ({"members": 0}, {}, "`members` must be positive. Received: members=0"),
         ({"epochs": 0}, {}, "`epochs` must be positive. Received: epochs=0"),
         ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: averaging=1.0"),
         (

@@ -14,17 +14,16 @@ from tfrank_sel import losses, models, objectives
 from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import (
-    DEFAULTS,
-    LAMBDARANK,
     Candidate,
     Settings,
     Trees,
-    name_of,
 )
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.ingestion.resolved import resolve
-from tfrank_sel.pipelines.learning import instantiate, trees
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.learning.training import PreparedLists, StartError, train
+from tfrank_sel.training import trees
+from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, name_of
 
 SETTINGS = Settings(epochs=2, batch_size=8, hidden_units=[4])
 SMALL = {"num_iterations": 80, "num_leaves": 4, "min_data_in_leaf": 5, "num_threads": 1}

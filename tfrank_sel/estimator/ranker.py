@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -32,24 +33,33 @@ from tfrank_sel.export import export
 from tfrank_sel.features import Feature, spans
 from tfrank_sel.metrics.importance import importances
 from tfrank_sel.objectives.lists import check_labels
+from tfrank_sel.training import has_lightgbm, trees
+
+MANY = 10_000_000  # numbers, for which half of the default models are trained
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class Ranker(BaseEstimator):
-    """A neural ranker with the conventions of scikit-learn.
+    """A ranker of networks and boosted trees, with the conventions of scikit-learn.
 
-    It trains a `models.ListScorer`: a multilayer perceptron over the features of an item and where
-    each feature stands within its list. Lists are prepared once. Training stops when the mean
+    A network is a `models.ListScorer`: a multilayer perceptron over the features of an item and
+    where each feature stands within its list. Lists are prepared once. Training stops when the mean
     NDCG@10 of held-out lists no longer rises, and keeps the averaged weights of the best epoch.
+    Scores of several networks, and of LightGBM's trees on the same features, are averaged as
+    `models.Ensemble` does, each kind with half the weight.
 
     The items of a list are compared with each other: pass the same whole lists to `predict` that a
     user is shown, with their `qid`. Without `qid` and `group`, all rows are one list; `fit` warns
     of that, and so do `predict` and `score` for more rows than the longest list of training has.
 
     Args:
-        loss: A loss such as `losses.LambdaLoss()`; None for `losses.RGCrossLoss()`. A sequence of
-            losses of different names trains a network with each, and averages their scores as
-            `models.Ensemble` does.
+        loss: A loss such as `losses.LambdaLoss()`, or a sequence of losses of different names, for
+            networks alone. None for, in this order, `losses.RGCrossLoss()`, LightGBM's `lambdarank`
+            if LightGBM is installed, `losses.SoftmaxLoss()` and `losses.LambdaLoss()`: the models
+            of `tfrank-sel-pipelines run`.
+        members: Number of models, which take the losses in turn, each with another seed. None for
+            one for each loss; without `loss`, half as many for more than 10 million numbers in `X`.
+            Networks take nearly all the time of `fit`: `members=1` trains one network.
         features: Type of each feature by name, of `tfrank_sel.features`, for frames. None to
             choose a type for each column of a frame: `Number`, `Bool`, `Category`, `Set`, `Vector`
             or `Timestamp`. Columns that are not named are not used.
@@ -68,13 +78,16 @@ class Ranker(BaseEstimator):
             list is not held out.
         random_state: Seed of the split, the weights, the order of lists, and dropout: an integer, a
             `numpy.random.RandomState`, or None.
-        verbose: As in `keras.Model.fit`: 0 is silent, 2 prints a line for each epoch.
+        verbose: As in `keras.Model.fit`: 0 is silent, 2 prints a line for each epoch. If it is not
+            0, the time of each model and of `fit` is printed, too.
 
     Attributes:
         model_: The Keras model, which takes raw features.
         features_: Type of each feature by name; None if `X` was an array.
-        history_: Values of each epoch, by name, by the name of the loss.
-        n_iter_: Number of epochs run; the most of several losses.
+        history_: Values of each epoch or tree, by name, by the name of the loss; from the second
+            model of a loss on, with its number, such as `softmax_loss_2`.
+        n_iter_: Number of epochs run; the most of several networks.
+        fit_time_: Seconds that `fit` took.
         n_features_in_: Number of columns of `X`.
         feature_names_in_: Names of the columns, if `X` was a frame.
         feature_importances_: See the property.
@@ -93,12 +106,14 @@ class Ranker(BaseEstimator):
         ((6,), True)
 
     Reference:
-        The default loss: see `losses.RGCrossLoss`. The place within the list: see
-        `models.WithinList`.
+        The default losses: see each, and `lambdarank` of
+        [LightGBM](https://lightgbm.readthedocs.io/en/stable/Parameters.html#objective). The place
+        within the list: see `models.WithinList`.
     """
 
     loss: keras.losses.Loss | Sequence[keras.losses.Loss] | None = None
     _: dataclasses.KW_ONLY
+    members: int | None = None
     features: Mapping[str, Feature] | None = None
     hidden_units: Sequence[int] = (64, 32)
     dropout: float = 0.3
@@ -150,8 +165,9 @@ class Ranker(BaseEstimator):
             TypeError: If a parameter is of another type.
             tfrank_sel.data.InputError: If a value of a frame is not of its type.
         """
+        began = time.perf_counter()
         settings = fitting.Settings(**{x: getattr(self, x) for x in fitting.PARAMETERS})
-        chosen, seed = self._losses(), self._drawn_seed()
+        kinds, seed = self._losses(), self._drawn_seed()
         validate_data(self, X, y, skip_check_array=True)
         is_frame = hasattr(self, "feature_names_in_")
         if self.features is not None and not is_frame:
@@ -165,12 +181,14 @@ class Ranker(BaseEstimator):
             learned, held_out = split(learned, settings.validation_fraction, seed)
         check_comparable(learned)
         assert learned.labels is not None
-        for loss in chosen:
-            check_labels(loss, learned.labels)
+        chosen = self._chosen(kinds, learned.matrices.numbers.size)
+        for loss in chosen.values():
+            if not isinstance(loss, str):  # LightGBM's own is for any labels
+                check_labels(loss, learned.labels)
         self.model_, self.history_ = fitting.train(
             learned, held_out, self.features_, chosen, settings, seed
         )
-        self.n_iter_ = max(len(found["loss"]) for found in self.history_.values())
+        self.n_iter_ = max(len(found.get("loss", ())) for found in self.history_.values())
         texts = learned.matrices.texts
         self._scorer = Scorer(
             self.model_, learned.matrices.numbers.shape[1], 0 if texts is None else texts.shape[1]
@@ -178,6 +196,9 @@ class Ranker(BaseEstimator):
         self._seed = seed
         self._measured: Lists | None = held_out or learned
         self._importances: np.ndarray | None = None
+        self.fit_time_ = time.perf_counter() - began
+        if settings.verbose:
+            print(f"{len(chosen)} models in {self.fit_time_:.1f} s")
         return self
 
     def predict(self, X: Any, *, qid: Any = None, group: Any = None) -> np.ndarray:
@@ -267,17 +288,33 @@ class Ranker(BaseEstimator):
         # the lists of users stay out of a pickle
         return {**state, "_measured": None} if "_measured" in state else state
 
-    def _losses(self) -> list[keras.losses.Loss]:
-        """Copies of the losses, so that training changes no parameter."""
-        chosen = losses.RGCrossLoss() if self.loss is None else self.loss
-        found = list(chosen) if isinstance(chosen, Sequence) else [chosen]
+    def _losses(self) -> list[keras.losses.Loss | str]:
+        """The losses, one or several, or those of the default."""
+        if self.loss is None:
+            of_trees = [trees.LAMBDARANK] if has_lightgbm() else []
+            return [losses.RGCrossLoss(), *of_trees, losses.SoftmaxLoss(), losses.LambdaLoss()]
+        found = list(self.loss) if isinstance(self.loss, Sequence) else [self.loss]
         if not found or not all(isinstance(loss, keras.losses.Loss) for loss in found):
             wanted = "`loss` must be None, a loss of Keras or a sequence of losses"
             raise TypeError(f"{wanted}. Received: {self.loss!r}")
         names = [loss.name for loss in found]
         if len(set(names)) < len(names):
             raise ValueError(f"`loss` must have losses of different names. Received: {names}")
-        return [type(loss).from_config(loss.get_config()) for loss in found]
+        return found
+
+    def _chosen(
+        self, kinds: Sequence[keras.losses.Loss | str], size: int
+    ) -> dict[str, keras.losses.Loss | str]:
+        """Copies of the losses of all models, so that training changes no parameter, by name."""
+        is_many = self.loss is None and size > MANY
+        found = {}
+        for number in range(self.members or len(kinds) // (2 if is_many else 1)):
+            turn, place = divmod(number, len(kinds))
+            loss = kinds[place]
+            name = trees.name_of(loss) + (f"_{turn + 1}" if turn else "")
+            is_ours = isinstance(loss, keras.losses.Loss)
+            found[name] = type(loss).from_config(loss.get_config()) if is_ours else loss
+        return found
 
     def _drawn_seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):

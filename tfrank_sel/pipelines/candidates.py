@@ -1,7 +1,6 @@
 """Candidates: a loss and a model to train."""
 
 import dataclasses
-import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -13,25 +12,8 @@ from tfrank_sel.arguments import Checked
 from tfrank_sel.losses import lambdas
 from tfrank_sel.objectives.lists import check_labels
 from tfrank_sel.pipelines.configuration.training import Settings as Settings
-
-MOST = "num_iterations"  # maximum number of trees
-LAMBDARANK = "lambdarank"  # LightGBM's own objective
-# parameters of LightGBM
-DEFAULTS: Mapping[str, Any] = {
-    MOST: 500,
-    "learning_rate": 0.05,
-    "num_leaves": 7,
-    "max_depth": -1,
-    "min_data_in_leaf": 30,
-    "min_sum_hessian_in_leaf": 1e-3,
-    "lambda_l1": 0.0,
-    "lambda_l2": 0.0,
-    "feature_fraction": 0.7,
-    "bagging_fraction": 0.8,
-    "bagging_freq": 1,
-    "max_bin": 255,
-    "num_threads": 0,  # by the size of the data
-}
+from tfrank_sel.training import has_lightgbm
+from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
 
 
 def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
@@ -68,11 +50,6 @@ def default_losses() -> tuple[losses.ListwiseLoss, ...]:
     return losses.SoftmaxLoss(), losses.RGCrossLoss(), rank
 
 
-def name_of(loss: keras.losses.Loss | str) -> str:
-    """The name of a loss, or `LAMBDARANK`."""
-    return loss if isinstance(loss, str) else str(loss.name)
-
-
 def check_names(argument: str, given: Sequence[keras.losses.Loss | str]) -> None:
     """Raises a `ValueError` if there is no loss, or two have the same name."""
     names = [name_of(loss) for loss in given]
@@ -104,7 +81,7 @@ class Trees(Checked):
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if importlib.util.find_spec("lightgbm") is None:
+        if not has_lightgbm():
             raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
         check_names("losses", self.losses)
         for loss in self.losses:

@@ -78,7 +78,7 @@ def compare(
     settings = Table("setting", *found.names)
     for key, *values in found.settings:
         settings.add_row(key, *("" if x is None else str(x) for x in values))
-    training = Table("run", "loss", "epochs", "best validation NDCG@10")
+    training = Table("run", "loss", "epochs, trees", "best validation NDCG@10")
     for name, fits in found.fits.items():
         for fit in fits:
             best = f"{fit['validation_ndcg']:.4f}"

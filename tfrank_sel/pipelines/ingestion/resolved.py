@@ -11,6 +11,7 @@ from tfrank_sel.features import REFUSE, Feature, Number
 from tfrank_sel.pipelines.configuration.section import choices
 from tfrank_sel.pipelines.configuration.sections import Configuration
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs, expand
+from tfrank_sel.training import has_lightgbm
 
 
 def inputs(configuration: Configuration) -> Inputs | None:
@@ -124,11 +125,6 @@ def resolve(
         return configuration, found, {}
     configuration, left_out = _with_types(configuration, found)
     return configuration, inputs(configuration), left_out
-
-
-def has_lightgbm() -> bool:
-    """Whether LightGBM is installed."""
-    return importlib.util.find_spec("lightgbm") is not None
 
 
 def proposed(configuration: Configuration) -> tuple[Configuration, dict[str, str]]:

@@ -22,16 +22,17 @@ MINUTES = 120  # seconds above which a duration is shown in minutes
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
-    """Results of an epoch of training.
+    """Results of an epoch of training, or of a boosted tree, which is a pass over all lists, too.
 
     Args:
         loss: Name of the loss.
-        number: Number of the epoch, from 1.
-        epochs: Maximum number of epochs.
-        validation_ndcg: Validation NDCG@10 after the epoch.
+        number: Number of the epoch or tree, from 1.
+        epochs: Maximum number of epochs or trees.
+        validation_ndcg: Validation NDCG@10 after the epoch or tree.
         member: Index of the model in the candidate, from 1.
         members: Number of models of the candidate, one per loss.
         seconds_left: Estimated remaining time for all models without early stopping.
+        unit: What it is: an epoch or a tree.
     """
 
     loss: str
@@ -41,9 +42,10 @@ class Epoch:
     member: int
     members: int
     seconds_left: float
+    unit: str = "epoch"
 
     def __str__(self) -> str:
-        epoch = f"{self.loss}: epoch {self.number}/{self.epochs}"
+        epoch = f"{self.loss}: {self.unit} {self.number}/{self.epochs}"
         seconds = self.seconds_left
         left = f"{seconds:.0f} s" if seconds < MINUTES else f"{seconds / 60:.0f} min"
         return f"{epoch}, validation NDCG@10 {self.validation_ndcg:.4f}, at most {left} left"

@@ -16,11 +16,12 @@ import keras
 from tfrank_sel import links, losses
 from tfrank_sel.data import stores
 from tfrank_sel.pipelines import candidates
-from tfrank_sel.pipelines.candidates import LAMBDARANK, Candidate, Settings, Trees
+from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
-from tfrank_sel.pipelines.ingestion.resolved import has_lightgbm
-from tfrank_sel.training import decay_per_step
+from tfrank_sel.training import has_lightgbm
+from tfrank_sel.training.networks import decay_per_step
+from tfrank_sel.training.trees import LAMBDARANK
 
 Names: TypeAlias = Mapping[str, Callable[..., Any]]
 MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists

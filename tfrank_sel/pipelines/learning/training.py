@@ -11,14 +11,16 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfrank_sel import models, training
+from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.distribution import MeanLogs, Workers
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
-from tfrank_sel.pipelines.candidates import Candidate, Settings, name_of
+from tfrank_sel.pipelines import interrupts
+from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.ingestion.stored import Scorer
-from tfrank_sel.pipelines.learning import instantiate, trees
+from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.learning.callbacks import (
     Backup,
     Epoch,
@@ -27,6 +29,7 @@ from tfrank_sel.pipelines.learning.callbacks import (
     variables_of,
 )
 from tfrank_sel.pipelines.learning.preparation import PreparedLists as PreparedLists, parts_of
+from tfrank_sel.training import networks, trees
 
 
 class StartError(ValueError):
@@ -45,7 +48,7 @@ class Fit:
             there are more; or of a tree.
         lists_per_second: Throughput in lists.
         items_per_second: Throughput in items, without padding.
-        history: Loss and metrics of each epoch, by name.
+        history: Loss and metrics of each epoch, by name; of trees, metrics only.
     """
 
     loss: str
@@ -56,9 +59,14 @@ class Fit:
     items_per_second: float
     history: Mapping[str, list[float]]
 
+    @property
+    def unit(self) -> str:
+        """What `epochs` counts: an epoch or a tree."""
+        return "epoch" if "loss" in self.history else "tree"
+
     def __str__(self) -> str:
         best = f"best validation NDCG@10 {self.validation_ndcg:.4f}"
-        return f"{self.loss}: {self.epochs} epochs, {best}"
+        return f"{self.loss}: {self.epochs} {self.unit}s, {best}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +198,7 @@ def _forests(
         return
     total, first = len(candidate.all_losses), len(candidate.losses) + 1
     for member, loss in enumerate(candidate.trees.losses, start=first):
-        name = f"{name_of(loss)}_trees"
+        name = f"{trees.name_of(loss)}_trees"
         kept = None if backup is None else Backup(backup / f"{name}.npz", on_backup)
         if kept and kept.record:
             forest = models.BoostedTrees.from_config(kept.record["trees"])
@@ -198,15 +206,18 @@ def _forests(
             kept.restore(forest.weights)
             fit = Fit(**kept.record["fit"])
         else:
-            forest, history, seconds = trees.train(
-                loss,
-                learned,
-                held_out,
-                candidate.trees.parameters,
-                settings.seed + member - 1,
-                functools.partial(_tell, on_epoch, name, member, total),
-                settings.gain,
-            )
+            try:
+                forest, history, seconds = trees.train(
+                    loss,
+                    learned,
+                    held_out,
+                    candidate.trees.parameters,
+                    settings.seed + member - 1,
+                    functools.partial(_tell, on_epoch, name, member, total),
+                    settings.gain,
+                )
+            except ValueError as error:
+                raise InputError("model.trees", str(error)) from error
             fit = _measured(name, history, seconds, len(learned.sizes), learned)
             if kept:
                 record = {"fit": dataclasses.asdict(fit), "trees": forest.get_config()}
@@ -224,9 +235,10 @@ def _tell(
     ndcg: float,
     seconds: float,
 ) -> None:
-    """Reports a tree as an epoch, which it is: a pass over all lists."""
+    """Reports a tree."""
+    interrupts.check()
     left = seconds * (most * (members - member + 1) - tree)
-    on_epoch(Epoch(name, tree, most, ndcg, member, members, left))
+    on_epoch(Epoch(name, tree, most, ndcg, member, members, left, "tree"))
 
 
 def _starts(start: keras.Model, count: int) -> Sequence[keras.Model]:
@@ -254,13 +266,11 @@ def _joined(members: Sequence[keras.Model], count: int) -> keras.Model:
 
     Features are prepared once if all have equal preparations.
     """
-    forests = len(members) - count
-    shares = [forests] * count + [count] * forests if forests else None
     preparations, parts = zip(*map(parts_of, members), strict=True)
     known = [found and found.get_config() for found in preparations]
     if known[0] is None or any(config != known[0] for config in known):
-        return models.Ensemble(members, shares)
-    ensemble = models.Ensemble(parts, shares)
+        return trees.ensemble(members[:count], members[count:])
+    ensemble = trees.ensemble(parts[:count], parts[count:])
     return models.Prepared(preparations[0], ensemble, name=ensemble.name)
 
 
@@ -280,7 +290,7 @@ def _fit(
     known = backup.record if backup else {}
     epochs = known.get("epochs", 0)
     workers = lists.workers
-    batches, measured, steps = training.batches(
+    batches, measured, steps = networks.batches(
         trained,
         learned,
         held_out,
@@ -289,7 +299,7 @@ def _fit(
         epochs=epochs,
         workers=workers,
     )
-    training.build(trained, batches)
+    networks.build(trained, batches)
     if backup and "fit" in known:
         backup.restore(variables_of(trained, loss))
         return Fit(**known["fit"])
@@ -301,7 +311,7 @@ def _fit(
     if known and log:
         shutil.rmtree(log, ignore_errors=True)  # rewritten from the history
     history = keras.callbacks.History()
-    training.fit(
+    networks.fit(
         trained,
         loss,
         workers.in_step(instantiate.optimizer(settings, steps)),
@@ -336,7 +346,7 @@ def _callbacks(
     )
     return [
         *([MeanLogs(workers)] if workers.count > 1 else []),
-        training.Validation(measured, loss, workers, settings.gain),
+        networks.Validation(measured, loss, workers, settings.gain),
         watch,
         board,
         stopping,

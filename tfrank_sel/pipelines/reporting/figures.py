@@ -44,8 +44,8 @@ def learning(trained: Mapping[str, Trained]) -> str:
     """Draws validation NDCG and the losses, epoch by epoch."""
 
     fits = each_once(trained)
-    networks = [found for found in fits if "loss" in found[1].history]
-    forests = [found for found in fits if "loss" not in found[1].history]
+    networks = [found for found in fits if found[1].unit == "epoch"]
+    forests = [found for found in fits if found[1].unit == "tree"]
 
     def ndcg(axes: Axes, fits: Sequence[tuple[str, Fit]], step: str) -> None:
         for number, (name, fit) in enumerate(fits):

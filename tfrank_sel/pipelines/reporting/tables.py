@@ -32,7 +32,7 @@ def comparison_table(
 
 def _speed(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
-    table = Table("training", "loss", "epochs", "ms per step", "lists/s", "documents/s")
+    table = Table("training", "loss", "epochs, trees", "ms per step", "lists/s", "documents/s")
     for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
         table.add_row(
             name,

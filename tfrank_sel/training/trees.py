@@ -1,4 +1,4 @@
-"""Boosted trees of LightGBM on the prepared lists of a candidate."""
+"""Boosted trees of LightGBM on prepared lists, and their ensemble with networks."""
 
 import os
 import statistics
@@ -6,16 +6,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
-from tfrank_sel.data.lists import InputError
 from tfrank_sel.ops.ranking import GAINS
-from tfrank_sel.pipelines import interrupts
-from tfrank_sel.pipelines.candidates import DEFAULTS, MOST
 
+LAMBDARANK = "lambdarank"  # LightGBM's own objective
+MOST = "num_iterations"  # maximum number of trees
+# parameters of LightGBM
+DEFAULTS: Mapping[str, Any] = {
+    MOST: 500,
+    "learning_rate": 0.05,
+    "num_leaves": 7,
+    "max_depth": -1,
+    "min_data_in_leaf": 30,
+    "min_sum_hessian_in_leaf": 1e-3,
+    "lambda_l1": 0.0,
+    "lambda_l2": 0.0,
+    "feature_fraction": 0.7,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "max_bin": 255,
+    "num_threads": 0,  # by the size of the data
+}
 SMOOTHED = 20  # trees
 PATIENCE = 100
 NUMBERS = 10_000_000  # features of items for each thread, fewer of which cost more than they save
@@ -23,13 +39,24 @@ LONGEST = 10_000  # items of a list, for LightGBM's own objective
 _FIXED = {"deterministic": True, "force_row_wise": True, "metric": "None", "verbose": -1}
 
 
+def name_of(loss: keras.losses.Loss | str) -> str:
+    """The name of a loss, or `LAMBDARANK`."""
+    return loss if isinstance(loss, str) else str(loss.name)
+
+
+def ensemble(networks: Sequence[keras.Model], forests: Sequence[keras.Model]) -> models.Ensemble:
+    """Returns the ensemble of networks and boosted trees, each kind with half the weight."""
+    shares = [len(forests)] * len(networks) + [len(networks)] * len(forests)
+    return models.Ensemble([*networks, *forests], shares if networks and forests else None)
+
+
 def train(
     loss: losses.ListwiseLoss | str,
     learned: Cache,
-    held_out: Cache,
+    held_out: Cache | None,
     parameters: Mapping[str, Any],
     seed: int,
-    on_tree: Callable[[int, int, float, float], None],
+    on_tree: Callable[[int, int, float, float], None] = lambda *_: None,
     gain: str = "exponential",
 ) -> tuple[models.BoostedTrees, dict[str, list[float]], float]:
     """Trains trees with a loss, until the NDCG@10 of held-out lists gets no better.
@@ -41,7 +68,7 @@ def train(
     Args:
         loss: The loss, or `LAMBDARANK`.
         learned: Lists to learn from.
-        held_out: Lists to measure on.
+        held_out: Lists to measure on; None to train all trees of `parameters`.
         parameters: Parameters of LightGBM that differ from `DEFAULTS`.
         seed: Seed of the samples of items and features.
         on_tree: Called after each tree, with its number from 1, the maximum number of trees, the
@@ -50,10 +77,11 @@ def train(
         gain: Name of the gain of NDCG, in `ranking.GAINS`.
 
     Returns:
-        The trees up to the best NDCG@10, the values after each tree, and the mean seconds per tree.
+        The trees up to the best NDCG@10, the values after each tree by name, and the mean seconds
+        per tree.
 
     Raises:
-        tfrank_sel.data.InputError: If LightGBM rejects a parameter.
+        ValueError: If LightGBM rejects a parameter or the labels.
     """
     import lightgbm
 
@@ -64,7 +92,6 @@ def train(
     began = time.perf_counter()
 
     def after(state: Any) -> None:
-        interrupts.check()
         history.append(state.evaluation_result_list[0][2])
         means.append(statistics.mean(history[-SMOOTHED:]))
         seconds = (time.perf_counter() - began) / len(history)
@@ -83,21 +110,21 @@ def train(
         given |= {"objective": loss, "label_gain": gains}
     else:
         given["objective"] = objectives.lightgbm(loss)
+    measured: dict[str, Any] = {}
+    if held_out is not None:
+        measured = {
+            "valid_sets": [_dataset(held_out, data)],
+            "feval": objectives.lightgbm_metric(metrics.NDCG(10, GAINS[gain])),
+            "callbacks": [after],
+        }
     try:
-        booster = lightgbm.train(
-            given,
-            data,
-            most,
-            [_dataset(held_out, data)],
-            ["validation"],
-            feval=objectives.lightgbm_metric(metrics.NDCG(10, GAINS[gain])),
-            callbacks=[after],
-        )
+        booster = lightgbm.train(given, data, most, **measured)
     except lightgbm.basic.LightGBMError as error:
-        raise InputError("model.trees", f"must suit LightGBM. Received: {error}") from error
-    seconds = (time.perf_counter() - began) / len(history)
-    booster.best_iteration = _best(means)
-    return models.BoostedTrees.from_lightgbm(booster), {"val_ndcg": history}, seconds
+        raise ValueError(f"must suit LightGBM. Received: {error}") from error
+    seconds = (time.perf_counter() - began) / booster.current_iteration()
+    booster.best_iteration = _best(means) if means else most
+    measures = {"val_ndcg": history} if history else {}
+    return models.BoostedTrees.from_lightgbm(booster), measures, seconds
 
 
 def _best(means: Sequence[float]) -> int:
