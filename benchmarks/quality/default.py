@@ -35,9 +35,9 @@ def trainer(fold: dict[str, Lists]) -> Iterator[Train]:
         quiet = Progress(rich.console.Console(quiet=True))
         for step in ("ingest", "analyze"):
             ingested = run(configuration, folder / "run", quiet, only=step)
-        splits, spec = ingested.splits, ingested.spec
-        prepared = preparation.prepared(splits["train"], ingested.layout, within_list=True)
-        batches = (splits[split].batches(spec) for split in ("train", "validation"))
+        learned, held_out = ingested.splits["train"], ingested.splits["validation"]
+        prepared = preparation.prepared(learned.statistics, learned.layout, within_list=True)
+        batches = learned.batches(), held_out.batches()
         with training.PreparedLists(*batches, Settings(), folder / "prepared") as lists:
 
             def train(
