@@ -185,13 +185,20 @@ def test_models_are_chosen_by_what_is_installed_and_by_the_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def names(**parameters: Any) -> list[str]:
-        return list(Ranker(epochs=1, **QUICK, **parameters).fit(X, Y, qid=QID).history_)
+        ranker = Ranker(**parameters)
+        return list(ranker._chosen(ranker._losses(), X.size))
 
+    three = ["rg_cross_loss", "softmax_loss", "lambda_loss"]
+    assert names() == [three[0], "lambdarank", *three[1:]]
+    assert names(members=6)[4:] == ["rg_cross_loss_2", "lambdarank_2"]
     monkeypatch.setattr(ranker_module, "MANY", 100)
     assert names() == ["rg_cross_loss", "lambdarank"]
+    assert names(loss=[losses.SoftmaxLoss(), losses.RGCrossLoss()]) == [three[1], three[0]]
     monkeypatch.setattr(ranker_module, "has_lightgbm", lambda: False)
     assert names() == ["rg_cross_loss"]
-    assert names(members=3) == ["rg_cross_loss", "softmax_loss", "lambda_loss"]
+    assert names(members=3) == three
+    monkeypatch.setattr(ranker_module, "MANY", X.size)
+    assert names() == three
 
 
 def test_models_of_one_loss_differ_by_their_seeds() -> None:
@@ -272,7 +279,7 @@ def test_rows_without_queries_are_one_list_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("parameters", "arguments", "message"),
     [
-        ({"members": 0}, {}, "`members` must be positive. Received: members=0"),
+        ({"members": 0}, {}, "`members` must be positive or None. Received: members=0"),
         ({"epochs": 0}, {}, "`epochs` must be positive. Received: epochs=0"),
         ({"averaging": 1.0}, {}, r"`averaging` must be in \[0, 1\). Received: averaging=1.0"),
         (
