@@ -307,13 +307,14 @@ class Ranker(BaseEstimator):
     ) -> dict[str, keras.losses.Loss | str]:
         """Copies of the losses of all models, so that training changes no parameter, by name."""
         is_many = self.loss is None and size > MANY
-        found = {}
+        found: dict[str, keras.losses.Loss | str] = {}
         for number in range(self.members or len(kinds) // (2 if is_many else 1)):
             turn, place = divmod(number, len(kinds))
             loss = kinds[place]
             name = trees.name_of(loss) + (f"_{turn + 1}" if turn else "")
-            is_ours = isinstance(loss, keras.losses.Loss)
-            found[name] = type(loss).from_config(loss.get_config()) if is_ours else loss
+            if not isinstance(loss, str):
+                loss = type(loss).from_config(loss.get_config())
+            found[name] = loss
         return found
 
     def _drawn_seed(self) -> int:
