@@ -2,21 +2,25 @@
 
     python -m benchmarks.quality.clicks --data MQ2008 --sessions 20000
 
-`--data` is the folder of a LETOR set with five folds; the first `--folds` are run. The logging
-ranker is a ridge regression on five training lists, with noise in each session, so that items swap
+`--data` is the folder of a LETOR set; the first `--folds` of its folds are run. The logging ranker
+is a ridge regression on five training lists, with noise in each session, so that items swap
 positions. Clicks on its first ten items follow the models of `data.synthetic.sessions`. All rankers
-are LightGBM with the same settings. Those of labels use `SoftmaxLoss`: full labels of the shown
-items, clicks as they are, and clicks corrected with estimated propensities (for trust bias, too,
-whose false clicks the propensities do not contain). LightGBM's `position` uses lambdarank on the
-sessions. The test is on true labels: the mean over queries, and the 95 % interval of the difference
-to clicks as they are, by bootstrap over queries.
+are 100 trees with the same settings. Those of labels are of LightGBM with `SoftmaxLoss`: true
+labels of the shown items, clicks as they are, and clicks corrected with estimated propensities (for
+trust bias, too, whose false clicks the propensities do not contain). Those of sessions are
+LightGBM's lambdarank, with and without `position`, and XGBoost's `rank:ndcg` with
+`lambdarank_unbiased`. The test is on true labels: the mean over queries, and in brackets the
+difference to clicks as they are and its 95 % interval, by bootstrap over queries.
 """
 
 import argparse
 import pathlib
+import sys
+from collections.abc import Callable
 
 import lightgbm
 import numpy as np
+import xgboost
 
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.judging import interval
@@ -32,8 +36,10 @@ SETTINGS = {
     "seed": 0,
     "verbose": -1,
 }
-NAIVE = "naive"
+NAIVE = "clicks as they are, `SoftmaxLoss`"
+MODELS = {"pbm": "position-based", "trust": "trust bias", "cascade": "cascade"}
 Columns = dict[str, np.ndarray]
+Scorer = Callable[[np.ndarray], np.ndarray]
 
 
 def logging_scores(train: Lists) -> list[np.ndarray]:
@@ -46,29 +52,50 @@ def logging_scores(train: Lists) -> list[np.ndarray]:
     return [score / scale for score in scores]
 
 
-def of_labels(
-    train: Lists, query: np.ndarray, item: np.ndarray, label: np.ndarray
-) -> lightgbm.Booster:
+def of_labels(train: Lists, query: np.ndarray, item: np.ndarray, label: np.ndarray) -> Scorer:
     """Trains on the labels of the items of each query, which are sorted by query."""
-    features = np.stack([train[q].features[i] for q, i in zip(query, item, strict=True)])
     _, sizes = np.unique(query, return_counts=True)
-    data = lightgbm.Dataset(features, label, group=sizes)
+    data = lightgbm.Dataset(features(train, query, item), label, group=sizes)
     objective = objectives.lightgbm(losses.SoftmaxLoss())
-    return lightgbm.train(SETTINGS | {"objective": objective}, data, TREES)
+    return lightgbm.train(SETTINGS | {"objective": objective}, data, TREES).predict
 
 
-def with_positions(train: Lists, log: Columns) -> lightgbm.Booster:
-    """Trains LightGBM's lambdarank with `position`."""
-    pairs = zip(log["query"], log["item"], strict=True)
-    features = np.stack([train[q].features[i] for q, i in pairs])
+def of_sessions(train: Lists, log: Columns, positions: bool) -> Scorer:
+    """Trains LightGBM's lambdarank, with or without `position`."""
     _, sizes = np.unique(log["session"], return_counts=True)
     data = lightgbm.Dataset(
-        features, log["click"].astype(int), group=sizes, position=log["position"] - 1
+        features(train, log["query"], log["item"]),
+        log["click"].astype(int),
+        group=sizes,
+        position=log["position"] - 1 if positions else None,
     )
-    return lightgbm.train(SETTINGS | {"objective": "lambdarank"}, data, TREES)
+    return lightgbm.train(SETTINGS | {"objective": "lambdarank"}, data, TREES).predict
 
 
-def rankers(train: Lists, model: str, sessions: int) -> tuple[dict[str, lightgbm.Booster], float]:
+def unbiased(train: Lists, log: Columns) -> Scorer:
+    """Trains XGBoost with `lambdarank_unbiased`, on sessions in order of position."""
+    _, session = np.unique(log["session"], return_inverse=True)
+    data = xgboost.DMatrix(
+        features(train, log["query"], log["item"]), log["click"].astype(int), qid=session
+    )
+    settings = {
+        "objective": "rank:ndcg",
+        "lambdarank_unbiased": True,
+        "learning_rate": SETTINGS["learning_rate"],
+        "grow_policy": "lossguide",
+        "max_leaves": SETTINGS["num_leaves"],
+        "max_depth": 0,
+        "nthread": 1,
+    }
+    model = xgboost.train(settings, data, TREES)
+    return lambda x: model.predict(xgboost.DMatrix(x))
+
+
+def features(train: Lists, query: np.ndarray, item: np.ndarray) -> np.ndarray:
+    return np.stack([train[q].features[i] for q, i in zip(query, item, strict=True)])
+
+
+def rankers(train: Lists, model: str, sessions: int) -> tuple[dict[str, Scorer], float]:
     """Trains all rankers; also returns the largest relative error of the propensities."""
     columns = synthetic.sessions(
         [one.labels for one in train],
@@ -78,21 +105,22 @@ def rankers(train: Lists, model: str, sessions: int) -> tuple[dict[str, lightgbm
         temperature=0.5,
     )
     log = clicks.Log.of(columns)
-    estimated = clicks.estimate(log)
+    estimated = clicks.estimate(log, resamples=1)
     truth = np.bincount(columns["position"], columns["propensity"])[1:]
     truth /= np.bincount(columns["position"])[1:]
-    ones = np.ones(len(log.clicks))
     corrected = {
-        NAIVE: clicks.labels(log, ones, "ips"),
-        **{name: clicks.labels(log, estimated, name) for name in clicks.CORRECTIONS},
+        NAIVE: clicks.labels(log, np.ones(len(log.clicks)), "ips"),
+        **{f"`{name}`": clicks.labels(log, estimated, name) for name in clicks.CORRECTIONS},
     }
     made = {
         name: of_labels(train, c["query"], c["item"], c["label"]) for name, c in corrected.items()
     }
+    made["LightGBM `lambdarank`"] = of_sessions(train, columns, positions=False)
+    made["LightGBM `lambdarank` with `position`"] = of_sessions(train, columns, positions=True)
+    made["XGBoost with `lambdarank_unbiased`"] = unbiased(train, columns)
     query, item = corrected[NAIVE]["query"], corrected[NAIVE]["item"]
     full = np.array([train[q].labels[i] for q, i in zip(query, item, strict=True)])
-    made["full labels"] = of_labels(train, query, item, full)
-    made["LightGBM `position`"] = with_positions(train, columns)
+    made["true labels, `SoftmaxLoss`"] = of_labels(train, query, item, full)
     return made, float(np.abs(estimated.values / truth * truth[0] - 1.0).max())
 
 
@@ -112,26 +140,34 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=5)
     options = parser.parse_args()
     data = folds(options.data)[: options.folds]
-    print("| clicks | ranker | NDCG@10 | difference to naive | propensities' error |")
-    print("|---|---|---|---|---|")
-    for model in ("pbm", "trust", "cascade"):
+    cells: dict[str, list[str]] = {}
+    errors = []
+    for model in MODELS:
         values: dict[str, list[float]] = {}
-        errors = []
+        wrong = []
         for fold in data:
             made, error = rankers(fold["train"], model, options.sessions)
-            errors.append(error)
-            for name, ranker in made.items():
+            wrong.append(error)
+            for name, scorer in made.items():
                 values.setdefault(name, []).extend(
-                    ndcg(one.labels, ranker.predict(one.features)) for one in fold["test"]
+                    ndcg(one.labels, scorer(one.features)) for one in fold["test"]
                 )
+            print(
+                model, {name: round(np.mean(x), 4) for name, x in values.items()}, file=sys.stderr
+            )
+        errors.append(f"{np.mean(wrong):.3f}")
         for name, found in values.items():
             difference = np.subtract(found, values[NAIVE])
             low, high = interval(difference)
-            print(
-                f"| {model} | {name} | {np.mean(found):.4f} | {difference.mean():+.4f} "
-                f"({low:+.4f} to {high:+.4f}) | {np.mean(errors):.3f} |",
-                flush=True,
+            told = f" ({difference.mean():+.4f}: {low:+.4f} to {high:+.4f})"
+            cells.setdefault(name, []).append(
+                f"{np.mean(found):.4f}{told if name != NAIVE else ''}"
             )
+    print(f"| trained on | {' | '.join(MODELS.values())} |")
+    print("|---|---|---|---|")
+    for name, row in cells.items():
+        print(f"| {name} | {' | '.join(row)} |")
+    print(f"| largest error of a propensity | {' | '.join(errors)} |")
 
 
 if __name__ == "__main__":

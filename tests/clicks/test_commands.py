@@ -74,13 +74,14 @@ def test_the_value_of_the_true_order_is_that_of_its_sessions(log, tmp_path):
     arguments = [tmp_path / "log.csv", "--propensities", tmp_path / "p.json"]
     done = invoke("value", *arguments, "--score", "attraction")
     assert done.exit_code == 0, done.output
-    logged, new = (float(line.split()[1]) for line in done.output.splitlines()[1:])
+    logged, new, more = (float(line.split()[1]) for line in done.output.splitlines()[1:])
     assert logged == pytest.approx(log["click"].sum() / (log["session"].max() + 1), abs=1e-4)
     _, sessions = np.unique(log["session"], return_inverse=True)
     order = np.lexsort([-log["attraction"], sessions])
     best = log["attraction"][order].reshape([-1, 6]) / np.arange(1, 7)
     assert new == pytest.approx(best.sum(axis=1).mean(), rel=0.03)
-    assert new > logged
+    assert more == pytest.approx(new - logged, abs=2e-4)
+    assert more > 0.0
 
 
 def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):

@@ -1,10 +1,12 @@
+import itertools
 import re
 import warnings
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfrank_sel import clicks
+from tfrank_sel import clicks, losses
 from tfrank_sel.data import synthetic
 
 LABELS = [np.random.default_rng(i).integers(0, 5, 8).astype(float) for i in range(30)]
@@ -43,14 +45,14 @@ def test_clipping_biases_a_doubly_robust_label_less():
 
 def test_a_perfect_regression_is_kept_and_few_effective_clicks_are_warned_of():
     log = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [30, 6], shown=[100, 100])
-    made = clicks.labels(log, [1.0, 0.1], regression=[0.3, 0.6])
+    made = clicks.labels(log, [1.0, 0.1], "doubly_robust", regression=[0.3, 0.6])
     np.testing.assert_allclose(made["label"], [0.3, 0.6])
     rare = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [1000, 1], shown=[1000, 1000])
     with pytest.warns(UserWarning, match="effective sample of 4 of 1001 clicks"):
-        clicks.labels(rare, [1.0, 0.001])
+        clicks.labels(rare, [1.0, 0.001], "doubly_robust")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clicks.labels(rare, [1.0, 0.001], least=0.1)
+        clicks.labels(rare, [1.0, 0.001], "doubly_robust", least=0.1)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,47 @@ def test_a_bad_correction_is_refused(wrong, message):
     log = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [1, 0])
     with pytest.raises(ValueError, match=re.escape(message)):
         clicks.labels(log, **{"propensities": [1.0, 0.5], **wrong})
+
+
+@pytest.mark.parametrize("correction", ["ips", "doubly_robust"])
+def test_the_expected_loss_of_corrected_labels_is_that_of_the_relevance(correction):
+    relevance = np.array([0.9, 0.3, 0.6])
+    items, places = np.array([0, 1, 2, 1, 0, 2]), np.array([1, 2, 3, 1, 3, 2])
+    examined = 1.0 / places
+    patterns = np.array(list(itertools.product((0, 1), repeat=len(items))))
+    clicked = examined * relevance[items]
+    weights = np.where(patterns > 0, clicked, 1.0 - clicked).prod(axis=1)
+    regression = np.array([0.2, 0.5, 0.1])[items]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few clicks
+        labels = np.stack(
+            [
+                clicks.labels(
+                    clicks.Log(items * 0, items, places, x),
+                    examined,
+                    correction,
+                    regression=regression,
+                )["label"]
+                for x in patterns
+            ]
+        )
+    np.testing.assert_allclose(weights @ labels, relevance, rtol=1e-12)
+    linear = losses.SoftmaxLoss(targets=losses.targets.Gains(), reduction="sum", dtype="float64")
+    found = []
+    for y, weight in ((labels, weights), (relevance[None], np.ones(1))):
+        scores = tf.constant(np.tile([0.3, -1.0, 2.0], (len(y), 1)))
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            value = linear(tf.constant(y), scores, tf.constant(weight))
+        found.append([value.numpy(), *tape.gradient(value, scores).numpy().sum(axis=0)])
+    np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_pooled_labels_have_one_more_examined_impression_of_the_mean_relevance():
+    log = clicks.Log(["q"] * 3, ["a", "a", "b"], [1, 2, 2], [30, 6, 0], shown=[100, 40, 2])
+    made = clicks.labels(log, [1.0, 0.5, 0.5])
+    mean = 36.0 / 121.0
+    np.testing.assert_allclose(made["label"], [(36.0 + mean) / 121.0, mean / 2.0])
 
 
 @pytest.mark.parametrize("estimator", clicks.ESTIMATORS)
@@ -93,6 +136,41 @@ def test_intervals_cover_the_value_of_another_policy(estimator):
         covered += found.low <= new @ means <= found.high
         assert found.effective < 500
     assert covered >= 88
+
+
+@pytest.mark.parametrize("correction", clicks.CORRECTIONS)
+def test_the_value_of_a_new_order_is_that_of_the_simulation(correction):
+    columns = synthetic.sessions(LABELS, 40_000, temperature=1.0, seed=3)
+    log, truth = clicks.Log.of(columns, session="session"), columns["attraction"]
+    rows = log.sessions
+    known = 1.0 / np.arange(1.0, 9.0)
+    propensities = clicks.Propensities(log.positions, known, known, known, "known")
+    found = clicks.reordered(log, propensities, truth, correction, resamples=200)
+    best = (np.sort(truth[rows], axis=1)[:, ::-1] * known).sum(axis=1).mean()
+    assert found["new"].low < best < found["new"].high
+    clicked = log.clicks.sum() / len(rows)
+    assert found["logged"].value == pytest.approx(clicked)
+    assert found["difference"].value == pytest.approx(found["new"].value - clicked)
+    assert found["difference"].low > 0.0
+    assert found["new"].effective < len(truth)
+    same = clicks.reordered(log, propensities, np.zeros(len(truth)), correction, resamples=10)
+    assert same["new"].value == pytest.approx(clicked, rel=0.01)
+    assert same["new"].effective == pytest.approx(len(truth))
+    worst = clicks.reordered(log, propensities, -truth, correction, resamples=200)
+    assert worst["difference"].high < 0.0
+    with pytest.raises(ValueError, match="`scores` must have a value for each of 320000 rows"):
+        clicks.reordered(log, propensities, [1.0])
+
+
+def test_items_of_a_session_take_its_positions():
+    log = clicks.Log([0] * 5, [1, 2, 3, 1, 2], [2, 5, 9, 2, 9], [1] * 5, session=[0, 0, 0, 1, 1])
+    known = np.array([1.0, 0.5, 0.1])
+    propensities = clicks.Propensities(log.positions, known, known, known, "known")
+    scores = [1.0, 3.0, 2.0, 1.0, 2.0]
+    found = clicks.reordered(log, propensities, scores, "pooled", resamples=2)
+    [first, second, third] = clicks.labels(log, propensities, "pooled")["label"]
+    expected = 0.1 * first + second + 0.5 * third + 0.1 * first + second
+    assert found["new"].value == pytest.approx(expected / 2)
 
 
 def test_bad_values_are_refused():

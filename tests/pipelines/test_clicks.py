@@ -1,8 +1,11 @@
 """A click log as the data of a run: corrected labels, propensities, and logs that are refused."""
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import tensorflow as tf
 from pyarrow import csv, parquet
 from typer.testing import CliRunner
 
@@ -10,6 +13,8 @@ from tfrank_sel import clicks, data
 from tfrank_sel.data import synthetic
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.configuration.data import Clicks
+from tfrank_sel.pipelines.evaluation import clicks as by_clicks
 from tfrank_sel.pipelines.ingestion import stored
 
 KEYS = {
@@ -35,7 +40,7 @@ def log():
 
 
 def ingest(path, output, **keys):
-    options = [f"--set={name}={value}" for name, value in {**KEYS, **keys}.items()]
+    options = [f"--set={name}={value}" for name, value in {**KEYS, **keys}.items() if value]
     files = ["--output", str(output), f"--set=data.data=['{path}']"]
     return CliRunner().invoke(app, ["ingest", *files, *options])
 
@@ -93,8 +98,65 @@ def test_a_log_that_cannot_be_corrected_is_one_line(log, tmp_path, change, messa
     assert not (tmp_path / "run" / "ingest").exists()
 
 
+def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):
+    parquet.write_table(pa.table(log), tmp_path / "log.parquet")
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.session": ""})
+    assert done.exit_code == 0, done.output
+    ingested = tmp_path / "run" / "ingest"
+    shards = [str(x) for x in (ingested / "records").glob("test-*")]
+    schema = Schema.read(ingested / "layout.json")
+    lists = stored.PackedLists(shards, data.FeatureSpec(len(schema.names)))
+    folder, settings = ingested / "clicks", Clicks(position="place")
+
+    def zeros(inputs):
+        return tf.zeros(tf.shape(inputs["mask"]))
+
+    with pytest.raises(ValueError, match="`position` must be unique within each `session`"):
+        by_clicks.compare(zeros, lists, folder, settings, gain="exponential", seed=0)
+
+
 def test_the_position_is_no_feature(log, tmp_path):
     parquet.write_table(pa.table(log), tmp_path / "log.parquet")
     done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"features.place": "number"})
     assert done.exit_code == 2
     assert "clicks.position and features.place must name different columns" in done.stderr
+
+
+def test_a_run_judges_its_order_by_the_clicks_of_the_log(tmp_path):
+    random = np.random.default_rng(0)
+    labels = [random.integers(0, 3, 6).astype(float) for _ in range(150)]
+    made = synthetic.sessions(labels, 9_000, temperature=1.0, size=6)
+    columns = {NAMES[name]: made[name] for name in NAMES}
+    columns["price"] = np.stack(labels)[made["query"], made["item"]]
+    parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
+    sets = {**KEYS, "training.loss.class": "SoftmaxLoss", "model.hidden_units": "[8]"}
+    sets |= {"model.trees": "false", "evaluation.baseline": "false"}
+    options = [f"--set={name}={value}" for name, value in sets.items()]
+    options += ["--epochs=20", "--batch-size=16", "--set=training.learning_rate=0.02"]
+    output = tmp_path / "run"
+    files = [f"--output={output}", f"--set=data.data=['{tmp_path}/log.parquet']"]
+    done = CliRunner().invoke(app, ["run", *files, *options])
+    assert done.exit_code == 0, (done.output, done.exception)
+    found = json.loads((output / "evaluate" / "metrics.json").read_text())["clicks"]
+    value = found["clicks per session"]
+    shown = parquet.read_table(output / "ingest" / "clicks" / "shown.parquet")
+    is_test = np.isin(columns["search"], tested := queries_of_test(output))
+    assert value["queries"] == len(tested)
+    sessions = len(np.unique(columns["visit"][is_test]))
+    assert shown.num_rows == len(columns["visit"])
+    assert value["baseline"] == pytest.approx(columns["clicked"][is_test].sum() / sessions)
+    best = np.sort(made["attraction"][is_test].reshape([-1, 6]), axis=1)[:, ::-1]
+    assert value["ours"] == pytest.approx((best / np.arange(1, 7)).sum(axis=1).mean(), rel=0.1)
+    assert value["low"] > 0.0
+    naive, corrected = (found[f"NDCG@5 of {x}"] for x in ("clicks", "corrected clicks"))
+    assert corrected["ours"] - corrected["baseline"] > naive["ours"] - naive["baseline"]
+    overall = json.loads((output / "evaluate" / "metrics.json").read_text())["metrics"]
+    assert corrected["ours"] == pytest.approx(overall["NDCG@5"]["ours"], abs=0.02)
+    checks = json.loads((output / "push" / "blessing.json").read_text())["checks"]
+    assert any(x["told"].startswith("clicks per session") and x["passed"] for x in checks)
+    assert "Clicks of the test split" in (output / "report.html").read_text()
+
+
+def queries_of_test(output):
+    shards = [str(x) for x in (output / "ingest" / "records").glob("test-*")]
+    return [int(one.query_id) for one in stored.lists(shards, data.FeatureSpec(1))]

@@ -13,7 +13,7 @@ from tfrank_sel.metrics import significance
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import FREQUENCIES, OVERALL, Slicing, band
 from tfrank_sel.pipelines.ingestion import ingest
 from tfrank_sel.pipelines.ingestion.inputs import expand
@@ -196,11 +196,12 @@ def test_rare_values_share_a_slice():
     assert [band(count, FREQUENCIES) for count in (1, 2, 1000)] == ["1", "2-10", "101+"]
 
 
-def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1):
+def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1, clicks=0.1):
     """The blessing of a model that is as good as the baseline, but for what is changed."""
     overall = {"NDCG@10": Comparison(0.5, ours, -0.1, high, queries=50)}
     by_chance = {"NDCG@10": Comparison(0.3, ours, *chance, queries=50)}
-    evaluated = Evaluation({OVERALL: overall, **(slices or {})}, by_chance)
+    by_clicks = {PER_SESSION: Comparison(2.0, 1.8, -0.3, clicks, queries=50)}
+    evaluated = Evaluation({OVERALL: overall, **(slices or {})}, by_chance, clicks=by_clicks)
     found = blessing.bless(evaluated, rules or Rules())
     written = json.loads(json.dumps(found.figures()))
     assert written["blessed"] == found.blessed
@@ -219,12 +220,16 @@ def bad_slice(queries):
             {"high": -0.03},
             "NDCG@10 0.500, baseline 0.500: significant loss (-0.100 to -0.030, allowed -0.02)",
         ),
+        (
+            {"clicks": -0.1},
+            "clicks per session 1.800, logged order 2.000: significant loss (-0.300 to -0.100)",
+        ),
         ({"chance": (-0.3, -0.1)}, "random order 0.300: significant loss (-0.300 to -0.100)"),
         ({"rules": Rules(min_queries=51)}, "50 queries, at least 51 required"),
         ({"rules": Rules(min_value=0.6)}, "NDCG@10 0.500, at least 0.6 required"),
         ({"slices": bad_slice(30)}, "NDCG@10 of device phone 0.500, baseline 0.900: significant"),
     ],
-    ids=["baseline", "chance", "queries", "value", "slice"],
+    ids=["baseline", "clicks", "chance", "queries", "value", "slice"],
 )
 def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason):
     found = judged(**changed)
@@ -236,6 +241,7 @@ def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason)
 def test_a_model_at_each_bound_is_blessed_and_one_beyond_the_time_is_not():
     assert judged(Rules(min_queries=50, min_value=0.5)).blessed
     assert judged(high=-Rules().margin).blessed
+    assert judged(Rules(clicks_margin=0.1), clicks=-0.1).blessed
     equal = {"NDCG@10": Comparison(0.5, 0.5, -0.1, 0.1, queries=50)}
     evaluated = Evaluation({OVERALL: equal}, chance=equal)
     took = functools.partial(blessing.bless, evaluated, Rules(max_milliseconds=2.0))

@@ -56,9 +56,7 @@ def correct(
     method: Annotated[
         Method, typer.Option(help="Method that estimates the propensities.")
     ] = "all_pairs",
-    correction: Annotated[
-        Correction, typer.Option(help="Correction of the labels.")
-    ] = "doubly_robust",
+    correction: Annotated[Correction, typer.Option(help="Correction of the labels.")] = "pooled",
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
     ] = 0.0,
@@ -133,20 +131,19 @@ def value(
         known = clicks.Propensities.load(propensities)
         roles = {"score": score, "position": position, "click": click, "session": session}
         table = tables.columns(log, tables.read(log), roles)
-        _, sessions = np.unique(table["session"], return_inverse=True)
-        # the positions of a session go to its items, best score first
-        order = np.lexsort([-np.asarray(table["score"], np.float64), sessions])
-        places = np.empty_like(table["position"])
-        places[order] = table["position"][np.lexsort([table["position"], sessions])]
-        logged, new = known.at(table["position"]), known.at(places)
-        per_session = len(sessions) / (sessions.max() + 1)
-        print("ranker  clicks per session  95 % interval  effective impressions")
-        for name, target in (("logged", logged), ("new", new)):
-            found = clicks.value(table["click"], logged, target, query=sessions)
-            ends = [per_session * x for x in (found.value, found.low, found.high)]
-            print("{:6}  {:18.4f}  {:.4f} to {:.4f}  {:.0f}".format(name, *ends, found.effective))
+        found = clicks.Log(  # each row is an item of its own
+            table["session"],
+            np.arange(len(table["session"])),
+            table["position"],
+            table["click"],
+            session=table["session"],
+        )
+        values = clicks.reordered(found, known, table["score"], "ips")
     except (OSError, ValueError) as error:
         raise refused(error) from error
+    print("ranker      clicks per session  95 % interval  effective impressions")
+    for name, x in values.items():
+        print(f"{name:10}  {x.value:18.4f}  {x.low:.4f} to {x.high:.4f}  {x.effective:.0f}")
 
 
 @app.command()

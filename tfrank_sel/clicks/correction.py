@@ -17,7 +17,7 @@ _FEW = 0.1  # effective share of the clicks below which a warning is given
 def labels(
     log: Log,
     propensities: Propensities | ArrayLike,
-    correction: str = "doubly_robust",
+    correction: str = "pooled",
     *,
     false_clicks: ArrayLike = 0.0,
     least: float = 0.0,
@@ -29,15 +29,17 @@ def labels(
     label is
 
     $$\text{ips: } \frac{\sum_i (c_i - n_i b_i) / \max(a_i, t)}{\sum_i n_i}, \quad
-    \text{pooled: } \frac{\sum_i (c_i - n_i b_i)}{\sum_i n_i a_i}, \quad
+    \text{pooled: } \frac{\sum_i (c_i - n_i b_i) + m}{\sum_i n_i a_i + 1}, \quad
     \text{doubly robust: }
-    r + \frac{\sum_i (c_i - n_i b_i - n_i a_i r) / \max(a_i, t)}{\sum_i n_i}$$
+    r + \frac{\sum_i (c_i - n_i b_i - n_i a_i r)}{\max(\sum_i n_i a_i, t \sum_i n_i)}$$
 
-    where r is the regression estimate of the item, and t is `least`. Labels below 0 become 0. Train
-    on them as on other labels. For a loss linear in the labels, such as `SoftmaxLoss`, that is
-    inverse propensity weighting, affine correction or doubly robust estimation of the loss of full
-    information, with the column `shown` as weight, except for the labels that became 0. It serves
-    boosted trees, too.
+    where m is the mean relevance of all items, r the regression estimate of the item, and t is
+    `least`. `"pooled"` has one examined impression more, of relevance m: that bias vanishes with
+    impressions, and an item of few has no extreme label. Labels below 0 become 0.
+
+    Train on them as on other labels, by boosted trees, too. For a loss linear in the labels, such
+    as `SoftmaxLoss(targets=targets.Gains())`, `"ips"` and `"doubly_robust"` with t = 0 give the
+    loss of full information without bias, except for the labels that became 0.
 
     Args:
         log: The log.
@@ -82,25 +84,24 @@ def labels(
         propensities = propensities.at(log.positions)[log.columns]
     examined = _rows(log, "propensities", probabilities("propensities", propensities))
     false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))
-    divisor = np.maximum(examined, least)
-    _warn_if_few(log.clicks, 1.0 / divisor)
 
     def per_item(values: np.ndarray) -> Floats:
         return np.asarray(np.bincount(log.items, values, log.num_items), np.float64)
 
     clicks = log.clicks - log.shown * false
     shown, seen = per_item(log.shown), per_item(log.shown * examined)
-    if correction == "pooled":
-        label = per_item(clicks) / seen
-    else:
-        expected = np.zeros(log.num_items)
-        if correction == "doubly_robust" and regression is not None:
-            expected[log.items] = _rows(log, "regression", numbers("regression", regression))
-        elif correction == "doubly_robust":
-            mean = max(float(clicks.sum() / seen.sum()), 0.0)
-            expected = (per_item(clicks) + mean) / (seen + 1.0)
-        residual = clicks - log.shown * examined * expected[log.items]
-        label = expected + per_item(residual / divisor) / shown
+    amounts, divisor = per_item(clicks), seen + 1.0
+    label = (amounts + max(float(clicks.sum() / seen.sum()), 0.0)) / divisor
+    if correction == "doubly_robust":
+        divisor = np.maximum(seen, least * shown)
+        if regression is not None:
+            label[log.items] = _rows(log, "regression", numbers("regression", regression))
+        label += (amounts - seen * label) / divisor
+    weights = (shown / divisor)[log.items]
+    if correction == "ips":
+        weights = 1.0 / np.maximum(examined, least)
+        label = per_item(clicks * weights) / shown
+    _warn_if_few(log.clicks, weights)
     return {
         "query": log.query_ids[log.query_of_item],
         "item": log.item_ids,

@@ -6,8 +6,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel.clicks.correction import effective
-from tfrank_sel.clicks.log import Floats, Integers, numbers, probabilities
+from tfrank_sel.clicks.correction import effective, labels
+from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
+from tfrank_sel.clicks.propensities import Propensities
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
 
@@ -17,7 +18,7 @@ class Value:
     """Estimated value of a ranker.
 
     Args:
-        value: Expected reward per impression.
+        value: Expected reward per impression, or clicks per session in `reordered`.
         low: Lower end of its 95 % interval.
         high: Upper end.
         effective: Effective number of impressions. Do not trust an estimate from few of them.
@@ -98,6 +99,78 @@ def value(
     if estimator == "doubly_robust":
         gains = model[1] + weights * (rewards - model[0])
     norms = weights if estimator == "snips" else np.ones_like(gains)
+    return _resampled(gains, norms, queries, effective(weights), resamples, seed)
+
+
+def reordered(
+    log: Log,
+    propensities: Propensities,
+    scores: ArrayLike,
+    correction: str = "pooled",
+    *,
+    least: float = 0.0,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> dict[str, Value]:
+    r"""Estimates the clicks per session if its items were ordered by new scores.
+
+    For the propensity a of the position k_i that item i gets by its score, and its label y_i
+    without position bias, a session has the value
+
+    $$\sum_i a(k_i) \, y_i$$
+
+    Args:
+        log: A log with sessions, of the other ranker.
+        propensities: Propensities of its positions.
+        scores: Score of each row by the new ranker, `[rows]`; the items of a session take its
+            positions, the best one first, and those of equal scores as they were.
+        correction: Correction that makes the labels, as in `labels`.
+        least: As in `labels`.
+        resamples: Number of resamples of the queries (Poisson bootstrap).
+        seed: Seed of the resamples.
+
+    Returns:
+        The values `"logged"`, which are the clicks themselves, `"new"`, and their `"difference"`.
+        The effective numbers of impressions are those of inverse propensity weights.
+
+    Raises:
+        ValueError: If the log has no sessions, or there is no score for each row.
+    """
+    score, rows = numbers("scores", scores), log.sessions
+    if score.shape != log.clicks.shape:
+        raise ValueError(
+            f"`scores` must have a value for each of {len(log.clicks)} rows. "
+            f"Received: shape {score.shape}"
+        )
+    best = np.argsort(np.where(rows >= 0, -score[rows], np.inf), axis=1, kind="stable")
+    free = np.argsort(rows < 0, axis=1, kind="stable")  # the positions of the session
+    ranked, columns = np.take_along_axis(rows, best, axis=1), np.empty_like(log.columns)
+    columns[ranked[ranked >= 0]] = free[ranked >= 0]
+    known = propensities.at(log.positions)
+    label = labels(log, propensities, correction, least=least)["label"]
+    gains = known[columns] * label[log.items]
+    size = effective(known[columns] / known[log.columns])
+    share = np.full(len(gains), len(rows) / len(gains))  # of a session
+
+    def of(values: Floats, effective: float) -> Value:
+        return _resampled(values, share, log.queries, effective, resamples, seed)
+
+    return {
+        "logged": of(log.clicks, float(len(gains))),
+        "new": of(gains, size),
+        "difference": of(gains - log.clicks, size),
+    }
+
+
+def _resampled(
+    gains: Floats,
+    norms: Floats,
+    queries: np.ndarray,
+    effective: float,
+    resamples: int,
+    seed: int,
+) -> Value:
+    """The ratio of two sums over queries, with its interval."""
     _, index = np.unique(queries, return_inverse=True)
     sums: Floats = np.stack([np.bincount(index.ravel(), x) for x in (gains, norms)], axis=1)
     random = np.random.default_rng(seed)
@@ -105,7 +178,7 @@ def value(
     drawn = drawn[drawn[:, 1] > 0.0]
     total = sums.sum(axis=0)
     low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
-    return Value(float(total[0] / total[1]), float(low), float(high), effective(weights))
+    return Value(float(total[0] / total[1]), float(low), float(high), effective)
 
 
 def team_draft(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[Integers, Integers]:

@@ -60,7 +60,7 @@ def corrected(
     log: Log,
     propensities: Propensities,
     label: str,
-    correction: str = "doubly_robust",
+    correction: str = "pooled",
     least: float = 0.0,
 ) -> Any:
     """Returns a table with one row per query and item, whose label has no position bias.

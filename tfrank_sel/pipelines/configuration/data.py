@@ -125,7 +125,7 @@ class Clicks(Section):
         examples=["session"],
     )
     method: Method = key("all_pairs", "Method that estimates the propensities of positions.")
-    correction: Correction = key("doubly_robust", "Correction of the labels.")
+    correction: Correction = key("pooled", "Correction of the labels.")
     least: Annotated[float, Field(ge=0.0, le=1.0)] = key(
         0.0, "Least propensity that divides clicks."
     )

@@ -64,6 +64,10 @@ class Rules(Section):
     slice_margin: Bound = option(
         0.1, "Maximum allowed drop below the baseline on a slice.", name="bless_slice_margin"
     )
+    clicks_margin: Bound = key(
+        0.0,
+        "Maximum allowed drop of the clicks per session that a log lets expect below those in it.",
+    )
     min_slice_queries: Count = key(30, "Minimum number of queries for a slice to be checked.")
     min_value: float = option(0.0, "Minimum value of the metric.", name="bless_min_value")
     max_equal_scores: Annotated[float, Field(ge=0.0, le=1.0)] = key(

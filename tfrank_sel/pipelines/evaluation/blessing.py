@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfrank_sel.pipelines.configuration.sections import Rules as Rules
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
 
 
@@ -68,7 +68,8 @@ def bless(
     A model must be evaluated on enough queries, reach the minimum value, give the items of most
     lists different scores, and not be significantly worse than a random order. It must not be
     significantly worse than the baseline, or than the served model if there is one, by more than
-    the margin, on all queries and on each slice.
+    the margin, on all queries and on each slice. If there is a log, the clicks that it lets
+    expect must not be significantly fewer than those in it.
 
     Args:
         evaluation: Evaluation of the model.
@@ -99,6 +100,8 @@ def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:
     yield Check(f"{told}, at most {allowed:.0%} allowed", equal <= allowed)
     yield _not_worse(metric, evaluation.chance[metric], "random order", 0.0)
     yield from _not_worse_than(evaluation, rules)
+    if value := evaluation.clicks.get(PER_SESSION):
+        yield _not_worse(PER_SESSION, value, "logged order", rules.clicks_margin)
 
 
 def _not_worse_than(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:

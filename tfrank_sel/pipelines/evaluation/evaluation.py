@@ -19,6 +19,8 @@ from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import stored, tally
 from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
 
+PER_SESSION = "clicks per session"
+
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
@@ -72,6 +74,7 @@ class Evaluation:
         ideal: Our model against the order of the labels, for each metric: the highest possible
             values, which are below 1 if there are lists without a relevant item.
         simple: Our model against each of the simple rankings, by their name and metric.
+        clicks: Our model against the order of the log, if there is one, as `clicks.compare`.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
@@ -80,6 +83,7 @@ class Evaluation:
     equal_scores: float = 0.0
     ideal: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
     simple: Mapping[str, Mapping[str, Comparison]] = dataclasses.field(default_factory=dict)
+    clicks: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
 
     @property
     def overall(self) -> Mapping[str, Comparison]:
@@ -102,6 +106,7 @@ class Evaluation:
             figures.get("equal_scores", 0.0),  # this and the others are absent from older runs
             _comparisons(figures.get("ideal", {})),
             {name: _comparisons(x) for name, x in figures.get("simple", {}).items()},
+            _comparisons(figures.get("clicks", {})),
         )
 
 

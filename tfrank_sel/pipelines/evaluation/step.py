@@ -17,12 +17,13 @@ from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.candidates import Settings
-from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation import evaluation
+from tfrank_sel.pipelines.console import Part, Progress
+from tfrank_sel.pipelines.evaluation import clicks, evaluation
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Ranking
+from tfrank_sel.pipelines.ingestion.stored import Ranking, Scorer
 from tfrank_sel.pipelines.learning.training import Trained
 
 COUNTED = 1_000_000  # items whose labels popularity counts
@@ -114,6 +115,26 @@ def _popularity(shards: Sequence[str], spec: data.FeatureSpec) -> ByPopularity |
     return ByPopularity(spec, {x: (sums[x] + mean) / (n + 1) for x, n in counts.items()}, mean)
 
 
+def _by_clicks(job: Job, step: Part, scorer: Scorer, test: Split) -> Mapping[str, Comparison]:
+    """Our model against the order of the log; none if the log has no sessions."""
+    settings, folder = job.configuration.settings, job.path / "ingest" / "clicks"
+    try:
+        found, effective = clicks.compare(
+            scorer,
+            test,
+            folder,
+            job.configuration.clicks,
+            gain=settings.gain,
+            seed=settings.seed,
+        )
+    except ValueError as error:
+        step.tell(f"no value of the new order: {error}. Name clicks.session")
+        return {}
+    told = found[PER_SESSION].told(PER_SESSION, "logged order")
+    step.tell(f"{told}; {effective:.0%} of the impressions are effective")
+    return found
+
+
 def evaluate(
     job: Job,
     progress: Progress,
@@ -152,4 +173,6 @@ def evaluate(
         for name, compared in found.simple.items():
             step.tell(compared[metric].told(metric, name))
         step.tell(f"{len(found.slices) - 1} slices")
+        if job.configuration.clicks.position is not None:
+            found = dataclasses.replace(found, clicks=_by_clicks(job, step, scores["ours"], test))
         folders.write_json(folder / "metrics.json", found.figures())

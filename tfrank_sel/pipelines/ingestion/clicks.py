@@ -11,16 +11,19 @@ from pyarrow import parquet
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
 from tfrank_sel.data import InputError, stores
+from tfrank_sel.data.formats.arrays import strings
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 PROPENSITIES = "propensities.json"
+SHOWN = "shown.parquet"  # what users saw, with columns named by their roles
 
 
 def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, clicks.Propensities]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
-    The propensities are those of the training files, which are written, too.
+    The propensities are those of the training files, which are written, too, as is the log that the
+    test split is part of.
 
     Args:
         inputs: The log: one row for each item that was shown, with its click as label.
@@ -54,9 +57,19 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
                 tables.corrected(table, roles, log, propensities, *correction), path
             )
             sources.append(Source(str(path), split))
+            if split in (None, "test"):
+                _keep(table, roles, folder / SHOWN)
     except ValueError as error:
         raise InputError(paths[learned][0], f"as a log of clicks: {error}") from error
     return dataclasses.replace(inputs, sources=sources, format=None), propensities
+
+
+def _keep(table: pa.Table, roles: dict[str, str], path: Path) -> None:
+    """Writes the log, with queries and items as texts, as records have them."""
+    columns = {role: table[name] for role, name in roles.items()}
+    columns["session"] = columns.get("session", columns["query"])
+    texts = {role: pa.array(strings(columns[role])) for role in ("query", "item", "session")}
+    parquet.write_table(pa.table(columns | texts), path)
 
 
 def _read(paths: list[str], roles: dict[str, str]) -> tuple[pa.Table, clicks.Log]:

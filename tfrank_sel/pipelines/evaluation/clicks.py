@@ -1,0 +1,105 @@
+"""Evaluation by the clicks of the test split: the order of the model beside the logged one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import tensorflow as tf
+from pyarrow import parquet
+
+from tfrank_sel import clicks, metrics
+from tfrank_sel.data import packed
+from tfrank_sel.metrics.significance import resampled
+from tfrank_sel.pipelines.configuration.data import Clicks
+from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, measures
+from tfrank_sel.pipelines.ingestion import stored, tally
+from tfrank_sel.pipelines.ingestion.clicks import PROPENSITIES, SHOWN
+from tfrank_sel.pipelines.ingestion.stored import Lists, Scorer
+
+_QUERIES = 256  # evaluated at once
+
+
+def compare(
+    scorer: Scorer, lists: Lists, folder: Path, settings: Clicks, *, gain: str, seed: int
+) -> tuple[dict[str, Comparison], float]:
+    """Compares the order of a model with that of the log, on the clicks of a split.
+
+    Args:
+        scorer: Scoring function of the model.
+        lists: The split, whose items have identifiers.
+        folder: Folder with the log and its propensities, that ingest wrote.
+        settings: The correction.
+        gain: Name of the gain of NDCG.
+        seed: Seed of the resampling.
+
+    Returns:
+        Comparisons with the logged order, the baseline: `PER_SESSION`, the expected number of
+        clicks; and each of `measures()` on labels that are corrected, and on shares of clicks as
+        they are, whose names end in "of corrected clicks" and "of clicks". And the effective share
+        of the impressions.
+
+    Raises:
+        ValueError: If the log has no sessions.
+    """
+    scores = pa.concat_tables(_scores(scorer, lists))
+    table = parquet.read_table(folder / SHOWN).join(scores, ["query", "item"], join_type="inner")
+    roles = ("query", "item", "position", "click")
+    log = clicks.Log.of(table, session="session", **dict(zip(roles, roles, strict=True)))
+    score = table["score"].to_numpy()
+    known = clicks.Propensities.load(folder / PROPENSITIES)
+    correction, least = settings.correction, settings.least
+    values = clicks.reordered(log, known, score, correction, least=least, seed=seed)
+    difference = values["difference"]
+    found = {
+        PER_SESSION: Comparison(
+            values["logged"].value,
+            values["new"].value,
+            difference.low,
+            difference.high,
+            log.num_queries,
+        )
+    }
+    shown = np.bincount(log.items)
+    ours, logged = np.bincount(log.items, score), -np.bincount(log.items, log.columns)
+    evaluate = metrics.Evaluator(list(measures(gain).values()))
+    sizes = np.bincount(log.query_of_item)
+    keys = np.array([tally.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
+
+    def values_of(label: np.ndarray, ranking: np.ndarray) -> np.ndarray:
+        """Each measure of each query, `[queries, measures]`."""
+        lists = [tf.RaggedTensor.from_row_lengths(x, sizes) for x in (label, ranking)]
+        parts = [
+            evaluate(*(x[first : first + _QUERIES] for x in lists)).values()
+            for first in range(0, len(sizes), _QUERIES)
+        ]
+        return np.concatenate([np.stack([x.values for x in part], axis=1) for part in parts])
+
+    for name, propensities in (("corrected clicks", known), ("clicks", np.ones(len(score)))):
+        label = clicks.labels(log, propensities, correction, least=least)["label"]
+        own, other = (values_of(label, x / shown) for x in (ours, logged))
+        sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
+        means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
+        count = own.shape[1]
+        for i, metric in enumerate(measures()):
+            ends = low[2 * count + i], high[2 * count + i]
+            found[f"{metric} of {name}"] = Comparison(
+                means[count + i], means[i], *ends, queries=len(sizes)
+            )
+    return found, difference.effective / len(score)
+
+
+def _scores(scorer: Scorer, lists: Lists) -> Iterator[pa.Table]:
+    """The score of each item of a split."""
+    spec = lists.spec
+    for serialized in stored.serialized_batches(lists.shards):
+        parsed = packed.parse(serialized, spec)
+        mask = parsed["mask"].numpy()
+        queries = stored.context(serialized, spec, {})[spec.query_id]
+        columns = {
+            "query": np.repeat(queries, mask.sum(axis=1)),
+            "item": parsed[spec.doc_id].numpy()[mask],
+        }
+        texts = {name: pa.array(x, pa.binary()).cast(pa.string()) for name, x in columns.items()}
+        scores = scorer(stored.inputs(parsed, spec)).numpy()[mask].astype(np.float64)
+        yield pa.table({**texts, "score": scores})
