@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfrank_sel import links, metrics
+from tfrank_sel.ops import ranking
 
 S = np.array([[-2.0, 0.0, 1.0, np.nan], [3.0, 5.0, np.nan, np.nan]])
 Z = np.array([[-1.0, 0.5, 1.0, 9.0], [5.0, 5.0, 9.0, 9.0]])
@@ -66,3 +67,36 @@ def test_what_is_no_region_is_named() -> None:
         metrics.quantile_edges([0.0, 1.0], 1)
     with pytest.raises(ValueError, match="regions=2, 0 scores"):
         metrics.quantile_edges([np.nan], 2)
+
+
+def test_the_excess_error_is_that_of_both_no_less_than_the_threshold() -> None:
+    random = np.random.default_rng(0)
+    y, z = random.normal(size=(2, 5, 7))
+    y[1, 3:] = np.nan
+    weights = random.uniform(0.5, 2.0, size=y.shape)
+    for above in (-np.inf, 0.3, 9.0):
+        metric = metrics.ExcessError(above, dtype="float64")
+        error = np.maximum(z, above) - np.maximum(y, above)
+        expected = np.sqrt(
+            np.nansum(weights * error**2, axis=1) / np.sum(np.where(np.isnan(y), 0.0, weights), 1)
+        )
+        np.testing.assert_allclose(metric.evaluate(y, z, weights).values, expected, rtol=1e-12)
+
+
+def test_a_ranked_metric_reads_scores_above_a_threshold() -> None:
+    random = np.random.default_rng(1)
+    y, z = random.normal(size=(2, 6, 9))
+    y[0, 5:] = np.nan
+    gains = np.where(np.isnan(y), np.nan, np.maximum(y - 0.4, 0.0))
+    linear = ranking.linear_gain
+    for make in (metrics.NDCG, metrics.DCG):
+        found = make(5, linear, above=0.4).evaluate(y, z).values
+        np.testing.assert_allclose(found, make(5, linear).evaluate(gains, z).values, rtol=1e-6)
+    for make in (metrics.MRR, metrics.MAP, metrics.Precision, metrics.Recall):
+        found = make(above=0.4).evaluate(y, z).values
+        np.testing.assert_allclose(found, make().evaluate(gains, z).values, rtol=1e-6)
+    # without it, labels below 0 are padding
+    assert float(metrics.NDCG(2, linear)([[-1.0, 1.0]], [[1.0, 0.0]])) == 1.0
+    assert float(metrics.NDCG(2, linear, above=0.0)([[-1.0, 1.0]], [[1.0, 0.0]])) < 0.7
+    both = metrics.Evaluator([metrics.MRR(name="a"), metrics.MRR(above=0.4, name="b")])(y, z)
+    assert (both["a"].values != both["b"].values).numpy().any()

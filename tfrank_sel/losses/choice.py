@@ -160,6 +160,23 @@ def design(
     return Design(loss, f"{recipe.why} {verdict.reason}", verdict)
 
 
+def threshold(scores: ArrayLike, share: float = 0.1) -> float:
+    """Returns the score above which the highest share of scores is, as `design` reads it.
+
+    Args:
+        scores: Scores, as in `design`.
+        share: Share of the items in the region, in (0, 0.5); of equal scores, a larger one.
+
+    Raises:
+        ValueError: If an argument is out of range, or the scores are all the same.
+
+    Example:
+        >>> threshold([0.0, 10.0, 20.0, 30.0, 40.0], share=0.3)
+        20.0
+    """
+    return _bounds(_lists(scores, share), share)[1]
+
+
 def judge(
     loss: SelectiveLoss,
     sensitivity: Wanted,

@@ -48,6 +48,7 @@ from tfrank_sel.metrics.ranked import (
     RPrecision as RPrecision,
 )
 from tfrank_sel.metrics.selective import (
+    ExcessError as ExcessError,
     RegionAbsoluteError as RegionAbsoluteError,
     RegionDivergence as RegionDivergence,
     by_region as by_region,

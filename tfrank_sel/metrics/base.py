@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
@@ -122,6 +123,8 @@ class RankedMetric(ListwiseMetric):
         name: Name of the metric.
         ties: Order of items with equal scores: a value of `metrics.ties`. By default they keep the
             order of the list.
+        above: For labels that are scores, such as seconds, the score above which an item is
+            relevant: labels `y`, which may then be negative, are read as `max(y - above, 0)`.
         **kwargs: `averaging` and `dtype`, as in `ListwiseMetric`.
 
     Raises:
@@ -131,6 +134,7 @@ class RankedMetric(ListwiseMetric):
     """
 
     ties: Ties = field(default=IN_ORDER, kw_only=True)
+    above: float | None = field(default=None, kw_only=True)
 
     averages_ties: ClassVar[bool] = True
 
@@ -159,9 +163,22 @@ class RankedMetric(ListwiseMetric):
         return type(self).from_config(config)
 
     @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item: 0, or with `above` any number."""
+        return 0.0 if self.above is None else -math.inf
+
+    def batch_of(self, y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> ListBatch:
+        """Reads the arguments of Keras, and the labels by `above`."""
+        batch = super().batch_of(y_true, y_pred, sample_weight, dtype)
+        if self.above is None:
+            return batch
+        gains = tf.where(batch.mask, tf.maximum(batch.labels - self.above, 0.0), 0.0)
+        return batch._replace(labels=gains)
+
+    @property
     def reading(self) -> Hashable:
         """Metrics whose `reading` is equal give the same ranking of the same input."""
-        return super().reading, self.ties
+        return super().reading, self.ties, self.above
 
     def shared_sort(self, batch: ListBatch, group: Sequence[Self]) -> Sort:
         """Sorts down to the greatest cut-off in the group of metrics."""
@@ -196,7 +213,7 @@ class BinaryMetric(RankedMetric):
         name: Name of the metric.
         relevance_level: Minimum label of a relevant item, as trec_eval's option of that name
             (1 there and in tensorflow-ranking); if `None`, every positive label is relevant.
-        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+        **kwargs: `ties`, `above`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: As in `RankedMetric`, or if `relevance_level` is not positive.

@@ -36,7 +36,7 @@ class DCG(_GainMetric):
         k: Number of top ranks that count; all of them if `None`.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+        **kwargs: `ties`, `above`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -87,7 +87,7 @@ class NDCG(_GainMetric):
         k: Number of top ranks that count; all of them if `None`.
         gain: Maps labels to gains.
         discount: Maps 1-based ranks to discounts.
-        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+        **kwargs: `ties`, `above`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -132,7 +132,7 @@ class PWA(RankedMetric):
 
     Args:
         k: Number of top ranks that count; all of them if `None`.
-        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+        **kwargs: `ties`, `above`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` is not positive.
@@ -433,7 +433,7 @@ class ERR(RankedMetric):
     Args:
         k: Number of top ranks that count; all of them if `None`.
         max_label: Greatest possible label; greater labels count as this.
-        **kwargs: `ties`, `averaging` and `dtype`, as in `RankedMetric`.
+        **kwargs: `ties`, `above`, `averaging` and `dtype`, as in `RankedMetric`.
 
     Raises:
         ValueError: If `k` or `max_label` is not positive, or if ties are to be averaged.

@@ -160,6 +160,55 @@ class RegionAbsoluteError(_RegionMetric):
         return _mean(tf.abs(scores - labels), self.inside(labels, mask), weights)
 
 
+@register
+class ExcessError(ListwiseMetric):
+    """Root mean square of the error of what scores exceed a threshold by.
+
+    For each list of observed scores `y` in `y_true` and predicted scores `z` in `y_pred`:
+
+    ```
+    value = sqrt(sum_i w_i * (max(z_i, above) - max(y_i, above))**2 / sum_i w_i)
+    ```
+
+    The metric is the mean over lists. All items count, also those that are only taken for high.
+
+    Args:
+        above: The threshold, in the unit of the scores; all errors count if it is `-inf`.
+        **kwargs: `averaging` and `dtype`, as in `ListwiseMetric`.
+
+    Inputs: as in `ListwiseMetric`, but labels are scores: any real number is valid, NaN is padding.
+
+    Example:
+        >>> metric = metrics.ExcessError(above=1.0)
+        >>> y_true = tf.constant([[3.0, 0.0]])
+        >>> y_pred = tf.constant([[2.0, -9.0]])  # the second is below 1 in both
+        >>> round(float(metric(y_true, y_pred)), 4)  # the root of the mean of 1 and 0
+        0.7071
+
+    Reference:
+        The root mean square error of both scores, no less than `above`. On measures of a region
+        that no forecast can hedge: [Taggart, Evaluation of point forecasts for extreme events using
+        consistent scoring functions, 2022](https://arxiv.org/abs/2102.00577).
+    """
+
+    above: Bound = -math.inf
+
+    _direction = "down"
+    takes_classes = False
+    compares_items = False
+
+    @property
+    def min_label(self) -> float:
+        """The minimum label of a valid item; any score is valid."""
+        return -math.inf
+
+    def per_list(self, labels: Tensor, scores: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
+        """Averages the squared error of each item, and takes the root."""
+        low = tf.constant(self.above, labels.dtype)
+        error = tf.maximum(scores, low) - tf.maximum(labels, low)
+        return tf.sqrt(_mean(tf.square(error), mask, weights))
+
+
 def by_region(
     edges: Sequence[float], link: Link | None = None, label_map: Link | None = None
 ) -> list[ListwiseMetric]:

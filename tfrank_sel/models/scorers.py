@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel import keras_versions
-from tfrank_sel.arguments import Count
+from tfrank_sel.arguments import Count, Positive
 from tfrank_sel.models.preparation import Preparation, features_and_mask, features_shape, inputs_of
 from tfrank_sel.serialization import Configurable, register
 
@@ -60,6 +60,9 @@ class Perceptron(Configurable, keras.Model):
     score  = linear(u + attention(u, u))
     ```
 
+    For labels such as seconds, the output is `scale * linear(u) + shift`, so that an optimizer need
+    not learn their unit.
+
     Args:
         hidden_units: Widths of the hidden layers.
         dropout: Share of the hidden units dropped in training, in [0, 1).
@@ -67,6 +70,8 @@ class Perceptron(Configurable, keras.Model):
         embeddings: `[numbers, integers, size]` of each embedding: the number of columns among the
             last numbers of an item that are integers to look up, the number of integers, and the
             length of each vector. Several vectors are averaged, without those of 0.
+        scale: Factor of the linear output; positive.
+        shift: Score of a linear output of 0.
         name: Name of the model.
         **kwargs: As in `keras.Model`.
 
@@ -96,6 +101,8 @@ class Perceptron(Configurable, keras.Model):
         dropout: float = 0.0,
         num_heads: int = 0,
         embeddings: Sequence[Sequence[int]] = (),
+        scale: Positive = 1.0,
+        shift: float = 0.0,
         name: str = "perceptron",
         **kwargs: Any,
     ) -> None:
@@ -115,6 +122,7 @@ class Perceptron(Configurable, keras.Model):
         self.dropout = dropout
         self.num_heads = num_heads
         self.embeddings = [[int(number) for number in one] for one in embeddings]
+        self.scale, self.shift = scale, shift
         self._embeddings = [keras.layers.Embedding(ids, size) for _, ids, size in self.embeddings]
         self._hidden = [keras.layers.Dense(units, activation="relu") for units in hidden_units]
         self._drops = [Dropout(dropout) for _ in hidden_units]
@@ -155,7 +163,7 @@ class Perceptron(Configurable, keras.Model):
             attended = self._attention(u, u, attention_mask=seen[:, tf.newaxis])
             attended = tf.reshape(attended, tf.shape(values))
             values += self._drops[-1](attended, training=training)
-        return tf.reshape(self._score(values), lists)
+        return tf.reshape(self.scale * self._score(values) + self.shift, lists)
 
     def _looked_up(self, values: tf.Tensor) -> tf.Tensor:
         """Replaces the integers of each item by their embeddings."""

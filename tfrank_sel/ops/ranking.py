@@ -7,6 +7,7 @@ ranks like -inf, so that the order is the same in all modes.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -73,6 +74,13 @@ def linear_gain(labels: Tensor) -> Tensor:
 
 
 GAINS = {"exponential": exponential_gain, "linear": linear_gain}  # by their names in options
+
+
+def gain_arguments(gain: str | float) -> dict[str, Any]:
+    """Returns `gain` and `above` of a metric for a gain: a name, or the score where it begins."""
+    if isinstance(gain, str):
+        return {"gain": GAINS[gain], "above": None}
+    return {"gain": linear_gain, "above": float(gain)}
 
 
 def relative_gains(gain: Callable[[Tensor], Tensor], labels: Tensor, mask: Tensor) -> Tensor:

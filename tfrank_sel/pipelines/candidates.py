@@ -16,29 +16,46 @@ from tfrank_sel.training import has_lightgbm
 from tfrank_sel.training.trees import DEFAULTS, LAMBDARANK, MOST, name_of
 
 
-def list_scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
+def list_scorer(
+    preparation: models.Preparation, settings: Settings, scale: float = 1.0, shift: float = 0.0
+) -> keras.Model:
     """Returns a scorer that compares each item with the others of its list: the default model.
 
     Args:
         preparation: Layer that prepares the features.
         settings: Widths of the hidden layers, dropout and heads.
+        scale: As in `models.Perceptron`.
+        shift: As in `models.Perceptron`.
     """
     network = models.Perceptron(
-        settings.hidden_units, settings.dropout, settings.num_heads, preparation.embeddings
+        settings.hidden_units,
+        settings.dropout,
+        settings.num_heads,
+        preparation.embeddings,
+        scale,
+        shift,
     )
     return models.Prepared(preparation, network, name="list_scorer")
 
 
-def scorer(preparation: models.Preparation, settings: Settings) -> keras.Model:
+def scorer(
+    preparation: models.Preparation, settings: Settings, scale: float = 1.0, shift: float = 0.0
+) -> keras.Model:
     """Returns a scorer that scores each item independently.
 
     Args:
         preparation: Layer that prepares the features; used without `within_list`.
         settings: Widths of the hidden layers, and dropout.
+        scale: As in `models.Perceptron`.
+        shift: As in `models.Perceptron`.
     """
     alone = models.Preparation.from_config({**preparation.get_config(), "within_list": False})
     network = models.Perceptron(
-        settings.hidden_units, settings.dropout, embeddings=alone.embeddings
+        settings.hidden_units,
+        settings.dropout,
+        embeddings=alone.embeddings,
+        scale=scale,
+        shift=shift,
     )
     return models.Prepared(alone, network, name="scorer")
 

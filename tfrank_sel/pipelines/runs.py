@@ -4,11 +4,13 @@ import functools
 import json
 from pathlib import Path
 
+import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.losses import choice
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
 from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
@@ -46,15 +48,17 @@ class Run:
 
     @functools.cached_property
     def settings(self) -> Settings:
-        """The settings of training."""
-        return self.configuration.settings
+        """The settings of training; the gain of a region is the score above which it is."""
+        found = self.configuration.settings
+        if self.configuration.training.region is None or not isinstance(found.gain, str):
+            return found
+        above = choice.threshold(self.labels, self.configuration.training.region)
+        return found.model_copy(update={"gain": above})
 
     @functools.cached_property
     def candidates(self) -> dict[str, Candidate]:
-        """The candidates to train: `baseline`, if there is one, and `ours`."""
-        baseline = instantiate.baseline(self.configuration)
-        ours = {"ours": instantiate.candidate(self.configuration)}
-        return ours if baseline is None else {"baseline": baseline, **ours}
+        """The candidates, before they see the labels: `baseline`, if there is one, and `ours`."""
+        return instantiate.candidates(self.configuration)
 
     @functools.cached_property
     def curated(self) -> schema_pb2.Schema | None:
@@ -79,6 +83,12 @@ class Run:
         """The splits on disk."""
         folder = self.output / "analyze" / "statistics"
         return {x: Split.of(self.records, x, Statistics.load(folder / f"{x}.json")) for x in SPLITS}
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The labels of the training split."""
+        counts = self.splits["train"].statistics.labels
+        return np.repeat([float(x) for x in counts], [*counts.values()])
 
     @functools.cached_property
     def trained(self) -> dict[str, Trained]:

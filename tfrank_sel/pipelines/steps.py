@@ -93,9 +93,13 @@ def _analyzed(configuration: Configuration, sources: Sequence[str]) -> Iterator[
 
 def training(run: "Run", folder: Path) -> "Training":
     """Returns the training of a run, which all of its workers do together."""
+    from tfrank_sel.pipelines.learning import instantiate
     from tfrank_sel.pipelines.learning.step import Training
 
-    found = run.candidates, run.splits, run.settings, _earlier(run)
+    candidates = run.candidates
+    if run.configuration.training.region is not None:
+        candidates = instantiate.candidates(run.configuration, run.labels)
+    found = candidates, run.splits, run.settings, _earlier(run)
     return Training(run.job, run.progress, folder, *found)
 
 

@@ -15,7 +15,7 @@ from tfrank_sel.data.cache import Cache
 from tfrank_sel.distribution import Workers
 from tfrank_sel.metrics.evaluator import ListValues
 from tfrank_sel.metrics.ties import AVERAGED
-from tfrank_sel.ops.ranking import GAINS
+from tfrank_sel.ops.ranking import gain_arguments
 
 BUCKETS = 6  # of list sizes, so that there is little padding
 STEPS_AT_A_TIME = 8  # per execution, without Python code of Keras between them
@@ -33,7 +33,7 @@ class Validation(keras.callbacks.Callback):
             returns them; with several workers, the share of this worker.
         loss: The loss, computed in addition to the metrics.
         workers: The workers whose results are combined.
-        gain: Name of the gain of NDCG, in `ranking.GAINS`.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Validation(keras.callbacks.Callback):
         measured: tuple[tf.data.Dataset, tf.data.Dataset],
         loss: keras.losses.Loss,
         workers: Workers | None = None,
-        gain: str = "exponential",
+        gain: str | float = "exponential",
     ) -> None:
         super().__init__()
         self._passes = [iter(x.repeat()) for x in measured]
@@ -94,10 +94,12 @@ class Validation(keras.callbacks.Callback):
 
 
 @functools.cache
-def _evaluator(gain: str) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
+def _evaluator(gain: str | float) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
     """Evaluates the metrics of a batch, in a graph that all trainings share."""
-    ndcg = metrics.NDCG(10, GAINS[gain], name="val_ndcg", ties=AVERAGED)
-    evaluate = metrics.Evaluator([ndcg, metrics.MRR(name="val_mrr", ties=AVERAGED)])
+    options = gain_arguments(gain)
+    ndcg = metrics.NDCG(10, **options, name="val_ndcg", ties=AVERAGED)
+    mrr = metrics.MRR(above=options["above"], name="val_mrr", ties=AVERAGED)
+    evaluate = metrics.Evaluator([ndcg, mrr])
     compiled: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
     return compiled
 

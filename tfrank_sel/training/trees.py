@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfrank_sel import losses, metrics, models, objectives
 from tfrank_sel.data.cache import LABELS, WEIGHTS, Cache
-from tfrank_sel.ops.ranking import GAINS
+from tfrank_sel.ops.ranking import gain_arguments
 
 LAMBDARANK = "lambdarank"  # LightGBM's own objective
 MOST = "num_iterations"  # maximum number of trees
@@ -57,7 +57,7 @@ def train(
     parameters: Mapping[str, Any],
     seed: int,
     on_tree: Callable[[int, int, float, float], None] = lambda *_: None,
-    gain: str = "exponential",
+    gain: str | float = "exponential",
 ) -> tuple[models.BoostedTrees, dict[str, list[float]], float]:
     """Trains trees with a loss, until the NDCG@10 of held-out lists gets no better.
 
@@ -74,7 +74,7 @@ def train(
         on_tree: Called after each tree, with its number from 1, the maximum number of trees, the
             NDCG@10 of the held-out lists, and the mean seconds per tree. An exception raised in it
             stops training.
-        gain: Name of the gain of NDCG, in `ranking.GAINS`.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
 
     Returns:
         The trees up to the best NDCG@10, the values after each tree by name, and the mean seconds
@@ -85,6 +85,7 @@ def train(
     """
     import lightgbm
 
+    options = gain_arguments(gain)
     given = {**DEFAULTS, **parameters, **_FIXED, "seed": seed}
     most = int(given.pop(MOST))
     history: list[float] = []
@@ -106,7 +107,9 @@ def train(
     if isinstance(loss, str):
         labels, data.label = np.unique(data.label, return_inverse=True)
         data.group = [part for size in data.group for part in _parts(int(size))]
-        gains = GAINS[gain](tf.constant(labels, tf.float64)).numpy().tolist()
+        if not isinstance(gain, str):
+            labels = np.maximum(labels - gain, 0.0)
+        gains = options["gain"](tf.constant(labels, tf.float64)).numpy().tolist()
         given |= {"objective": loss, "label_gain": gains}
     else:
         given["objective"] = objectives.lightgbm(loss)
@@ -114,7 +117,7 @@ def train(
     if held_out is not None:
         measured = {
             "valid_sets": [_dataset(held_out, data)],
-            "feval": objectives.lightgbm_metric(metrics.NDCG(10, GAINS[gain])),
+            "feval": objectives.lightgbm_metric(metrics.NDCG(10, **options)),
             "callbacks": [after],
         }
     try:

@@ -1,5 +1,6 @@
 """Distances between splits: skew within a run, and drift between runs."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,16 @@ from tfrank_sel.pipelines.analysis.gates import NUMBERS, TEXTS, WARN_ALL, Anomal
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.configuration.data import Gates
 
+GRADES = 100  # of more different labels, shares are those of ranges
+
 
 @dataclasses.dataclass(frozen=True)
 class Distances:
     """Distances between two splits, each from 0 (equal) to 1.
 
     Args:
-        label_shares: Largest difference in the share of a label (L-infinity).
+        label_shares: Largest difference in the share of a label (L-infinity). Labels of more than
+            `GRADES` values are counted by tenths of the first split.
         label_divergence: Jensen-Shannon divergence of the labels, in bits.
         list_sizes: Largest difference in the cumulative distribution of list sizes
             (Kolmogorov-Smirnov).
@@ -45,7 +49,7 @@ def distances(reference: Statistics, found: Statistics) -> Distances:
     Returns:
         The distances.
     """
-    old, new = _shares(reference.labels, found.labels)
+    old, new = _shares(*_of_grades(reference.labels, found.labels))
     middle = 0.5 * (old + new)
     histograms = _both(*(dict(zip(x.names, x.histograms, strict=True)) for x in (reference, found)))
     lacking = _both(*(_missing(x) for x in (reference, found)))
@@ -153,6 +157,25 @@ def _missing(found: Statistics) -> dict[str, float]:
     """The number of missing values of each feature."""
     texts = {name: counts.get("", 0) for name, counts in found.texts.items()}
     return {**dict(zip(found.names, found.features["missing"], strict=True)), **texts}
+
+
+def _of_grades(
+    reference: Mapping[str, int], found: Mapping[str, int]
+) -> tuple[Mapping[Any, int], Mapping[Any, int]]:
+    """Counts of labels; of more than `GRADES` different ones, by tenths of the reference."""
+    if len({*reference, *found}) <= GRADES:
+        return reference, found
+    labels, counts = np.array([(float(x), n) for x, n in sorted(reference.items(), key=_number)]).T
+    edges = labels[np.searchsorted(counts.cumsum(), counts.sum() * np.linspace(0.1, 0.9, 9))]
+    tenths = [collections.Counter[int](), collections.Counter[int]()]
+    for part, own in zip((reference, found), tenths, strict=True):
+        for label, count in part.items():
+            own[int(np.searchsorted(edges, float(label)))] += count
+    return tenths[0], tenths[1]
+
+
+def _number(labelled: tuple[str, int]) -> float:
+    return float(labelled[0])
 
 
 def _shares(one: Mapping[Any, int], other: Mapping[Any, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,9 @@ from tfrank_sel.pipelines.configuration.section import (
     option,
 )
 from tfrank_sel.pipelines.configuration.training import (
+    BASELINE,
     FUNCTION,
+    LOSSES,
     Evaluation,
     Model,
     Search,
@@ -191,6 +193,24 @@ class Configuration(Section):
     def error(self, key: str, reason: str) -> ConfigurationError:
         """Returns the error of a key, with the file or option that set its value."""
         return ConfigurationError(key, reason, place(key, self._place, self._origins))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_scores(cls, values: Any) -> Any:
+        """Replaces the default losses, which take grades, if there is a region of scores."""
+        tables = {name: values.get(name) for name in ("training", "evaluation")}
+        training, evaluation = (
+            x.model_dump(by_alias=True) if isinstance(x, Section) else x or {}
+            for x in tables.values()
+        )
+        if not isinstance(training, Mapping) or training.get("region") is None:
+            return values
+        training, evaluation = {**training}, {**evaluation}
+        if training.get("loss", LOSSES) == LOSSES:
+            training["loss"] = [{"class": "design"}]
+        if evaluation.get("baseline", BASELINE) == BASELINE:
+            evaluation["baseline"] = {"class": "MeanSquaredLoss"}
+        return {**values, "training": training, "evaluation": evaluation}
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, PlainValidator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, model_validator
 
 from tfrank_sel.pipelines.configuration.section import (
     Count,
@@ -20,6 +20,8 @@ from tfrank_sel.pipelines.configuration.section import (
 
 FUNCTION = re.compile(r"[\w.]+:[\w.]+")  # module:function
 MODELS = ("ListScorer", "Scorer")
+LOSSES = [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")]
+BASELINE = {"class": "SoftmaxLoss"}
 
 
 def _class(value: Any) -> dict[str, Any]:
@@ -97,10 +99,10 @@ class Optimization(Section):
 class Graded(Section):
     """Gain of labels."""
 
-    gain: Literal["exponential", "linear"] = key(
+    gain: Literal["exponential", "linear"] | float = key(
         "exponential",
         "Gain of labels in NDCG, also in early stopping: exponential for grades, linear for "
-        "amounts.",
+        "amounts, or of labels that are scores a number, above which the gain is linear.",
     )
 
 
@@ -162,8 +164,15 @@ class Training(Optimization):
     """Losses, optimizer and early stopping."""
 
     loss: Tables = key(
-        [{"class": x} for x in ("SoftmaxLoss", "RGCrossLoss", "LambdaLoss")],
+        LOSSES,
         'A loss such as {class = "LambdaLoss"}; a list of them trains an ensemble.',
+    )
+    region: Annotated[float, Field(gt=0.0, lt=0.5)] | None = option(
+        None,
+        "If labels are scores, such as seconds or revenue: the share of the highest ones, which "
+        "matter most. By default, the loss is then `losses.design`, that of the baseline is "
+        "MeanSquaredLoss, and `evaluation.gain` is the score above which the region is.",
+        examples=[0.1],
     )
     workers: Count = option(
         1, "Number of processes that train together, each on a share of every batch."
@@ -183,7 +192,7 @@ class Evaluation(Graded):
     """Baseline and gain of the evaluation."""
 
     baseline: Annotated[dict[str, Any] | Literal[False], PlainValidator(_baseline)] = key(
-        {"class": "SoftmaxLoss"},
+        BASELINE,
         "Loss of the baseline model; false to compare with a random order.",
     )
 

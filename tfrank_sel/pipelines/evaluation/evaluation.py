@@ -2,7 +2,8 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import apache_beam as beam
@@ -13,13 +14,14 @@ from tfrank_sel import metrics
 from tfrank_sel.data import stores
 from tfrank_sel.metrics.significance import Resampled, nothing, resampled, splitmix64
 from tfrank_sel.metrics.ties import AVERAGED
-from tfrank_sel.ops.ranking import GAINS
+from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import stored, tally
 from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
 
 PER_SESSION = "clicks per session"
+ERROR = "excess error"  # a measure of which less is better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,10 +112,16 @@ class Evaluation:
         )
 
 
-def measures(gain: str = "exponential") -> dict[str, metrics.ListwiseMetric]:
+def measures(gain: str | float = "exponential") -> dict[str, metrics.ListwiseMetric]:
     """Returns the metrics of the report, by their name in it, averaged over equal scores."""
-    ndcgs = [metrics.NDCG(k, GAINS[gain], name=f"NDCG@{k}", ties=AVERAGED) for k in (1, 5, 10)]
-    return {metric.name: metric for metric in (*ndcgs, metrics.MRR(name="MRR", ties=AVERAGED))}
+    options: dict[str, Any] = {**gain_arguments(gain), "ties": AVERAGED}
+    found = [metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)]
+    del options["gain"]
+    found.append(metrics.MRR(**options, name="MRR"))
+    if not isinstance(gain, str):
+        found.append(metrics.Precision(10, **options, name="P@10"))
+        found.append(metrics.ExcessError(gain, name=ERROR))
+    return {metric.name: metric for metric in found}
 
 
 def evaluate(
@@ -124,7 +132,7 @@ def evaluate(
     *,
     seed: int,
     against: str = "baseline",
-    gain: str = "exponential",
+    gain: str | float = "exponential",
     simple: Mapping[str, Ranking] | None = None,
     pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
@@ -139,13 +147,13 @@ def evaluate(
         scratch: Temporary folder of the pipeline, by path or URL.
         seed: Seed of the resampling and of the random order.
         against: Name of the other model.
-        gain: Name of the gain of NDCG, in `ranking.GAINS`.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
         simple: Simple rankings to compare with too, by name.
         pipeline: Beam pipeline to compose and run; by default this process reads the lists one
             after another, without Beam.
 
     Returns:
-        The comparisons for each of `measures()`.
+        The comparisons for each of `measures(gain)`.
 
     Raises:
         ValueError: If there is no list.
@@ -155,7 +163,8 @@ def evaluate(
     parts = (
         Surveyor(lists),
         _Score(ours, baseline, lists, seed, gain, list(simple.values())),
-        Bootstrap((1 + len(rivals)) * len(measures()) + 1, seed),
+        Bootstrap((1 + len(rivals)) * len(measures(gain)) + 1, seed),
+        functools.partial(_compared, list(measures(gain))),
     )
     found = _here(lists, *parts) if pipeline is None else _by_beam(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in found}
@@ -176,7 +185,7 @@ def evaluate(
 
 
 def _here(
-    lists: Lists, surveyor: Surveyor, score: "_Score", bootstrap: "Bootstrap"
+    lists: Lists, surveyor: Surveyor, score: "_Score", bootstrap: "Bootstrap", compared: "_Compared"
 ) -> list[Sequence[Any]]:
     """The results of `_compared` for each slice, in this process."""
     survey = surveyor.create_accumulator()
@@ -188,7 +197,7 @@ def _here(
     for serialized in stored.serialized_batches(lists.shards):
         for name, element in score.process(serialized.numpy().tolist(), slicing):
             sums[name] = bootstrap.add_input(sums[name], element)
-    return [_compared(name, found) for name, found in sums.items()]
+    return [compared(name, found) for name, found in sums.items()]
 
 
 def _by_beam(
@@ -196,6 +205,7 @@ def _by_beam(
     surveyor: Surveyor,
     score: "_Score",
     bootstrap: "Bootstrap",
+    compared: "_Compared",
     scratch: str,
     pipeline: beam.Pipeline,
 ) -> list[Sequence[Any]]:
@@ -212,7 +222,7 @@ def _by_beam(
             | beam.ParDo(score, beam.pvalue.AsSingleton(slicing))
             | beam.CombinePerKey(bootstrap)
         )
-        runners.gather(sums | beam.MapTuple(_compared), stores.join(folder, "told"))
+        runners.gather(sums | beam.MapTuple(compared), stores.join(folder, "told"))
     found = list(runners.gathered(stores.join(folder, "told")))
     stores.drop(folder)
     return found
@@ -262,7 +272,7 @@ class _Score(beam.DoFn):
         baseline: Scorer | None,
         lists: Lists,
         seed: int,
-        gain: str,
+        gain: str | float,
         simple: Sequence[Ranking],
     ) -> None:
         self.ours, self.baseline, self.lists = ours, baseline, lists
@@ -306,7 +316,10 @@ class _Score(beam.DoFn):
         places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
         chance = splitmix64(splitmix64(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
         ideal = np.nan_to_num(labels)  # padding is of no account
-        others = np.stack([chance, ideal, *(ranking(records) for ranking in self.simple)])
+        orders = [chance, *(ranking(records) for ranking in self.simple)]
+        if not isinstance(self.gain, str):  # their error is that of no score in the region
+            orders = [_at_most(self.gain, x) for x in orders]
+        others = np.stack([orders[0], ideal, *orders[1:]])
         values = self.values(inputs, labels, others.astype(np.float32)).numpy()
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
@@ -317,6 +330,12 @@ class _Score(beam.DoFn):
             yield name, (keys[rows], values[rows])
 
 
+def _at_most(top: float, scores: np.ndarray) -> np.ndarray:
+    """Scores of the same order in each list, none above a number."""
+    places = np.stack([np.unique(row, return_inverse=True)[1] for row in scores])
+    return top + (places - places.shape[1]) * max(1.0, 2.0 * np.spacing(np.float32(abs(top))))
+
+
 def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Returns 1 for a list of several items with one score, `[batch_size, 1]`, else 0."""
     highest = tf.reduce_max(tf.where(mask, scores, scores.dtype.min), axis=1, keepdims=True)
@@ -325,16 +344,21 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(is_equal & is_list, scores.dtype)
 
 
-def _compared(name: str, sums: Resampled) -> tuple[str, list[dict[str, Any]], float]:
+_Compared = Callable[[str, Resampled], tuple[str, list[dict[str, Any]], float]]
+
+
+def _compared(
+    metrics: Sequence[str], name: str, sums: Resampled
+) -> tuple[str, list[dict[str, Any]], float]:
     """The comparisons of a slice with each rival, and the share of lists of equal scores."""
     means, (lows, highs) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
-    count = len(measures())
+    count = len(metrics)
     against = [
         {
             metric: dataclasses.asdict(
                 Comparison(means[i] - means[j], means[i], lows[j], highs[j], sums.queries)
             )
-            for i, metric in enumerate(measures())
+            for i, metric in enumerate(metrics)
             for j in [start + i]
         }
         for start in range(count, len(means) - 1, count)

@@ -14,7 +14,7 @@ from tfrank_sel.features import spans
 from tfrank_sel.metrics import significance
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
-from tfrank_sel.ops.ranking import GAINS
+from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.stored import Sample, Scorer
 
@@ -50,13 +50,39 @@ def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calib
     return found
 
 
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """Error by label: bins of equal numbers of items, by rising label.
+
+    Args:
+        labels: Mean label of each bin.
+        error: Root mean square of score less label in each bin.
+    """
+
+    labels: np.ndarray
+    error: np.ndarray
+
+
+def errors(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Errors]:
+    """Returns the error of each model by label, for labels that are scores."""
+    mask = ~np.isnan(lists.labels)
+    labels = lists.labels[mask]
+    order = np.argsort(labels, kind="stable")
+    bins = [x for x in np.array_split(order, BINS) if len(x)]
+    means, found = np.array([labels[x].mean() for x in bins]), {}
+    for name, model in models.items():
+        squares = np.square(model(_tensors(lists.inputs)).numpy()[mask] - labels)
+        found[name] = Errors(means, np.sqrt([squares[x].mean() for x in bins]))
+    return found
+
+
 def feature_importances(
     model: Scorer,
     schema: Schema,
     lists: Sample,
     *,
     seed: int,
-    gain: str = "exponential",
+    gain: str | float = "exponential",
 ) -> dict[str, Importance]:
     """Returns the drop of NDCG@10 without each feature of items, the largest first.
 
@@ -67,7 +93,7 @@ def feature_importances(
         schema: The features.
         lists: The lists. The numbers of lists and of shuffles keep the scored items below `SCORED`.
         seed: Seed of the shuffles.
-        gain: Name of the gain of NDCG, in `ranking.GAINS`.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
     """
     columns_of = columns(schema)
     # more lists are worth more than more shuffles
@@ -76,7 +102,7 @@ def feature_importances(
     slots = SCORED // (repeats * len(columns_of) + 1)
     lists = lists.first(slots // lists.labels.shape[1]).by_size()
     scored = tf.function(model, autograph=False, reduce_retracing=True)
-    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, GAINS[gain], ties=AVERAGED)
+    mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
     sizes = mask.sum(axis=1)
     ends = np.linspace(0, len(sizes), min(len(sizes), PARTS) + 1).astype(int)
     parts = [np.s_[i:j, : sizes[j - 1]] for i, j in itertools.pairwise(ends)]
@@ -139,7 +165,7 @@ def ndcg(
     *,
     longest: int,
     seed: int,
-    gain: str = "exponential",
+    gain: str | float = "exponential",
 ) -> dict[str, Curve]:
     """Measures NDCG at each cut-off, up to 20 or the longest list.
 
@@ -149,11 +175,14 @@ def ndcg(
         shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
         longest: Number of items of the longest list.
         seed: Seed of the bootstrap.
-        gain: Name of the gain, in `ranking.GAINS`.
+        gain: Gain, as in `ranking.gain_arguments`.
     """
     depth = min(DEEPEST, longest)
     evaluate = metrics.Evaluator(
-        [metrics.NDCG(k, GAINS[gain], name=f"{k}", ties=AVERAGED) for k in range(1, depth + 1)],
+        [
+            metrics.NDCG(k, **gain_arguments(gain), name=f"{k}", ties=AVERAGED)
+            for k in range(1, depth + 1)
+        ],
     )
 
     signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]

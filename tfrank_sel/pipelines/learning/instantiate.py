@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import inspect
+import math
 import os
 import pkgutil
 import sys
@@ -12,9 +13,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 
 from tfrank_sel import links, losses
 from tfrank_sel.data import stores
+from tfrank_sel.losses.choice import Design
 from tfrank_sel.pipelines import candidates
 from tfrank_sel.pipelines.candidates import Candidate, Settings, Trees
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
@@ -28,7 +31,25 @@ MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
 MODELS = {"ListScorer": candidates.list_scorer, "Scorer": candidates.scorer}
 
 
-def candidate(configuration: Configuration) -> Candidate:
+def candidates(
+    configuration: Configuration, labels: np.ndarray | None = None
+) -> dict[str, Candidate]:
+    """Returns the candidates to train: `baseline`, if there is one, and `ours`.
+
+    Args:
+        configuration: The configuration.
+        labels: Labels of the training split, which losses and models of scores read; None before
+            they are known.
+
+    Raises:
+        ConfigurationError: As in `candidate`; or if the labels have no region.
+    """
+    other = baseline(configuration, labels)
+    ours = {"ours": candidate(configuration, labels)}
+    return ours if other is None else {"baseline": other, **ours}
+
+
+def candidate(configuration: Configuration, labels: np.ndarray | None = None) -> Candidate:
     """Returns the candidate to train, after importing the user's modules.
 
     Raises:
@@ -38,18 +59,20 @@ def candidate(configuration: Configuration) -> Candidate:
     _import(configuration)
     with _placed(configuration):
         optimizer(configuration.settings, steps=1)
-    found = _candidate(configuration, configuration.training.loss, "training.loss")
+    found = _candidate(configuration, configuration.training.loss, "training.loss", labels)
     return dataclasses.replace(found, trees=_trees(configuration))
 
 
-def baseline(configuration: Configuration) -> Candidate | None:
+def baseline(configuration: Configuration, labels: np.ndarray | None = None) -> Candidate | None:
     """Returns the baseline to train, or None to compare with a random order.
 
     Raises:
         ConfigurationError: If its loss cannot be created.
     """
     table = configuration.evaluation.baseline
-    return None if table is False else _candidate(configuration, [table], "evaluation.baseline")
+    if table is False:
+        return None
+    return _candidate(configuration, [table], "evaluation.baseline", labels)
 
 
 @contextlib.contextmanager
@@ -62,24 +85,52 @@ def _placed(configuration: Configuration) -> Iterator[None]:
 
 
 def _candidate(
-    configuration: Configuration, tables: Sequence[Mapping[str, Any]], key: str
+    configuration: Configuration,
+    tables: Sequence[Mapping[str, Any]],
+    key: str,
+    labels: np.ndarray | None,
 ) -> Candidate:
     keys = [key] if len(tables) == 1 else [f"{key}[{number}]" for number in range(len(tables))]
-    model = configuration.model
+    model, arguments = configuration.model, configuration.model.arguments
     with _placed(configuration):
+        scores = _scores(configuration, labels)
+        if scores is not None:
+            of_unit = (1.0, 0.0) if labels is None else (float(labels.std()), float(labels.mean()))
+            arguments = {**arguments, **dict(zip(("scale", "shift"), of_unit, strict=True))}
+            if len(tables) > 1:
+                reason = "must be one loss with `training.region`: an ensemble standardises scores"
+                raise ConfigurationError(key, f"{reason}. Received: {len(tables)} losses")
         make_model = MODELS.get(model.class_)
         if make_model is None:
             make_model = imported(model.class_, "model.class")
-            _check_signature(make_model, model.arguments, model.class_)
-        found = [loss(table, x) for table, x in zip(tables, keys, strict=True)]
+            _check_signature(make_model, arguments, model.class_)
+        found = [loss(table, x, scores) for table, x in zip(tables, keys, strict=True)]
         for one, x in zip(found, keys, strict=True):
             if configuration.training.workers > 1 and one.reduction not in MEANS:
                 reason = f"must have the reduction {MEANS[0]} with more than 1 worker"
                 raise ConfigurationError(x, f"{reason}. Received: {one.reduction!r}")
         try:
-            return Candidate(found if len(found) > 1 else found[0], make_model, model.arguments)
+            return Candidate(found if len(found) > 1 else found[0], make_model, arguments)
         except (TypeError, ValueError) as error:
             raise ConfigurationError(f"{key}:", f"{error}") from error
+
+
+def _scores(configuration: Configuration, labels: np.ndarray | None) -> Mapping[str, Any] | None:
+    """The arguments of `losses.design` for labels that are scores, if they are; else None."""
+    region, gain = configuration.training.region, configuration.settings.gain
+    if region is None or labels is None:
+        return None if region is None else {}
+    known = np.unique(labels)
+    if len(known) < 3:
+        wanted = "is for labels that are scores, of more than two values; leave it out for clicks"
+        received = ", ".join(f"{x:g}" for x in known)
+        raise ConfigurationError("training.region", f"{wanted}. Received: labels {received}")
+    if isinstance(gain, str):
+        return {"scores": labels, "share": region}
+    if not known[0] <= gain < known[-1]:
+        wanted = f"must be from {known[0]:g} to below {known[-1]:g}, as labels of train are"
+        raise ConfigurationError("evaluation.gain", f"{wanted}. Received: {gain:g}")
+    return {"scores": labels, "share": region, "at": gain}
 
 
 def _check_signature(make_model: Any, arguments: Mapping[str, Any], name: str) -> None:
@@ -98,6 +149,9 @@ def _trees(configuration: Configuration) -> Trees | None:
         table = {"loss": [{"class": LAMBDARANK}]} if is_wanted else False
     if table is False:
         return None
+    if configuration.training.region is not None:
+        reason = "must be unset with `training.region`: an ensemble standardises scores"
+        raise configuration.error("model.trees", f"{reason}. Received: {table}")
     parameters = {name: x for name, x in table.items() if name != "loss"}
     with _placed(configuration):
         try:
@@ -134,16 +188,21 @@ def _import(configuration: Configuration) -> None:
             raise configuration.error("modules", reason) from error
 
 
-def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.Loss:
+def loss(
+    table: Mapping[str, Any], key: str = "training.loss", scores: Mapping[str, Any] | None = None
+) -> keras.losses.Loss:
     """Creates the loss described by a table.
 
     Args:
         table: `class`, the name of a loss of `tfrank_sel.losses` or `module:function`, and its
             arguments. An argument may itself be such a table, also of a link, or a list of tables.
+            The class `design` is that of `losses.design`.
         key: The key of the table, for errors.
+        scores: What `losses.design` reads from labels that are scores; None if they are not.
 
     Raises:
-        ConfigurationError: If there is no such class, it rejects an argument, or is not a loss.
+        ConfigurationError: If there is no such class, it rejects an argument, or is not a loss; or
+            if it does not match the scores.
 
     Example:
         >>> made = loss({"class": "SelectiveSoftmaxLoss",
@@ -151,8 +210,19 @@ def loss(table: Mapping[str, Any], key: str = "training.loss") -> keras.losses.L
         >>> made.scaling.scale
         1.5
     """
+    if table.get("class") == "design":
+        if scores is None:
+            wanted = "needs labels that are scores: name their share that matters, training.region"
+            raise ConfigurationError(key, f"{wanted}. Received: no region")
+        named = {"name": "designed_loss", **table}
+        designed: Design = _made(named, key, _ours(), Design, scores)
+        return designed.loss
     found = _made(table, key, _ours(), keras.losses.Loss)
-    if getattr(found, "label_map", found) is None:
+    if scores is not None:
+        if getattr(found, "min_label", -math.inf) > -math.inf:
+            wanted = "must match scores with `training.region`, as MeanSquaredLoss does"
+            raise ConfigurationError(key, f"{wanted}. Received: {table['class']}")
+    elif getattr(found, "label_map", found) is None:
         raise ConfigurationError(
             key,
             f"must say by `label_map` which score stands for a grade: {table['class']} takes "

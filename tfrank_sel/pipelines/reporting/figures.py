@@ -5,6 +5,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -13,13 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from tfrank_sel.clicks import Propensities
+from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison
-from tfrank_sel.pipelines.evaluation.inspection import Calibration, Curve
+from tfrank_sel.pipelines.evaluation.inspection import Calibration, Curve, Errors
 from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
 SPLITS = {"train": "#3b82c4", "validation": "#d9822b", "test": "#4d9f5b"}
+POINTS = 500  # of a step function, at most
 _LINES = ("-", "--", "-.", ":")
 _INK = "#010203"  # stands for the colour of the text until the figure is a text itself
 _STYLE = {
@@ -125,11 +128,42 @@ def calibration(found: Mapping[str, Calibration]) -> str:
     )
 
 
+def errors(found: Mapping[str, Errors], above: float) -> str:
+    """Draws the error of each model by tenths of the labels."""
+
+    def draw(axes: Axes) -> None:
+        for name, one in found.items():
+            axes.plot(
+                np.arange(1, len(one.error) + 1), one.error, "o-", color=COLORS[name], label=name
+            )
+        labels = next(iter(found.values())).labels
+        axes.set_xticks(range(1, len(labels) + 1), [f"{x:.3g}" for x in labels])
+        axes.axvline(0.5 + np.searchsorted(labels, above), color=_INK, lw=0.8, ls=":")
+        axes.set(xlabel="mean label of a tenth of the items", ylabel="root mean square error")
+        axes.legend()
+
+    text = "Root mean square error by label; the region is right of the dotted line"
+    return _svg(text, draw, width=4.8) if found else ""
+
+
 def shares(splits: Mapping[str, Statistics]) -> str:
     """Draws the shares of the labels and of the list sizes of each split."""
 
+    def upto(axes: Axes, name: str, counts: Mapping[Any, int], total: int) -> None:
+        values = sorted(counts, key=float)
+        drawn = np.unique(np.linspace(0, len(values) - 1, POINTS).astype(int))
+        shares = np.cumsum([counts[x] for x in values]) / total
+        places = np.array(values, float)[drawn]
+        axes.step(places, shares[drawn], where="post", color=SPLITS[name], label=name)
+
     def labels(axes: Axes) -> None:
         grades = sorted({grade for one in splits.values() for grade in one.labels}, key=float)
+        if len(grades) > GRADES:
+            for name, one in splits.items():
+                upto(axes, name, one.labels, one.items)
+            axes.set(xlabel="label", ylabel="share of items up to it")
+            axes.legend()
+            return
         width = 0.8 / len(splits)
         for i, (name, one) in enumerate(splits.items()):
             counts = np.array([one.labels.get(grade, 0) for grade in grades])
@@ -142,9 +176,7 @@ def shares(splits: Mapping[str, Statistics]) -> str:
 
     def list_sizes(axes: Axes) -> None:
         for name, one in splits.items():
-            sizes = np.array(sorted(one.list_sizes))
-            upto = np.cumsum([one.list_sizes[size] for size in sizes.tolist()]) / one.lists
-            axes.step(sizes, upto, where="post", color=SPLITS[name], label=name)
+            upto(axes, name, one.list_sizes, one.lists)
         axes.set(xlabel="list size", ylabel="share of lists up to it", xscale="log")
 
     return _svg("Shares of labels by split", labels) + _svg("List sizes by split", list_sizes)

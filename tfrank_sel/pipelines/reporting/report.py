@@ -12,7 +12,7 @@ from tfrank_sel import data, metrics
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models.summary import compressed
-from tfrank_sel.ops.ranking import GAINS
+from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.analysis import sketches
 from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.configuration import Configuration, load
@@ -68,6 +68,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         kinds=_kinds(told["features"]),
         made=manifests.read(run.output, "push"),
         label=run.configuration.data.label,
+        above=run.settings.gain,
         measured=measured,
         training={name: one.figures() for name, one in trained.items()},
         settings=_changed(run.configuration),
@@ -92,6 +93,9 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
+                "errors": figures.errors(inspection.errors(models, sample), run.settings.gain)
+                if run.configuration.training.region
+                else "",
                 "calibration": figures.calibration(inspection.calibrations(models, sample)),
                 "champion": figures.slices(champion.slices, "NDCG@10", "champion")
                 if champion
@@ -172,11 +176,11 @@ def _bars(histogram: Mapping[int, int], low: float, high: float) -> str:
 def _samples(
     models: Mapping[str, Scorer],
     split: Split,
-    gain: str,
+    gain: str | float,
     features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
     """Some lists with different labels as the models rank them, with values of these features."""
-    measure, left = metrics.NDCG(10, GAINS[gain], ties=AVERAGED), SAMPLES
+    measure, left = metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED), SAMPLES
     spec = split.spec
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():

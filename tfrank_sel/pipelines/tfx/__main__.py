@@ -163,6 +163,9 @@ def _loaded(given: Given) -> Configuration:
         if (position := configuration.clicks.position) is not None:
             reason = "must be unset: correct the log by `tfrank-sel-clicks` before"
             raise configuration.error("clicks.position", f"{reason}. Received: {position!r}")
+        if (region := configuration.training.region) is not None:
+            reason = "must be unset: a TFX pipeline takes grades"
+            raise configuration.error("training.region", f"{reason}. Received: {region:g}")
         return configuration
     except ConfigurationError as error:
         raise refused(error) from error
