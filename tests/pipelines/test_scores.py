@@ -113,7 +113,7 @@ def test_the_report_draws_the_error_by_label_and_a_run_repeats_from_its_configur
 
 
 def test_the_loss_and_the_unit_of_the_model_are_read_from_the_labels():
-    found = instantiate.candidates(with_set("training.region=0.2"), LABELS)
+    found = instantiate.named_candidates(with_set("training.region=0.2"), LABELS)
     assert found["ours"].loss.get_config() == (
         losses.design(scores=LABELS, share=0.2, name=NAME).loss.get_config()
     )
@@ -151,7 +151,7 @@ def test_a_number_as_gain_is_the_threshold():
 def test_what_has_no_region_is_refused_by_a_line(sets, labels, reason):
     configuration = with_set("training.region=0.2", *sets)
     with pytest.raises(ConfigurationError) as found:
-        instantiate.candidates(configuration, labels)
+        instantiate.named_candidates(configuration, labels)
     assert reason in str(found.value)
     assert len(str(found.value).splitlines()) == 1
 

@@ -58,7 +58,7 @@ class Run:
     @functools.cached_property
     def candidates(self) -> dict[str, Candidate]:
         """The candidates, before they see the labels: `baseline`, if there is one, and `ours`."""
-        return instantiate.candidates(self.configuration)
+        return instantiate.named_candidates(self.configuration)
 
     @functools.cached_property
     def curated(self) -> schema_pb2.Schema | None:

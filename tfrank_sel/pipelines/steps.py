@@ -98,7 +98,7 @@ def training(run: "Run", folder: Path) -> "Training":
 
     candidates = run.candidates
     if run.configuration.training.region is not None:
-        candidates = instantiate.candidates(run.configuration, run.labels)
+        candidates = instantiate.named_candidates(run.configuration, run.labels)
     found = candidates, run.splits, run.settings, _earlier(run)
     return Training(run.job, run.progress, folder, *found)
 

@@ -31,7 +31,7 @@ MEANS = ("sum_over_batch_size", "mean")  # reductions to the mean over lists
 MODELS = {"ListScorer": candidates.list_scorer, "Scorer": candidates.scorer}
 
 
-def candidates(
+def named_candidates(
     configuration: Configuration, labels: np.ndarray | None = None
 ) -> dict[str, Candidate]:
     """Returns the candidates to train: `baseline`, if there is one, and `ours`.

@@ -55,6 +55,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     columns = inspection.columns(test.layout)
     valued = {name: columns[name] for name in list(important)[:WITH_VALUES]}
     champion = judged["champion"] and Evaluation.of(judged["champion"])
+    above = run.settings.gain
     log = run.output / "ingest" / "clicks" / PROPENSITIES
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
@@ -68,7 +69,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         kinds=_kinds(told["features"]),
         made=manifests.read(run.output, "push"),
         label=run.configuration.data.label,
-        above=run.settings.gain,
+        above=above,
         measured=measured,
         training={name: one.figures() for name, one in trained.items()},
         settings=_changed(run.configuration),
@@ -93,8 +94,8 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
-                "errors": figures.errors(inspection.errors(models, sample), run.settings.gain)
-                if run.configuration.training.region
+                "errors": figures.errors(inspection.errors(models, sample), above)
+                if isinstance(above, float) and run.configuration.training.region
                 else "",
                 "calibration": figures.calibration(inspection.calibrations(models, sample)),
                 "champion": figures.slices(champion.slices, "NDCG@10", "champion")
