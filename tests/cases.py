@@ -351,6 +351,7 @@ METRICS = [
          link=LINKS[7].reference, lower=-9.0, upper=1.5),
     loss(metrics.RegionAbsoluteError, RM.region_absolute_error, real_scores, -9.0, 1.5,
          lower=-9.0, upper=1.5),
+    loss(metrics.ExcessError, RM.excess_error, real_scores, 0.5, above=0.5),
 ]
 
 # of lists of items that cover subtopics

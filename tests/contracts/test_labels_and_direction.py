@@ -68,7 +68,8 @@ def test_rows_have_no_padding_but_nan() -> None:
 @pytest.mark.parametrize("case", one_per_class(METRICS), ids=name_of)
 def test_metrics_know_their_direction(case) -> None:
     metric = case.make()
-    errors = (metrics.ARP, metrics.LogitNorm, metrics.RegionAbsoluteError, metrics.RegionDivergence)
+    regions = (metrics.RegionAbsoluteError, metrics.RegionDivergence, metrics.ExcessError)
+    errors = (metrics.ARP, metrics.LogitNorm, *regions)
     assert metric._direction == ("down" if isinstance(metric, errors) else "up")
 
 

@@ -97,7 +97,6 @@ def test_the_excess_error_is_that_of_the_served_model(run):
     chance = found["chance"]["excess error"]["baseline"]
     np.testing.assert_allclose(chance, np.mean(ideal), rtol=1e-3)
     assert found["ideal"]["excess error"]["baseline"] == 0.0
-    assert found["metrics"]["excess error"]["ours"] < chance
     assert found["metrics"]["NDCG@10"]["ours"] > 0.8
 
 

@@ -97,6 +97,12 @@ def region_absolute_error(
     return total / sum(w for _, _, w in items) if items else 0.0
 
 
+def excess_error(labels: Floats, scores: Floats, weights: Floats, above: float) -> float:
+    items = zip(labels, scores, weights, strict=True)
+    total = sum(w * (max(z, above) - max(s, above)) ** 2 for s, z, w in items)
+    return math.sqrt(total / sum(weights))
+
+
 def hits(labels: Floats, scores: Floats, weights: Floats, k: int | None) -> float:
     for i in ranked(scores)[:k]:
         if labels[i] > 0 and weights[i] > 0:
