@@ -160,6 +160,8 @@ def test_design_needs_a_region_and_a_region_is_a_share():
         instantiate.candidate(with_set("training.loss.class=design"))
     with pytest.raises(ConfigurationError, match=r"training.region must be less than 0.5"):
         with_set("training.region=0.5")
+    with pytest.raises(ConfigurationError, match=r"training.region must be unset with clicks"):
+        with_set("training.region=0.1", "clicks.position=place")
     in_python = Configuration(training=Configuration().training.model_copy(update={"region": 0.1}))
     assert in_python.training.loss == [{"class": "design"}]
 

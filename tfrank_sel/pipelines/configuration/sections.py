@@ -213,6 +213,15 @@ class Configuration(Section):
         return {**values, "training": training, "evaluation": evaluation}
 
     @model_validator(mode="after")
+    def _labels_are_scores(self) -> Self:
+        if self.training.region is not None and self.clicks.position is not None:
+            raise ValueError(
+                "training.region must be unset with clicks.position: clicks are no scores. "
+                f"Received: {self.training.region}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_role_each(self) -> Self:
         used: dict[str, str] = {}
         of_features = {f"features.{name}": name for name in self.features}

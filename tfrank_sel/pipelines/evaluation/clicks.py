@@ -21,7 +21,7 @@ _QUERIES = 256  # evaluated at once
 
 
 def compare(
-    scorer: Scorer, lists: Lists, folder: Path, settings: Clicks, *, gain: str, seed: int
+    scorer: Scorer, lists: Lists, folder: Path, settings: Clicks, *, gain: str | float, seed: int
 ) -> tuple[dict[str, Comparison], float]:
     """Compares the order of a model with that of the log, on the clicks of a split.
 
@@ -30,14 +30,14 @@ def compare(
         lists: The split, whose items have identifiers.
         folder: Folder with the log and its propensities, that ingest wrote.
         settings: The correction.
-        gain: Name of the gain of NDCG.
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
         seed: Seed of the resampling.
 
     Returns:
         Comparisons with the logged order, the baseline: `PER_SESSION`, the expected number of
-        clicks; and each of `measures()` on labels that are corrected, and on shares of clicks as
-        they are, whose names end in "of corrected clicks" and "of clicks". And the effective share
-        of the impressions.
+        clicks; and each of `measures(gain)` on labels that are corrected, and on shares of clicks
+        as they are, whose names end in "of corrected clicks" and "of clicks". And the effective
+        share of the impressions.
 
     Raises:
         ValueError: If the log has no sessions.
@@ -81,7 +81,7 @@ def compare(
         sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
         means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
         count = own.shape[1]
-        for i, metric in enumerate(measures()):
+        for i, metric in enumerate(measures(gain)):
             ends = low[2 * count + i], high[2 * count + i]
             found[f"{metric} of {name}"] = Comparison(
                 means[count + i], means[i], *ends, queries=len(sizes)
