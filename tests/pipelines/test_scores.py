@@ -97,7 +97,9 @@ def test_the_excess_error_is_that_of_the_served_model(run):
     chance = found["chance"]["excess error"]["baseline"]
     np.testing.assert_allclose(chance, np.mean(ideal), rtol=1e-3)
     assert found["ideal"]["excess error"]["baseline"] == 0.0
-    assert found["metrics"]["NDCG@10"]["ours"] > 0.8
+    # lists without an item in the region count 0
+    highest = found["ideal"]["NDCG@10"]["baseline"]
+    assert 0.9 * highest < found["metrics"]["NDCG@10"]["ours"] <= highest
 
 
 def test_the_report_draws_the_error_by_label_and_a_run_repeats_from_its_configuration(run):
