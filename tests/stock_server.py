@@ -19,7 +19,8 @@ for log in warmup.read(folder / warmup.PATH):
     sent = {name: tensor_protos.to_array(name, x) for name, x in request.inputs.items()}
     signature = model.signatures[request.model_spec.signature_name]
     outputs = predict(model, signature, sent)
-    scores = outputs["outputs" if "outputs" in outputs else "scores"]
+    [name] = outputs.keys() & {"outputs", "scores", "contributions"}
+    scores = outputs[name]
     answers.append((signature.name, scores.tolist()))
 print(json.dumps(answers))
 """

@@ -74,6 +74,20 @@ def test_every_signature_scores_as_keras_does(model, signatures, sizes):
             np.testing.assert_allclose(dense[0], scores, atol=1e-6)
 
 
+def test_a_pair_is_explained(model, signatures):
+    features = tf.random.stateless_normal([2, 4, 3], seed=[0, 0])
+    pair = tf.constant([[0, 2], [3, 1]])
+
+    served = signatures["explain"](features=features, mask=ALL, pair=pair)
+
+    scores = tf.gather(model(features), pair, batch_dims=1)
+    differences = scores[:, 0] - scores[:, 1]
+    np.testing.assert_allclose(tf.reduce_sum(served["contributions"], 1), differences, atol=1e-5)
+    assert served["features"].numpy().tolist() == [[b"1", b"2", b"3"]] * 2
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be indices of items"):
+        signatures["explain"](features=features, mask=ALL, pair=pair + 1)
+
+
 def test_lists_may_come_as_bytes(model, signatures):
     lists = [np.random.default_rng(n).normal(size=[n, 3]).astype("f") for n in (4, 0, 1)]
 
@@ -191,6 +205,9 @@ def test_a_server_without_xla_runs_every_signature(model, path, signatures):
 
     assert sorted(name for name, _ in answers) == sorted(signatures)
     for name, scores in answers:
+        if name == "explain":  # an item against itself
+            assert not np.any(scores)
+            continue
         wanted = model(ONES[None])
         by_item = name.endswith("regress")
         np.testing.assert_allclose(scores, wanted[0] if by_item else wanted, atol=1e-6)

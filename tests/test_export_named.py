@@ -122,6 +122,19 @@ def test_dense_requests_have_an_input_for_each_feature(exported, signatures):
     np.testing.assert_array_equal(served["mask"], parsed["mask"])
 
 
+def test_features_of_items_are_explained(exported, signatures):
+    scores, parsed = wanted(exported[0], LISTS[:1])
+    names = [*FEATURES.items, *FEATURES.context, "mask"]
+    dense = {name: parsed[name] for name in names}
+
+    served = signatures["explain"](**dense, pair=tf.constant([[2, 0]]))
+
+    assert served["features"].numpy().tolist() == [[b"price", b"shape", b"brand"]]
+    assert np.all(np.abs(served["contributions"]) > 0.0)
+    total = float(tf.reduce_sum(served["contributions"]))
+    assert total == pytest.approx(scores[0, 2] - scores[0, 0], abs=1e-5)
+
+
 def test_an_item_is_regressed_with_its_query(exported, signatures):
     scores, _ = wanted(exported[0], LISTS)
     items, context, _ = elwc.split(tf.constant(LISTS))
@@ -138,7 +151,8 @@ def test_a_server_without_xla_runs_every_signature_and_finds_the_vocabularies(ex
 
     assert "acme" in "".join(file.read_text() for file in (path / "assets").iterdir())
     assert {name for name, _ in answers} == set(signatures)
-    assert len(answers) == 3 * len(signatures)  # each list alone, and both
+    # each list alone, and both; one explanation
+    assert len(answers) == 3 * (len(signatures) - 1) + 1
     for name, scores in answers:
         if name in ("serving_default", "predict") and len(scores) == 2:
             np.testing.assert_allclose(scores, wanted(model, LISTS)[0], atol=1e-6)

@@ -58,6 +58,15 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     assert asked == [(5, (5,), 1)]
 
 
+def test_a_lead_is_explained_by_the_features_of_items(lists):
+    one = next(one for one in lists if len(one.labels) > 1)
+    inputs = stored.batch_of(one, SPEC)
+    found = inspection.explained(by_b, LAYOUT, inputs, [1, 0])
+    assert sorted(found) == ["a", "b", "c"]
+    assert found["a"] == found["c"] == 0.0
+    assert found["b"] == pytest.approx(np.subtract(*one.features[[1, 0], 1]), rel=1e-5)
+
+
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
     sample = stored.sample(shards, SPEC, longest=10)
     found = inspection.calibrations({"ours": by_b}, sample)["ours"]

@@ -246,6 +246,17 @@ def test_a_click_ranks_an_example_of_packed_features_by_two_versions(warmed):
 
 
 @of_chromium
+def test_a_click_explains_why_an_item_is_above_the_next(warmed):
+    later = 'setTimeout(() => document.querySelector("#ranking button").click(), 3000);'
+    with scripted(warmed.rest_port, PACKED + CLICK + later) as proxy:
+        text = dom(proxy)
+
+    [told] = re.findall(r'<p id="why"[^>]*>(.*?)</p>', text)
+    assert told == "cup is above 1.5 2 3 by 2 +6.00"
+    assert text.split('id="ranking"')[1].split("</tbody>")[0].count("Why?") == 1
+
+
+@of_chromium
 def test_latency_is_drawn_over_time(warmed):
     later = f"setTimeout(() => {{ {CLICK} }}, 3000);"
     with scripted(warmed.rest_port, PACKED + later) as proxy:

@@ -71,6 +71,16 @@ class Inputs(abc.ABC):
         Names are those of `tfrank_sel.data.spec.input_name`.
         """
 
+    @property
+    def of_items(self) -> Sequence[str]:
+        """The features of items in the order of their numbers, by which they are explained."""
+        return [*self.stored.items]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The number, in `of_items`, of each dense input that is one, or of its columns."""
+        return {name: number for number, name in enumerate(self.of_items)}
+
     @abc.abstractmethod
     def check(self, values: Values) -> Values:
         """Returns the values; the graph raises an error for wrong shapes and non-finite values."""
@@ -108,6 +118,14 @@ class Packed(Inputs):
 
     def size(self, values: Values) -> tf.Tensor:
         return tf.shape(values)[:2]
+
+    @property
+    def of_items(self) -> Sequence[str]:
+        return [str(i) for i in range(1, self.spec.num_features + 1)]
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        return {self.spec.features: range(self.spec.num_features)}
 
     def description(self) -> Mapping[str, Any]:
         return self.spec.get_config()

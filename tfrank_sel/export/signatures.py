@@ -4,7 +4,7 @@ import contextlib
 import functools
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from tfrank_sel.export.inputs import Inputs, Named, Packed, Request, Typed, Valu
 from tfrank_sel.features import Feature
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.locks import created
+from tfrank_sel.models import explanation
 from tfrank_sel.ops import ranking
 
 # The lowest finite score, because -inf is not a number in standard JSON.
@@ -49,6 +50,10 @@ def export(
     * `predict_bytes`, of packed features: `features`, strings `[batch_size]`, each the
       little-endian float32 of one list, item by item -> `scores` and `mask`. The fastest format for
       gRPC, and for REST in base64.
+    * `explain`: the inputs of `predict`, and `pair`, int32 `[batch_size, 2]`, the index of an item
+      of each list and of another one -> `contributions` of the features to the difference of the
+      two scores, as in `models.explain`, their standard `errors` and the names of the `features`,
+      each `[batch_size, number of features of items]`. Absent if `predict` is.
     * `rank_top_k`: `examples` as above and `k`, positive int32, one for all lists or one per list
       (required by server-side batching) -> the first `k` items of each list, or fewer if all lists
       are shorter: `doc_ids` (strings), `scores` and `ranks` (int32, from 1; 0 for padding) and
@@ -151,6 +156,20 @@ def _endpoints(
     def predict_bytes(features: tf.Tensor) -> dict[str, tf.Tensor]:
         return scored(*packed.decode(features, cast(Packed, inputs).spec))
 
+    def explain(values: Values, mask: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:
+        def score(lists: Values, mask: tf.Tensor) -> tf.Tensor:
+            return scores(lists if isinstance(values, Mapping) else lists[first], mask)
+
+        [first, *_] = inputs.numbers
+        named = values if isinstance(values, Mapping) else {first: values}
+        mask = tf.broadcast_to(mask, inputs.size(values))
+        found = explanation.contributions(score, named, mask, pair, inputs.numbers)
+        return {
+            "contributions": found.values,
+            "errors": found.errors,
+            "features": tf.broadcast_to(inputs.of_items, tf.shape(found.values)),
+        }
+
     def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> dict[str, tf.Tensor]:  # noqa: B008
         lists = inputs.parse(examples)
         return _ranked(lists.doc_ids, **scored(lists.values, lists.mask), k=k)
@@ -168,7 +187,7 @@ def _endpoints(
     dense = inputs.structure()
     mask = tf.TensorSpec([None, None], tf.bool, name=inputs.mask)
     number = tf.TensorSpec(None, tf.int32, name="k")
-    endpoints = [
+    endpoints: list[tuple[str, Endpoint, list[Any]]] = [
         ("serving_default", serving_default, [strings("examples")]),
         ("rank_top_k", rank_top_k, [strings("examples"), number]),
         ("regress", regress, [strings("inputs")]),
@@ -177,9 +196,17 @@ def _endpoints(
     ]
     if dense is not None:
         endpoints.append(("predict", predict, [dense, mask]))
+        pair = _pair(spec.name for spec in tf.nest.flatten(dense))
+        pairs = tf.TensorSpec([None, 2], tf.int32, pair)
+        endpoints.append(("explain", explain, [dense, mask, pairs]))
     if isinstance(inputs, Packed):
         endpoints.append(("predict_bytes", predict_bytes, [strings("features")]))
     return endpoints
+
+
+def _pair(inputs: Iterable[str]) -> str:
+    """The name of the input of two items, beside these."""
+    return "pair_" if "pair" in inputs else "pair"
 
 
 def _ranked(
@@ -204,9 +231,9 @@ def _ranked(
 def _requests(
     inputs: Inputs, examples: Sequence[bytes], top_k: int
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-    """Yields a request to each signature for each list, and for all lists together."""
+    """Yields a request to each signature but `explain` for each list, and for all together."""
     groups = [[x] for x in examples] + ([list(examples)] if len(examples) > 1 else [])
-    for group in groups:
+    for place, group in enumerate(groups):
         lists = np.array(group, np.object_)
         yield "serving_default", {"examples": lists}
         yield "rank_top_k", {"examples": lists, "k": np.full(len(group), top_k, np.int32)}
@@ -215,7 +242,10 @@ def _requests(
         mask = parsed.mask.numpy()
         if inputs.structure() is not None:
             found = _dense(inputs, parsed)
-            yield "predict", {name: value.numpy() for name, value in found.items()}
+            dense = {name: value.numpy() for name, value in found.items()}
+            yield "predict", dense
+            if place == 0 and mask.any():  # once, since it takes the longest
+                yield "explain", {**dense, _pair(dense): np.zeros([1, 2], np.int32)}
         if isinstance(inputs, Packed):
             rows = zip(parsed.values.numpy(), mask, strict=True)
             features = [values[is_item].tobytes() for values, is_item in rows]

@@ -7,6 +7,7 @@ extra `als`.
 from tfrank_sel import lazy
 from tfrank_sel.models.boosted_trees import BoostedTrees
 from tfrank_sel.models.ensemble import Ensemble
+from tfrank_sel.models.explanation import Contributions, explain
 from tfrank_sel.models.layers import CosineClassifier, LogQCorrection, SoftTopK
 from tfrank_sel.models.preparation import Preparation, WithinList
 from tfrank_sel.models.recalibrated import Recalibrated, recalibrate
@@ -16,6 +17,7 @@ from tfrank_sel.models.transfer import warm_start
 
 __all__ = [
     "BoostedTrees",
+    "Contributions",
     "CosineClassifier",
     "Dropout",
     "Ensemble",
@@ -30,6 +32,7 @@ __all__ = [
     "TwoTower",
     "WithinList",
     "als",
+    "explain",
     "moments",
     "recalibrate",
     "warm_start",

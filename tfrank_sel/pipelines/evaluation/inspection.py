@@ -14,6 +14,7 @@ from tfrank_sel.features import spans
 from tfrank_sel.metrics import significance
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
+from tfrank_sel.models import explanation
 from tfrank_sel.ops.ranking import gain_arguments
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.stored import Sample, Scorer
@@ -121,6 +122,33 @@ def feature_importances(
     items = {name: lists.inputs[name][mask] for name in names}
     found = importances(values, items, sizes, columns_of, seed=seed, repeats=repeats)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
+
+
+def explained(
+    model: Scorer, schema: Schema, inputs: Mapping[str, tf.Tensor], pair: Sequence[int]
+) -> dict[str, float]:
+    """Returns what each feature contributes to the gap of two scores, the largest first.
+
+    Args:
+        model: Scores lists.
+        schema: The features.
+        inputs: A batch of one list.
+        pair: An item and the one against: see `models.explain`.
+    """
+    columns_of, mask = columns(schema), inputs["mask"]
+    values = {name: x for name, x in inputs.items() if name != "mask"}
+    # columns of the query are equal: all are the last number, whose contribution is 0
+    numbers = {name: np.full(x.shape[-1], len(columns_of)) for name, x in values.items()}
+    for number, own in enumerate(columns_of.values()):
+        for name, column in own:
+            numbers[name][column] = number
+
+    def score(lists: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+        return model({**lists, "mask": mask})
+
+    found = explanation.contributions(score, values, mask, tf.constant([pair]), numbers).values[0]
+    named = zip(columns_of, found.numpy().tolist(), strict=False)
+    return dict(sorted(named, key=lambda one: -abs(one[1])))
 
 
 def columns(schema: Schema) -> dict[str, list[tuple[str, int]]]:

@@ -192,6 +192,8 @@ def _samples(
             name: np.argsort(np.argsort(-score, kind="stable")) + 1
             for name, score in scores.items()
         }
+        best = np.argsort(ranks["ours"])[:SHOWN]
+        parts = inspection.explained(models["ours"], split.layout, inputs, best[:2].tolist())
         rows = [
             {
                 "document": one.doc_ids[i] if one.doc_ids else f"item {i + 1}",
@@ -200,13 +202,15 @@ def _samples(
                 **{name: int(rank[i]) for name, rank in ranks.items()},
                 "values": [_value(one, spec, i, columns) for columns in features.values()],
             }
-            for i in np.argsort(ranks["ours"])[:SHOWN]
+            for i in best
         ]
         yield {
             "query": one.query_id,
             "size": len(one.labels),
             "rows": rows,
             "features": list(features),
+            "gap": sum(parts.values()),
+            "parts": [part for part in list(parts.items())[:WITH_VALUES] if part[1]],
             "ndcg": {
                 name: float(measure.evaluate(one.labels[None], score[None]).values[0])
                 for name, score in scores.items()
