@@ -198,7 +198,8 @@ def estimate(
     Args:
         log: The log.
         method: Name of the method, of `METHODS`.
-        resamples: Number of resamples of the queries (Poisson bootstrap) for the intervals.
+        resamples: Number of resamples of the queries (Poisson bootstrap) for the intervals, which
+            are too narrow for a log of few queries, and of no width for one.
         seed: Seed of the resamples.
 
     Raises:
