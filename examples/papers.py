@@ -2,11 +2,12 @@
 # %% [markdown]
 # # The losses of the papers, in pictures and small fits
 #
-# Three families of losses that other libraries lack: selective matching losses ([Shamir and
+# Families of losses that other libraries lack: selective matching losses ([Shamir and
 # Warmuth, 2025](https://arxiv.org/abs/2506.04446)), smooth top-k losses ([Berrada et al.,
 # 2018](https://arxiv.org/abs/1802.07595)) with soft top-k selection ([Struski et al.,
-# 2025](https://arxiv.org/abs/2503.06242)), and the quadratic softmax approximations RG^2 and RG^x
-# ([2025](https://arxiv.org/abs/2506.09454)). For each: the formula, a picture, and a fit that shows
+# 2025](https://arxiv.org/abs/2503.06242)), the quadratic softmax approximations RG^2 and RG^x
+# ([2025](https://arxiv.org/abs/2506.09454)), the bounds of the softmax, and losses of many rows and
+# classes. For each: the formula, a picture, and a fit that shows
 # the effect. It takes about two minutes.
 #
 # Install: `pip install 'tfrank_sel[plots]'`.
@@ -18,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-from tfrank_sel import losses, metrics, models, plots
+from tfrank_sel import bounds, losses, metrics, models, plots
 
 random = np.random.default_rng(0)
 
@@ -279,3 +280,62 @@ for make in (losses.SoftmaxLoss, losses.RG2Loss, losses.RGCrossLoss):
     model.fit(features, grades, epochs=10, verbose=0)
     found = model.evaluate(features, grades, verbose=0, return_dict=True)
     print(f"{make.__name__:<11} NDCG@5 {found['ndcg']:.3f}, norm of scores {found['norm']:.2f}")
+
+# %% [markdown]
+# ## The softmax bounds ranking metrics
+#
+# With one relevant item, the probability `exp(-loss)` of the softmax cross-entropy is at most the
+# reciprocal rank, and at most the NDCG ([Bruch et al., 2019](https://doi.org/10.1145/3341981.3344221)).
+# So a smaller loss guarantees a better list. The picture moves the relevant item past nine others.
+
+# %%
+right = np.column_stack([s, np.tile(others, [len(s), 1])])
+values = bounds.softmax_bounds(np.eye(10)[np.zeros(len(s), int)], right)
+figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
+axes.plot(s, values.ndcg, label="NDCG")
+axes.plot(s, values.rr, label="reciprocal rank")
+axes.plot(s, values.bound, "k", label="exp(-loss)")
+axes.set(
+    title="A smaller loss guarantees a better list",
+    xlabel="score of the relevant item",
+    ylabel="value of the list",
+)
+axes.legend()
+plt.show()
+
+# %% [markdown]
+# ## n rows of m classes: rare classes
+#
+# A cross-entropy per row counts a frequent class more. The loss of [Su,
+# 2022](https://kexue.fm/archives/9158) takes all rows of a batch together, with one logarithm for
+# each class: a frequent class adds to the inside of its logarithm only. For rows `i` with the
+# probabilities `t` and the scores `s`:
+#
+# ```
+# loss = sum_j log(1 + sum_i t_ij * sum_{k != j} exp(s_ik - s_ij))
+# ```
+#
+# The fit: classes of 1,000, 100 and 20 overlapping points in the plane. The lines are where
+# decisions change: the cross-entropy leaves the rare classes little room.
+
+# %%
+centres = np.array([[0.0, 0.0], [1.6, 0.4], [0.4, 1.6]])
+owner = np.repeat([0, 1, 2], [1000, 100, 20])
+spots = np.float32(centres[owner] + 0.8 * random.normal(size=(len(owner), 2)))
+plane = np.stack(np.meshgrid(*2 * [np.linspace(-2.5, 4.0, 200)]), axis=-1).astype("float32")
+figure, each = plt.subplots(1, 2, figsize=(8, 3.6), layout="constrained", sharey=True)
+for axes, loss in zip(each, (losses.SoftmaxLoss(), losses.NWayJointLoss()), strict=True):
+    x, y = spots, np.eye(3, dtype="float32")[owner]
+    if isinstance(loss, losses.NWayJointLoss):
+        x, y = x[np.newaxis], y[np.newaxis]  # all rows together
+    classifier = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Dense(3)])
+    classifier.compile(keras.optimizers.Adam(0.1), loss)
+    classifier.fit(x, y, batch_size=len(owner), epochs=200, verbose=0)
+    weights, bias = classifier.layers[-1].get_weights()
+    decided = np.argmax(spots @ weights + bias, axis=-1)
+    axes.scatter(*spots.T, c=owner, s=6, cmap="brg")
+    axes.contour(*plane.transpose(2, 0, 1), np.argmax(plane @ weights + bias, axis=-1), colors="k")
+    axes.set(title=type(loss).__name__)
+    recalls = [np.mean(decided[owner == j] == j) for j in range(3)]
+    print(f"{type(loss).__name__:<13} recall of each class", np.round(recalls, 2))
+plt.show()

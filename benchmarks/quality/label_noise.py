@@ -1,20 +1,23 @@
-"""Top-1 and top-5 accuracy with label noise, of cross-entropy and the losses of top 5.
+"""Top-1 and top-5 accuracy with label noise or few rows, of cross-entropy and losses of top 5.
 
     python -m benchmarks.quality.label_noise --results noise --plot docs/label_noise.png
+    python -m benchmarks.quality.label_noise --results noise --shares  # of the training rows
 
-Classes come in superclasses of five; with probability p a label of training or validation is
-drawn anew within its superclass. So even with p = 1 the right class can be among five. The sets are
+Classes come in superclasses of five; with probability p a label of training or validation becomes a
+random one of its superclass. So even with p = 1 the right class can be among five. The sets are
 scikit-learn's digits, images of numbers of two digits, which are 100 classes in 20 superclasses,
-and 100 overlapping Gaussian classes. A small network learns from each loss
-with five seeds; of two learning rates the one is taken that is best on the (noisy) validation rows,
-by the accuracy in question. Test labels are clean. What `--results` holds is not computed again.
+and 100 overlapping Gaussian classes. A small network learns from each loss with five
+seeds, at the learning rate of two that is best on the (noisy) validation rows by the accuracy in
+question. Test labels are clean. What `--results` holds is not computed again.
 """
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -28,6 +31,7 @@ from benchmarks.speed.interleaved import machine
 from tfrank_sel import losses
 
 NOISES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+SHARES = (1.0, 0.5, 0.25, 0.125)
 SEEDS = range(5)
 LEARNING_RATES = (1e-3, 4e-3)
 LOSSES = {
@@ -97,21 +101,27 @@ def accuracy(outputs: np.ndarray, classes: np.ndarray, k: int) -> np.ndarray:
     return (best == classes[..., np.newaxis]).any(axis=-1).mean(axis=-1)
 
 
-def experiment(name: str, loss: losses.ListwiseLoss) -> dict[int, np.ndarray]:
-    """Test accuracy at 1 and 5 of each noise and seed, `[noises, seeds]`, by the best rate."""
+def experiment(
+    name: str, loss: losses.ListwiseLoss, noises: Sequence[float], shares: Sequence[float]
+) -> dict[int, np.ndarray]:
+    """Test accuracy at 1 and 5 of each noise, share and seed, by the best learning rate.
+
+    Of shape `[noises * shares, seeds]`. A share is that of the rows to learn from.
+    """
     features, classes, part = SETS[name]()
     count = len(classes)
-    runs = [(n, s, r) for n in NOISES for s in SEEDS for r in LEARNING_RATES]
+    runs = list(itertools.product(noises, shares, SEEDS, LEARNING_RATES))
     parts = np.broadcast_to(part, count)
-    orders = (np.random.default_rng(s).permutation(count) for _, s, _ in runs)
+    orders = (np.random.default_rng(s).permutation(count) for _, _, s, _ in runs)
     rows = np.stack([order[np.argsort(parts[order], kind="stable")] for order in orders])
     learned, held_out, test = np.split(rows, [6 * count // 10, 8 * count // 10], axis=1)
+    sizes = np.array([[round(share * learned.shape[1])] for _, share, _, _ in runs])
     labels = np.stack(
-        [noisy(classes, n, np.random.default_rng([s, int(10 * n)])) for n, s, _ in runs]
+        [noisy(classes, n, np.random.default_rng([s, int(10 * n)])) for n, _, s, _ in runs]
     )
     networks = Networks(
         (features.shape[1], *HIDDEN, classes.max() + 1),
-        [Settings(s, r) for _, s, r in runs],
+        [Settings(s, r) for _, _, s, r in runs],
         lambda targets, outputs: loss(
             tf.one_hot(tf.reshape(targets, [-1]), outputs.shape[-1]),
             tf.reshape(outputs, [-1, outputs.shape[-1]]),
@@ -121,14 +131,15 @@ def experiment(name: str, loss: losses.ListwiseLoss) -> dict[int, np.ndarray]:
     random = np.random.default_rng(0)
     each = np.arange(len(runs))[:, np.newaxis]
     for step in range(STEPS):
-        batch = learned[:, random.integers(learned.shape[1], size=BATCH_SIZE)]
+        drawn = random.integers(learned.shape[1], size=BATCH_SIZE)
+        batch = learned[each, drawn % sizes]
         networks.step(features[batch], labels[each, batch])
         if sys.stderr.isatty() and step % 50 == 0:
             print(f"\r{name}, {loss.name}: step {step}/{STEPS}", end="", file=sys.stderr)
     on_held_out = networks.predict(features[held_out]).numpy()
     on_test = networks.predict(features[test]).numpy()
     found = {}
-    shape = len(NOISES), len(SEEDS), len(LEARNING_RATES)
+    shape = len(noises) * len(shares), len(SEEDS), len(LEARNING_RATES)
     for k in (1, SUPERCLASS):
         validation = accuracy(on_held_out, labels[each, held_out], k).reshape(shape)
         best = validation.argmax(axis=-1)[..., np.newaxis]
@@ -137,12 +148,15 @@ def experiment(name: str, loss: losses.ListwiseLoss) -> dict[int, np.ndarray]:
     return found
 
 
-def stored(folder: pathlib.Path, name: str, label: str) -> dict[int, np.ndarray]:
-    """The result of `experiment`, computed unless it is stored."""
+def stored(
+    folder: pathlib.Path, name: str, label: str, shares: Sequence[float]
+) -> dict[int, np.ndarray]:
+    """The result of `experiment` by noise, or by share, computed unless it is stored."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}, {label}.json"
+    path = folder / f"{name}, {label}{', by share' if shares else ''}.json"
     if not path.exists():
-        found = experiment(name, LOSSES[label])
+        axes = ((0.0,), shares) if shares else (NOISES, (1.0,))
+        found = experiment(name, LOSSES[label], *axes)
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps({k: values.tolist() for k, values in found.items()}))
         partial.rename(path)
@@ -155,13 +169,16 @@ def main() -> None:
         "--results", type=pathlib.Path, required=True, help="folder to keep results in"
     )
     parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
+    parser.add_argument("--shares", action="store_true", help="by training rows, without noise")
     options = parser.parse_args()
     lines = [f"{machine()}; mean and deviation of five seeds, in %", ""]
-    lines += ["| set | top | loss |" + "".join(f" p = {noise} |" for noise in NOISES)]
-    lines += ["|---|---|---|" + "---|" * len(NOISES)]
+    places, shares = (SHARES, SHARES) if options.shares else (NOISES, ())
+    head = "{} of the rows" if options.shares else "p = {}"
+    lines += ["| set | top | loss |" + "".join(f" {head.format(x)} |" for x in places)]
+    lines += ["|---|---|---|" + "---|" * len(places)]
     figure, axes = plt.subplots(1, len(SETS), figsize=(14.5, 3.4), layout="constrained")
     for axis, name in zip(axes, SETS, strict=True):
-        found = {label: stored(options.results, name, label) for label in LOSSES}
+        found = {label: stored(options.results, name, label, shares) for label in LOSSES}
         for k in (1, SUPERCLASS):
             for number, (label, values) in enumerate(found.items()):
                 mean, spread = 100 * values[k].mean(axis=1), 100 * values[k].std(axis=1, ddof=1)
@@ -169,8 +186,12 @@ def main() -> None:
                 lines.append(f"| {name} | {k} | {label} |" + "".join(cells))
                 style = {"marker": "o", "linestyle": "-" if k > 1 else "--"}
                 name_of_line = f"{label}, top-{k} accuracy"
-                axis.errorbar(NOISES, mean, spread, label=name_of_line, color=f"C{number}", **style)
-        axis.set(title=name, xlabel="share of labels drawn anew", ylabel="accuracy, %")
+                axis.errorbar(places, mean, spread, label=name_of_line, color=f"C{number}", **style)
+        axis.set(
+            title=name,
+            xlabel=f"share of {'rows' if shares else 'random labels'}",
+            ylabel="accuracy, %",
+        )
         axis.grid(alpha=0.3)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", frameon=False)
