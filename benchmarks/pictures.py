@@ -148,7 +148,7 @@ def derivatives() -> Figure:
         found = objectives.Derivatives(loss, probes=16)(labels, scores, group=[len(ranks)])
         for place, values in zip(axes, found, strict=True):
             place.plot(ranks, values / np.abs(values).max(), marker=".", label=name)
-    for place, text in zip(axes, ("gradient", "second derivative"), strict=True):
+    for place, text in zip(axes, ("gradient", "curvature"), strict=True):
         place.set(xlabel="rank (4 and 9 are relevant)", ylabel=f"{text}, of its largest")
         place.axhline(0.0, color="black", lw=0.5)
         place.set_xticks(ranks[::3])

@@ -168,6 +168,7 @@ def main() -> None:
     parser.add_argument(
         "--results", type=pathlib.Path, required=True, help="folder to keep results in"
     )
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
     parser.add_argument("--shares", action="store_true", help="by training rows, without noise")
     options = parser.parse_args()
@@ -176,8 +177,10 @@ def main() -> None:
     head = "{} of the rows" if options.shares else "p = {}"
     lines += ["| set | top | loss |" + "".join(f" {head.format(x)} |" for x in places)]
     lines += ["|---|---|---|" + "---|" * len(places)]
-    figure, axes = plt.subplots(1, len(SETS), figsize=(14.5, 3.4), layout="constrained")
-    for axis, name in zip(axes, SETS, strict=True):
+    figure, axes = plt.subplots(
+        1, len(options.sets), figsize=(14.5, 3.4), layout="constrained", squeeze=False
+    )
+    for axis, name in zip(axes[0], options.sets, strict=True):
         found = {label: stored(options.results, name, label, shares) for label in LOSSES}
         for k in (1, SUPERCLASS):
             for number, (label, values) in enumerate(found.items()):
@@ -193,7 +196,7 @@ def main() -> None:
             ylabel="accuracy, %",
         )
         axis.grid(alpha=0.3)
-    handles, names = axes[0].get_legend_handles_labels()
+    handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", frameon=False)
     print("\n".join(lines))
     if options.plot:
