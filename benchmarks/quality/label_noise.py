@@ -169,6 +169,7 @@ def main() -> None:
         "--results", type=pathlib.Path, required=True, help="folder to keep results in"
     )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
     parser.add_argument("--shares", action="store_true", help="by training rows, without noise")
     options = parser.parse_args()
@@ -181,7 +182,7 @@ def main() -> None:
         1, len(options.sets), figsize=(14.5, 3.4), layout="constrained", squeeze=False
     )
     for axis, name in zip(axes[0], options.sets, strict=True):
-        found = {label: stored(options.results, name, label, shares) for label in LOSSES}
+        found = {label: stored(options.results, name, label, shares) for label in options.losses}
         for k in (1, SUPERCLASS):
             for number, (label, values) in enumerate(found.items()):
                 mean, spread = 100 * values[k].mean(axis=1), 100 * values[k].std(axis=1, ddof=1)
