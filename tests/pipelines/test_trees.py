@@ -11,7 +11,6 @@ import tensorflow as tf
 from tests.pipelines.test_configuration import with_set
 from tests.pipelines.test_resume import interrupting, outcome
 from tfrank_sel import losses, models, objectives
-from tfrank_sel.data import InputError
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.pipelines.candidates import (
     Candidate,
@@ -229,7 +228,7 @@ def test_what_cannot_train_trees_is_refused(caches, monkeypatch):
         Trees(parameters={"num_leves": 7})
     with pytest.raises(ValueError, match=r"num_iterations at least 1. Received: {'num_iter"):
         Trees(parameters={"num_iterations": 0})
-    with pytest.raises(InputError, match=r"model.trees: must suit LightGBM. .*num_leaves"):
+    with pytest.raises(ValueError, match=r"must suit LightGBM. .*num_leaves"):
         trees.train(PAIR[0], *caches, {"num_leaves": -1}, 0, lambda *found: None)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"install `tfrank_sel\[lightgbm\]`"):

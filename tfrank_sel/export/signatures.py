@@ -99,7 +99,7 @@ def export(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     export(model, FeatureSpec(num_features=2), f"{folder}/model")
         ...     sorted(tf.saved_model.load(f"{folder}/model").signatures)[:4]
-        ['predict', 'predict_bytes', 'rank_top_k', 'regress']
+        ['explain', 'predict', 'predict_bytes', 'rank_top_k']
     """
     if top_k < 1:
         raise ValueError(f"`top_k` must be positive. Received: {top_k}")
