@@ -62,7 +62,8 @@ def compare(
     }
     shown = np.bincount(log.items)
     ours, logged = np.bincount(log.items, score), -np.bincount(log.items, log.columns)
-    evaluate = metrics.Evaluator(list(measures(gain).values()))
+    measured = measures(gain)
+    evaluate = metrics.Evaluator(list(measured.values()))
     sizes = np.bincount(log.query_of_item)
     keys = np.array([tally.hash_of(query) for query in log.query_ids.tolist()], np.uint64)
 
@@ -81,7 +82,7 @@ def compare(
         sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
         means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
         count = own.shape[1]
-        for i, metric in enumerate(measures(gain)):
+        for i, metric in enumerate(measured):
             ends = low[2 * count + i], high[2 * count + i]
             found[f"{metric} of {name}"] = Comparison(
                 means[count + i], means[i], *ends, queries=len(sizes)

@@ -102,7 +102,6 @@ def feature_importances(
     repeats = min(max(shuffles, 1), REPEATS)
     slots = SCORED // (repeats * len(columns_of) + 1)
     lists = lists.first(slots // lists.labels.shape[1]).by_size()
-    scored = tf.function(model, autograph=False, reduce_retracing=True)
     mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
     sizes = mask.sum(axis=1)
     ends = np.linspace(0, len(sizes), min(len(sizes), PARTS) + 1).astype(int)
@@ -115,7 +114,7 @@ def feature_importances(
             inputs[name][mask] = x
         scores = np.zeros(mask.shape, np.float32)
         for part in parts:  # most lists are much shorter than the longest
-            scores[part] = scored(_tensors({name: x[part] for name, x in inputs.items()}))
+            scores[part] = model(_tensors({name: x[part] for name, x in inputs.items()}))
         return ndcg.evaluate(lists.labels, scores).values
 
     names = {name for own in columns_of.values() for name, _ in own}

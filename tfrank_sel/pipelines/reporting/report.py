@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.clicks import Propensities
@@ -44,8 +45,12 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         The page.
     """
     trained, splits = run.trained, run.splits
-    models = {name: one.scores for name, one in trained.items()}
     test, training = splits["test"], splits["train"].statistics
+    signature = [stored.inputs_spec(test.spec)]  # one trace of each model for all parts
+    models = {
+        name: tf.function(one.scores, input_signature=signature, autograph=False)
+        for name, one in trained.items()
+    }
     measured, told = run.evaluation, card.facts(run)
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
