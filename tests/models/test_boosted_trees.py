@@ -37,13 +37,25 @@ def with_holes(features: Any) -> Any:
 
 @pytest.mark.parametrize("missing_in_training", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
-def test_scores_are_those_of_lightgbm(missing_in_training: bool, missing: bool) -> None:
-    booster = trained(with_holes(FEATURES) if missing_in_training else FEATURES)
+@pytest.mark.parametrize("leaves", [7, 32, 100])  # a part of a tree has up to 32
+def test_scores_are_those_of_lightgbm(
+    missing_in_training: bool, missing: bool, leaves: int
+) -> None:
+    learned = with_holes(FEATURES) if missing_in_training else FEATURES
+    booster = trained(learned, num_leaves=leaves, min_data_in_leaf=1)
     features = RANDOM.normal(size=(5, 7, 3)).astype(np.float32)
     features[..., 1] = np.round(features[..., 1])
     features = with_holes(features) if missing else features
     found = models.BoostedTrees.from_lightgbm(booster)(features)
     np.testing.assert_allclose(found, of_lightgbm(booster, features), rtol=1e-5, atol=1e-6)
+
+
+def test_the_scores_follow_the_weights() -> None:
+    model = models.BoostedTrees.from_lightgbm(trained())
+    predict, before = tf.function(lambda x: model(x)), model(FEATURES)
+    model.set_weights([2 * x if x.dtype.kind == "f" else x for x in model.get_weights()])
+    np.testing.assert_allclose(model(FEATURES), predict(FEATURES), rtol=1e-6)
+    assert not np.allclose(model(FEATURES), before)
 
 
 def test_a_float32_at_a_threshold_takes_the_same_branch() -> None:

@@ -1,5 +1,6 @@
 """Sum of decision trees as a Keras model, and readers of LightGBM, XGBoost and CatBoost."""
 
+import itertools
 import json
 import math
 import pathlib
@@ -185,6 +186,77 @@ def _rounded_down(threshold: float, strictly: bool = False) -> float:
     return float(rounded)
 
 
+LEAVES = 32  # of a part of a tree: the bits of an integer
+
+
+class Layout(NamedTuple):
+    """Trees in parts of up to `LEAVES` neighbouring leaves, with the splits above them.
+
+    Each split rules out leaves, and the one that is left is reached: no item walks through a tree
+    (QuickScorer, Lucchese et al. 2015, with masks for both sides, so that parts are independent).
+
+    Args:
+        leaves: Bits of the leaves of each part.
+        splits: The splits of each part, `[splits, parts]` each: the row of the feature (where
+            missing values are above all thresholds, or further below, under all), the threshold,
+            and the bits of the leaves that remain if the feature is up to it, and if it is above.
+        values: Values of the leaves of each part, after a 0 for none of them.
+    """
+
+    leaves: np.ndarray
+    splits: tuple[np.ndarray, ...]
+    values: np.ndarray
+
+
+def laid_out(forest: Forest) -> Layout:
+    """Returns the layout of trees."""
+    parts: list[list[tuple[int, float, int, int]]] = []
+    values: list[list[float]] = []
+    for tree in forest.trees:
+        leaves: list[float] = []
+        sides: list[tuple[Split, int, int, int]] = []
+        _number(tree, leaves, sides)
+        for start in range(0, len(leaves), LEAVES):
+            part, end = [], start + LEAVES
+            for split, first, middle, last in sides:
+                if first < end and last > start:
+                    row = split.feature + forest.num_features * split.missing_left
+                    left = _bits(first - start, middle - start)
+                    right = _bits(middle - start, last - start)
+                    part.append((row, split.threshold, ~right, ~left))
+            parts.append(part)
+            values.append(leaves[start:end])
+    most = max(1, *map(len, parts))
+    padded = [[*part, *[(0, 0.0, -1, -1)] * (most - len(part))] for part in parts]
+    columns = zip(*itertools.chain.from_iterable(padded), strict=True)
+    types = (np.int32, np.float32, np.int32, np.int32)
+    return Layout(
+        np.array([_bits(0, len(x)) for x in values]).astype(np.int32),
+        tuple(
+            np.array(x).astype(kind).reshape(-1, most).T
+            for x, kind in zip(columns, types, strict=True)
+        ),
+        np.array([[0.0, *x, *[0.0] * (LEAVES - len(x))] for x in values], np.float32),
+    )
+
+
+def _number(tree: Tree, leaves: list[float], sides: list[tuple[Split, int, int, int]]) -> None:
+    """Appends the leaves from left to right, and each split with the ends of its sides' leaves."""
+    if not isinstance(tree, Split):
+        leaves.append(tree)
+        return
+    first = len(leaves)
+    _number(tree.left, leaves, sides)
+    middle = len(leaves)
+    _number(tree.right, leaves, sides)
+    sides.append((tree, first, middle, len(leaves)))
+
+
+def _bits(first: int, end: int) -> int:
+    """The bits of leaves of a part, of which there are `LEAVES`."""
+    return (1 << min(max(end, 0), LEAVES)) - (1 << min(max(first, 0), LEAVES))
+
+
 class Node(NamedTuple):
     """A node of a tree. A leaf is its own child."""
 
@@ -241,6 +313,7 @@ class BoostedTrees(Configurable, keras.Model):
         self.num_nodes = num_nodes
         self.depth = depth
         self.num_features = num_features
+        self._laid_out: tuple[list[np.ndarray], Layout] | None = None
 
     @classmethod
     def from_lightgbm(cls, booster: Any, name: str = "boosted_trees") -> Self:
@@ -341,15 +414,29 @@ class BoostedTrees(Configurable, keras.Model):
                 f"Received: shape {tuple(features.shape)}"
             )
         items = tf.reshape(features, [-1, self.num_features])
-        items = tf.where(tf.abs(items) <= ZERO, 0.0, items)
-        nodes = tf.tile(tf.convert_to_tensor(self.roots)[tf.newaxis], [tf.shape(items)[0], 1])
-        for _ in range(self.depth):
-            x = tf.gather(items, tf.gather(self.feature, nodes), batch_dims=1)
-            below = x <= tf.gather(self.threshold, nodes)
-            to_left = tf.where(tf.math.is_nan(x), tf.gather(self.missing_left, nodes) > 0, below)
-            nodes = tf.where(to_left, tf.gather(self.left, nodes), tf.gather(self.right, nodes))
-        scores = tf.reduce_sum(tf.gather(self.value, nodes), axis=1)
+        items = tf.transpose(tf.where(tf.abs(items) <= ZERO, 0.0, items))
+        missing = tf.math.is_nan(items)
+        items = tf.concat([tf.where(missing, x, items) for x in (np.inf, -np.inf)], axis=0)
+        layout = self._layout()
+        leaf = layout.leaves[:, np.newaxis]
+        for row, threshold, left, right in zip(*layout.splits, strict=True):
+            is_left = tf.gather(items, row) <= threshold[:, np.newaxis]
+            remaining = tf.where(is_left, left[:, np.newaxis], right[:, np.newaxis])
+            leaf = tf.bitwise.bitwise_and(leaf, remaining)
+        # a power of 2 has its logarithm in the exponent; no leaf has 0 there
+        exponent = tf.bitwise.right_shift(tf.bitcast(tf.cast(leaf, tf.float32), tf.int32), 23)
+        number = tf.maximum(tf.bitwise.bitwise_and(exponent, 255) - 126, 0)
+        first = np.arange(len(layout.values), dtype=np.int32)[:, np.newaxis] * (LEAVES + 1)
+        scores = tf.reduce_sum(tf.gather(layout.values.ravel(), first + number), axis=0)
         return tf.reshape(scores, tf.shape(features)[:-1])
+
+    def _layout(self) -> Layout:
+        """The trees as `call` takes them; made again when weights have changed."""
+        with tf.init_scope():
+            weights = [x.numpy() for x in self.weights]
+            if self._laid_out is None or not all(map(np.array_equal, self._laid_out[0], weights)):
+                self._laid_out = weights, laid_out(self.forest())
+        return self._laid_out[1]
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Returns the shape of the scores: the shape of the features without the last axis."""
