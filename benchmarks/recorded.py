@@ -1,10 +1,15 @@
-"""Pictures of recorded tables: `quality.png` and `speed.png`.
+"""Pictures of recorded tables.
 
-python -m benchmarks.recorded docs
+python -m benchmarks.recorded docs [--only speed]
 """
 
 import argparse
 import pathlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from benchmarks.evidence import stored
 from benchmarks.quality import plot as quality
@@ -24,13 +29,76 @@ def times() -> dict[str, list[rows.Row]]:
     return rows.from_markdown("".join(f"### {a}\n\n" + "\n".join(t) + "\n\n" for a, t in tables))
 
 
+def cells(name: str) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the first table of a command."""
+    head, _, *others = ([x.strip() for x in row.split("|")[1:-1]] for row in stored(name)[0])
+    return head, others
+
+
+def numbers(texts: Iterable[str]) -> list[list[float]]:
+    """The numbers in each text."""
+    return [[float(x) for x in re.findall(r"[\d.]+", text.replace(",", ""))] for text in texts]
+
+
+def label_noise() -> Figure:
+    """Accuracy by the share of random labels, for each set and loss."""
+    head, found = cells("label-noise")
+    shares = [share for [share] in numbers(head[3:])]
+    sets, names = (list(dict.fromkeys(row[i] for row in found)) for i in (0, 2))
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    panels = figure.subplots(1, len(sets), sharey=True)
+    for name, top, loss, *values in found:
+        axes: Axes = panels[sets.index(name)]
+        means, deviations = zip(*numbers(values), strict=True)
+        style = {"color": f"C{names.index(loss)}", "ls": "-" if top == "1" else "--", "ms": 4}
+        label = loss if (name, top) == (sets[0], "1") else None
+        axes.errorbar(shares, means, deviations, marker="o", label=label, **style)
+        axes.set(title=name, xlabel="share of random labels", ylim=(0, 102))
+        axes.grid(alpha=0.3)
+    panels[0].set(ylabel="top-1 (solid), top-5 (dashed), %")
+    figure.legend(loc="outside upper center", ncols=len(names), frameon=False)
+    return figure
+
+
+def topk() -> Figure:
+    """Time of the smooth top-k loss by the number of classes, and relative to a softmax by k."""
+    _, found = cells("topk")
+    measured = [[x for [x] in numbers(row[:5])] for row in found]
+    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    by_classes, by_k = figure.subplots(1, 2)
+    for k in sorted({row[1] for row in measured}):
+        line = [(n, ms) for n, own, _, ms, _ in measured if own == k]
+        if len(line) > 1:
+            by_classes.plot(*zip(*line, strict=True), "o-", ms=3, label=f"k = {k:.0f}")
+    softmax = {n: ms / ratio for n, _, _, ms, ratio in measured}
+    by_classes.plot(list(softmax), list(softmax.values()), "--", color="gray", label="softmax")
+    by_classes.set(xscale="log", yscale="log", xlabel="classes", ylabel="ms")
+    for n in softmax:
+        line = [(k, ratio) for own, k, _, _, ratio in measured if own == n]
+        if len(line) > 1:
+            by_k.plot(*zip(*line, strict=True), "o-", ms=3, label=f"{n:,.0f} classes")
+    by_k.set(xscale="log", xlabel="k", ylabel="multiple of softmax's time", ylim=(0, None))
+    for axes in (by_classes, by_k):
+        axes.legend(fontsize=8)
+    return figure
+
+
+PICTURES: Mapping[str, Callable[[], Figure]] = {
+    "quality": lambda: quality.draw(gaps("equal-mq2008")),
+    "speed": lambda: speed.draw(times()),
+    "label_noise": label_noise,
+    "topk": topk,
+}
+
+
 def main() -> None:
     """Draws the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=pathlib.Path, help="folder of the pictures")
-    folder = parser.parse_args().folder
-    quality.draw(gaps("equal-mq2008"), folder / "quality.png")
-    speed.draw(times(), folder / "speed.png")
+    parser.add_argument("--only", nargs="+", choices=PICTURES, default=list(PICTURES))
+    options = parser.parse_args()
+    for name in options.only:
+        PICTURES[name]().savefig(options.folder / f"{name}.png", dpi=200)
 
 
 if __name__ == "__main__":

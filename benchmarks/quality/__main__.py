@@ -279,7 +279,7 @@ def main() -> None:
     if options.plot:
         from benchmarks.quality import plot  # the second stack has no Matplotlib
 
-        plot.draw(gaps, options.plot)
+        plot.draw(gaps).savefig(options.plot)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Calibration and order of networks by loss, before and after recalibration.
 
-    python -m benchmarks.quality.calibration --data MQ2008 --plot docs/calibration.png
+    python -m benchmarks.quality.calibration --data MQ2008
 
 `--data` is the folder of a LETOR set with five folds; an item is relevant if its label is positive.
 Networks and the choice of their settings are those of `benchmarks.quality`. Recalibration is fitted
@@ -19,17 +19,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
-from matplotlib.figure import Figure
 
 from benchmarks.quality import networks
 from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.selection import SEEDS
-from tfrank_sel import losses, metrics, models, plots
+from tfrank_sel import losses, metrics, models
 
 Fold = dict[str, Lists]
 Scored = list[tuple[np.ndarray, np.ndarray]]  # predictions and labels of the items of each list
-# loss, method, figures and bins
-Row = tuple[str, str | None, list[float], metrics.Reliability]
+Row = tuple[str, str | None, list[float]]  # loss, method and figures
 
 LOSSES: dict[str, losses.ListwiseLoss] = {
     "`SoftmaxLoss()`": losses.SoftmaxLoss(reduction="sum"),
@@ -40,7 +38,6 @@ LOSSES: dict[str, losses.ListwiseLoss] = {
 }
 SUM = "`SigmoidCrossEntropyLoss()` + `SoftmaxLoss()`, half each"
 METHODS = (None, "platt", "isotonic")
-DRAWN = ("`SoftmaxLoss()`", "`RCRLoss(alpha=0.5)`")
 
 
 def binary(fold: Fold) -> Fold:
@@ -82,43 +79,33 @@ def predictions(data: Sequence[Fold], scores: networks.Scores, method: str | Non
     return found
 
 
-def measured(scored: Scored) -> tuple[list[float], metrics.Reliability]:
-    """NDCG@10, ECE, PCOC and Brier score, and the bins of the predictions."""
+def measured(scored: Scored) -> list[float]:
+    """NDCG@10, ECE, PCOC and Brier score."""
     labels = tf.ragged.constant([y.tolist() for _, y in scored])
     values = tf.ragged.constant([p.tolist() for p, _ in scored])
-    ece = metrics.ECE(from_logits=False)
-    found = [metrics.NDCG(10), ece, metrics.PCOC(False), metrics.BrierScore(False)]
-    return [float(metric(labels, values)) for metric in found], ece.reliability()
+    calibration = metrics.ECE(from_logits=False), metrics.PCOC(False), metrics.BrierScore(False)
+    return [float(metric(labels, values)) for metric in (metrics.NDCG(10), *calibration)]
 
 
 def rows(data: Sequence[Fold]) -> Iterator[Row]:
-    """The figures of each loss and method, the mean over seeds, and the bins of one seed."""
+    """The figures of each loss and method, the mean over seeds."""
     for name, loss in [*LOSSES.items(), (SUM, None)]:
         scores = trained(loss, data)
         for method in METHODS:
             by_seed = [measured(x) for x in predictions(data, scores, method)]
-            yield name, method, np.mean([x for x, _ in by_seed], axis=0).tolist(), by_seed[0][1]
+            yield name, method, np.mean(by_seed, axis=0).tolist()
 
 
 def main() -> None:
-    """Prints the table and draws the diagram."""
+    """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="Folder of a LETOR set.")
-    parser.add_argument("--plot", type=pathlib.Path, help="File of the reliability diagrams.")
     arguments = parser.parse_args()
-    figure = Figure(figsize=(8.0, 3.6), layout="constrained")
-    panels = dict(zip(DRAWN, figure.subplots(1, 2, sharex=True, sharey=True), strict=True))
     print(f"| loss | recalibration | NDCG@10 | ECE | PCOC | Brier score |\n{'|---' * 6}|")
     data = [binary(fold) for fold in folds(arguments.data)]
-    for name, method, (ndcg, ece, pcoc, brier), bins in rows(data):
+    for name, method, (ndcg, ece, pcoc, brier) in rows(data):
         line = f"{ndcg:.4f} | {ece:.4f} | {pcoc:.3f} | {brier:.4f}"
         print(f"| {name} | {method or 'none'} | {line} |", flush=True)
-        if name in panels:
-            plots.draw_reliability(panels[name], bins, method or "scores of the network")
-            panels[name].set(title=name.strip("`"), aspect="equal")
-            panels[name].legend()
-    if arguments.plot:
-        figure.savefig(arguments.plot, dpi=110)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Top-1 and top-5 accuracy with label noise or few rows, of cross-entropy and losses of top 5.
 
-    python -m benchmarks.quality.label_noise --results noise --plot docs/label_noise.png
+    python -m benchmarks.quality.label_noise --results noise
     python -m benchmarks.quality.label_noise --results noise --shares  # of the training rows
 
 Classes come in superclasses of five; with probability p a label of training or validation becomes a
@@ -21,7 +21,6 @@ from collections.abc import Sequence
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import tensorflow as tf
 from sklearn import datasets
@@ -170,7 +169,6 @@ def main() -> None:
     )
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--losses", nargs="+", choices=LOSSES, default=list(LOSSES))
-    parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
     parser.add_argument("--shares", action="store_true", help="by training rows, without noise")
     options = parser.parse_args()
     lines = [f"{machine()}; mean and deviation of five seeds, in %", ""]
@@ -178,30 +176,14 @@ def main() -> None:
     head = "{} of the rows" if options.shares else "p = {}"
     lines += ["| set | top | loss |" + "".join(f" {head.format(x)} |" for x in places)]
     lines += ["|---|---|---|" + "---|" * len(places)]
-    figure, axes = plt.subplots(
-        1, len(options.sets), figsize=(14.5, 3.4), layout="constrained", squeeze=False
-    )
-    for axis, name in zip(axes[0], options.sets, strict=True):
+    for name in options.sets:
         found = {label: stored(options.results, name, label, shares) for label in options.losses}
         for k in (1, SUPERCLASS):
-            for number, (label, values) in enumerate(found.items()):
+            for label, values in found.items():
                 mean, spread = 100 * values[k].mean(axis=1), 100 * values[k].std(axis=1, ddof=1)
                 cells = (f" {m:.1f} ± {s:.1f} |" for m, s in zip(mean, spread, strict=True))
                 lines.append(f"| {name} | {k} | {label} |" + "".join(cells))
-                style = {"marker": "o", "linestyle": "-" if k > 1 else "--"}
-                name_of_line = f"{label}, top-{k} accuracy"
-                axis.errorbar(places, mean, spread, label=name_of_line, color=f"C{number}", **style)
-        axis.set(
-            title=name,
-            xlabel=f"share of {'rows' if shares else 'random labels'}",
-            ylabel="accuracy, %",
-        )
-        axis.grid(alpha=0.3)
-    handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside right center", frameon=False)
     print("\n".join(lines))
-    if options.plot:
-        figure.savefig(options.plot, dpi=120)
 
 
 if __name__ == "__main__":

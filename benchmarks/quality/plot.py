@@ -4,7 +4,6 @@
 measured.
 """
 
-import pathlib
 import re
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -39,7 +38,7 @@ def recorded(text: str) -> dict[str, Gap]:
     return {name: (float(x), float(a), float(b)) for name, x, a, b in _ROW.findall(text)}
 
 
-def draw(gaps: Mapping[str, Gap], path: pathlib.Path) -> None:
+def draw(gaps: Mapping[str, Gap]) -> Figure:
     """Draws the differences to LightGBM with their intervals, by group, the best first."""
     groups: dict[str, list[str]] = {group: [] for group in COLORS}
     for name in sorted(gaps, key=lambda name: -gaps[name][0]):
@@ -60,7 +59,7 @@ def draw(gaps: Mapping[str, Gap], path: pathlib.Path) -> None:
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     figure.legend(loc="outside upper left", frameon=False)
-    figure.savefig(path, format="png", dpi=200)
+    return figure
 
 
 def _mark(axes: Axes, place: int, gap: Gap, color: str) -> None:

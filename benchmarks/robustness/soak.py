@@ -1,6 +1,6 @@
 """Soak test: memory of a very long training.
 
-    python -m benchmarks.robustness.soak [--minutes 30] [--bound 1.0] [--plot soak.png]
+    python -m benchmarks.robustness.soak [--minutes 30] [--bound 1.0]
 
 Trains a scorer from packed records, in batches of several widths, each compiled for itself; after
 every 200 steps it evaluates, predicts and saves, and notes the resident memory of the process.
@@ -75,27 +75,11 @@ def train(folder: Path, seconds: float) -> np.ndarray:
     return np.array(looks)
 
 
-def draw(looks: np.ndarray, slope: float, path: str) -> None:
-    """Draws memory by steps."""
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(6, 3), layout="constrained")
-    axes.plot(looks[:, 0], looks[:, 2])
-    axes.axvspan(0, looks[-1, 0] / 4, color="0.92")
-    title = (
-        f"{looks[-1, 1] / 60:.0f} minutes: {slope:+.2f} MiB in 1,000 steps after the first quarter"
-    )
-    axes.set(xlabel="steps", ylabel="resident memory, MiB", title=title)
-    axes.set_ylim(0, 1.2 * looks[:, 2].max())
-    plt.savefig(path, dpi=120)
-
-
 def main() -> None:
     """Prints the slope."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--bound", type=float, default=1.0, help="MiB in 1,000 steps")
-    parser.add_argument("--plot", help="file to draw memory to")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         looks = train(Path(folder), 60 * options.minutes)
@@ -104,8 +88,6 @@ def main() -> None:
     quarters = [f"{part.mean():,.0f}" for part in np.array_split(looks[:, 2], 4)]
     print(f"{looks[-1, 0]:,.0f} steps in {looks[-1, 1] / 60:.0f} minutes")
     print(f"MiB by quarter: {' '.join(quarters)}; slope {slope:+.3f} MiB in 1,000 steps")
-    if options.plot:
-        draw(looks, slope, options.plot)
     if slope > options.bound:
         sys.exit(f"memory grows by more than {options.bound} MiB in 1,000 steps")
 

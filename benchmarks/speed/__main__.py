@@ -124,7 +124,7 @@ class Report:
         for name, write in (
             ("speed.json", lambda path: path.write_text(self.to_json())),
             ("speed.md", lambda path: path.write_text(self.to_markdown())),
-            ("speed.png", lambda path: plot.draw(self.rows, path)),
+            ("speed.png", lambda path: plot.draw(self.rows).savefig(path, format="png")),
         ):
             aside = folder / f".{name}"
             write(aside)

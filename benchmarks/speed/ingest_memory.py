@@ -1,7 +1,6 @@
 """Memory and time of ingest, by number of rows.
 
-    python -m benchmarks.speed.ingest_memory [--rows 500000 2000000 5000000] [--plot growth.png]
-        [--folder FOLDER]
+    python -m benchmarks.speed.ingest_memory [--rows 500000 2000000 5000000] [--folder FOLDER]
 
 Makes a LETOR file of as many rows, of 20 features, in lists of 100, and ingests it in a process of
 its own, with the split by hash. Prints a Markdown table: the peak memory of that process, what of
@@ -71,21 +70,9 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def draw(sizes: list[int], peaks: list[float], path: str) -> None:
-    import matplotlib.pyplot as plt
-
-    _, axes = plt.subplots(figsize=(6, 3.5), layout="constrained")
-    axes.plot(np.array(sizes) / 1e6, peaks, "o-")
-    axes.set(xlabel="million rows of 20 features", ylabel="peak memory, MiB", ylim=(0, 1600))
-    axes.axhline(1536, color="gray", linestyle="--", label="1.5 GiB")
-    axes.legend()
-    plt.savefig(path, dpi=120)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=[500_000, 2_000_000, 5_000_000])
-    parser.add_argument("--plot")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--measure", type=Path, nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -94,7 +81,6 @@ def main() -> None:
         return
     print("| rows | file, MB | peak memory, MiB | of which imports | CPU s | lists per CPU s |")
     print("|---|---|---|---|---|---|")
-    peaks = []
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
             path = Path(folder) / "rows.txt"
@@ -109,12 +95,9 @@ def main() -> None:
             output = str(Path(folder) / "out")
             done = subprocess.run([*command, output], stdout=subprocess.PIPE, text=True, check=True)
             imported, peak, seconds, lists = map(float, done.stdout.split())
-            peaks.append(peak)
             size = path.stat().st_size / 1e6
             values = f"{size:,.0f} | {peak:,.0f} | {imported:,.0f} | {seconds:,.1f}"
             print(f"| {rows:,} | {values} | {lists / seconds:,.0f} |", flush=True)
-    if arguments.plot:
-        draw(arguments.rows, peaks, arguments.plot)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 `benchmarks.recorded` draws the rows of the guide, `benchmarks.speed` those that it measured.
 """
 
-import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -15,8 +14,8 @@ from benchmarks.speed.rows import Row, digits
 FASTER, SLOWER = "#2470b8", "#d9822b"
 
 
-def draw(found: Mapping[str, Sequence[Row]], path: pathlib.Path) -> None:
-    """Draws the rows of all areas, and writes the picture as PNG.
+def draw(found: Mapping[str, Sequence[Row]]) -> Figure:
+    """Draws the rows of all areas.
 
     A line is of an area and a peer: a dot for each case, and the median in words.
     """
@@ -33,7 +32,7 @@ def draw(found: Mapping[str, Sequence[Row]], path: pathlib.Path) -> None:
         _panel(axes, lines)
         axes.set_title(f"compared with {title}", loc="left", size=11)
     drawn[-1].set_xlabel("how many times faster ours is (a dot is a case)")
-    figure.savefig(path, format="png", dpi=200)
+    return figure
 
 
 def _panel(axes: Axes, lines: Mapping[str, Sequence[float]]) -> None:

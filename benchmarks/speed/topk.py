@@ -4,7 +4,7 @@ Every case runs in a process of its own, on one thread, where the competitors ta
 what XLA assigns to scores, results and all between, as a multiple of the scores. With a checkout of
 https://github.com/oval-group/smooth-topk, its code runs too, by an interpreter that has PyTorch.
 
-    python -m benchmarks.speed.topk --table topk.md --plot docs/topk.png
+    python -m benchmarks.speed.topk --table topk.md
 """
 
 import argparse
@@ -67,8 +67,6 @@ def main() -> None:
     print(table)
     if options.table:
         options.table.write_text(table + "\n")
-    if options.plot:
-        plot(measured, options.plot)
 
 
 def found(options: argparse.Namespace) -> Iterator[rows.Found]:
@@ -111,7 +109,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--torch-python", default=sys.executable, help="which has PyTorch")
     parser.add_argument("--json", action="store_true", help="print lines of JSON, of times alone")
     parser.add_argument("--table", type=pathlib.Path, help="where to write the table")
-    parser.add_argument("--plot", type=pathlib.Path, help="where to draw them")
     parser.add_argument("--dump", help=argparse.SUPPRESS)
     parser.add_argument("--case", nargs=3, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -219,29 +216,6 @@ def table_of(measured: list[dict[str, Any]]) -> str:
     for row in measured:
         lines.append("| " + " | ".join(number(row.get(COLUMNS[t])) for t in used) + " |")
     return "\n".join([f"Batch {BATCH_SIZE}, forward and backward. {machine()}.", "", *lines])
-
-
-def plot(measured: list[dict[str, Any]], path: pathlib.Path) -> None:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
-    for k in sorted({row["k"] for row in measured}):
-        of_k = [row for row in measured if row["k"] == k]
-        if len(of_k) > 1:
-            axes[0].plot([r["n"] for r in of_k], [r["ms"] for r in of_k], "o-", ms=3, label=f"{k=}")
-    softmax = {row["n"]: row["softmax_ms"] for row in measured}
-    axes[0].plot(list(softmax), list(softmax.values()), "k--", label="softmax")
-    axes[0].set(xscale="log", yscale="log", xlabel="classes", ylabel="ms")
-    axes[0].legend(fontsize=8)
-    for n in sorted({row["n"] for row in measured}):
-        of_n = [row for row in measured if row["n"] == n]
-        if len(of_n) > 1:
-            ratios = [r["x_softmax"] for r in of_n]
-            axes[1].plot([r["k"] for r in of_n], ratios, "o-", ms=3, label=f"{n:,} classes")
-    axes[1].set(xscale="log", xlabel="k", ylabel="times softmax", ylim=(0, None))
-    axes[1].legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Time profile of a training step of the default network.
 
-    python -m benchmarks.speed.training_profile --plot docs/training.png
+    python -m benchmarks.speed.training_profile
 
 Functions that do ever more of a step are timed in turn, on one core: the network's scores, then the
 loss, its gradient, Adam, the averaging of the weights, Keras' own step, and at last the same with
@@ -15,7 +15,6 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 import tensorflow as tf
-from matplotlib.figure import Figure
 
 from benchmarks.speed.interleaved import Call, machine, timings, use_one_core
 from benchmarks.speed.training_step import ONE_LOSS, SETTINGS, SHAPES, at_hand, network, steps
@@ -83,24 +82,9 @@ def profile(list_size: int, num_features: int, rounds: int) -> dict[str, float]:
     return dict(zip(PARTS, np.diff(ends, prepend=0.0), strict=True))
 
 
-def draw(profiles: dict[str, dict[str, float]]) -> Figure:
-    """A bar for each shape, of its parts."""
-    figure = Figure(figsize=(7.2, 2.4), layout="constrained")
-    axes = figure.subplots()
-    left = np.zeros(len(profiles))
-    for part in PARTS:
-        width = np.array([max(0.0, of[part]) / sum(of.values()) for of in profiles.values()])
-        axes.barh(list(profiles), width, left=left, label=part)
-        left += width
-    axes.set(xlabel="share of the CPU time of a step", xlim=(0.0, 1.0))
-    axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.4, 1.0), frameon=False)
-    return figure
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--plot", type=pathlib.Path, help="picture to write")
     arguments = parser.parse_args()
     use_one_core()
     profiles = {
@@ -112,8 +96,6 @@ def main() -> None:
     for name, of in profiles.items():
         cells = [f"{x:,.0f}" for x in (*of.values(), sum(of.values()))]
         print(f"| {name} | {' | '.join(cells)} |")
-    if arguments.plot:
-        draw(profiles).savefig(arguments.plot, dpi=120)
 
 
 if __name__ == "__main__":

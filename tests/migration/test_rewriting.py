@@ -126,7 +126,8 @@ def test_every_name_stands_for_one_that_there_is() -> None:
 
 @pytest.mark.parametrize("name", names.BY_HAND)
 def test_the_guide_says_what_to_do_by_hand(name: str) -> None:
-    assert f"| `{name}` | {names.BY_HAND[name]} |" in GUIDE.read_text()
+    [row] = [x for x in GUIDE.read_text().splitlines() if f" | {names.BY_HAND[name]} |" in x]
+    assert f"`{name}`" in row.split(" | ")[0]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
