@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from tfrank_sel.commandline import Application
 from tfrank_sel.version import __version__
 
 SETUP = configparser.ConfigParser()
@@ -46,3 +48,20 @@ def test_help_shows_no_log_of_tensorflow(name: str) -> None:
     script += "from tfrank_sel.launch import main; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_fills_the_lines_of_the_terminal() -> None:
+    app = Application()
+
+    @app.command()
+    def rank() -> None:
+        """Rank the items
+        of a query.
+
+        The first
+        paragraph ends here.
+        """
+
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+    assert " Rank the items of a query." in shown
+    assert " The first paragraph ends here." in shown

@@ -1,7 +1,9 @@
-"""What every command line has: `--version`, and a line for what it refuses."""
+"""What every command line has: help, `--version`, and a line for what it refuses."""
 
+import inspect
 import sys
-from typing import Annotated, TypeAlias
+from collections.abc import Callable
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +20,18 @@ def _print(is_asked: bool) -> None:
 Version: TypeAlias = Annotated[
     bool, typer.Option("--version", callback=_print, is_eager=True, help="Print the version.")
 ]
+
+
+class Application(typer.Typer):
+    """Commands whose help is their docstrings, wrapped to the width of the terminal."""
+
+    def command(self, name: str | None = None, **given: Any) -> Callable[[Any], Any]:
+        def decorate(function: Callable[..., Any]) -> Any:
+            paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+            text = "\n\n".join(" ".join(x.split()) for x in paragraphs)
+            return super(Application, self).command(name, help=text, **given)(function)
+
+        return decorate
 
 
 def refused(problem: object) -> typer.Exit:

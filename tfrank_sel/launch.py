@@ -32,7 +32,7 @@ def main() -> None:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Hides the messages that TensorFlow prints at start and that no setting turns off."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # 2 tells of an absent GPU
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -204,7 +204,7 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "tables require pyarrow: pip install 'tfrank_sel[frames]'", (
+    assert done.stdout.strip() == "tables need pyarrow: pip install 'tfrank_sel[frames]'", (
         done.stderr
     )
 

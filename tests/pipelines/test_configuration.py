@@ -97,6 +97,13 @@ def test_every_key_reaches_the_command_line_the_file_and_the_reference():
             assert f"--{name.replace('_', '-')} " in told, key
 
 
+def test_files_of_an_unquoted_pattern_are_no_options_of_beam():
+    files = ["--data", "a.parquet", "b.parquet", "--output", "run"]
+    told = CliRunner().invoke(app, ["run", *files], env={"COLUMNS": "200"})
+    assert told.exit_code == 2
+    assert "Received: 'b.parquet'. Quote patterns of files" in told.stderr
+
+
 def test_what_is_written_reads_as_the_same(tmp_path):
     sets = ["training.schedule={class='CosineDecay', warmup_steps=3}", "features.a.type=number"]
     sets += ["features.'b c'=category", "model.class=a:b", "model.depth=[1, 2]", "beam.options=-x"]

@@ -164,7 +164,7 @@ def test_a_missing_runtime_of_onnx_is_named_before_any_work(tmp_path, monkeypatc
     absent = lambda name, *rest: None if name == "onnxruntime" else find(name, *rest)  # noqa: E731
     monkeypatch.setattr(importlib.util, "find_spec", absent)
     options = ["--synthetic", "--output", tmp_path / "out", "--set", "export.onnx=true"]
-    assert "export.onnx requires onnxruntime: install `tfrank_sel[onnx]`" in refused(
+    assert "export.onnx needs onnxruntime: pip install 'tfrank_sel[onnx]'" in refused(
         "run", *options
     )
 

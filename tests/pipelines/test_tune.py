@@ -269,5 +269,5 @@ def test_without_the_extra_it_is_named(config, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     result, _ = tune(tmp_path / "out", "--config", str(config))
     assert result.exit_code == 2, (result.output, result.exception)
-    assert result.stderr == "`tune` requires optuna: install `tfrank_sel[tune]`\n"
+    assert result.stderr == "`tune` needs optuna: pip install 'tfrank_sel[tune]'\n"
     assert not (tmp_path / "out").exists()

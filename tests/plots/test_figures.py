@@ -70,7 +70,7 @@ def test_what_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch
         for name in [x for x in sys.modules if x.startswith(("matplotlib", "tfrank_sel.plots"))]:
             patch.delitem(sys.modules, name)
         patch.setitem(sys.modules, "matplotlib", None)
-        with pytest.raises(ImportError, match=r"requires matplotlib.*tfrank_sel\[plots\]"):
+        with pytest.raises(ImportError, match=r"needs matplotlib.*tfrank_sel\[plots\]"):
             importlib.import_module("tfrank_sel.plots")
 
 

@@ -17,7 +17,7 @@ from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.propensities import Method
-from tfrank_sel.commandline import Version, refused
+from tfrank_sel.commandline import Application, Version, refused
 from tfrank_sel.locks import created
 
 File = Annotated[
@@ -29,7 +29,7 @@ Position = Annotated[str, typer.Option(help="Column of the position, from 1.")]
 Click = Annotated[str, typer.Option(help="Column of the click, 0 or 1.")]
 Session = Annotated[str, typer.Option(help="Column of the session.")]
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 @app.callback()

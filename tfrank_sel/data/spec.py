@@ -333,7 +333,7 @@ def _messages() -> Any:
     try:
         from tensorflow_metadata.proto.v0 import schema_pb2
     except ImportError as error:
-        needed = "a schema requires tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
+        needed = "a schema needs tensorflow-metadata: pip install 'tfrank_sel[pipelines]'"
         raise ImportError(needed) from error
     return schema_pb2
 

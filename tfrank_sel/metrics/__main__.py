@@ -15,7 +15,7 @@ except ModuleNotFoundError as error:
         f"tfrank-sel-metrics needs {error.name}: pip install 'tfrank_sel[metrics]'"
     ) from error
 
-from tfrank_sel.commandline import Version, refused
+from tfrank_sel.commandline import Application, Version, refused
 from tfrank_sel.metrics import comparison, trec
 from tfrank_sel.metrics.comparison import ALL, Comparison
 
@@ -60,7 +60,7 @@ Level = Annotated[
     ),
 ]
 
-app = typer.Typer(cls=_Commands, no_args_is_help=True)
+app = Application(cls=_Commands, no_args_is_help=True)
 
 
 @app.callback()
@@ -217,9 +217,7 @@ def _draw(compared: Comparison, path: pathlib.Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ValueError(
-            "--picture requires matplotlib: pip install 'tfrank_sel[plots]'"
-        ) from error
+        raise ValueError("--picture needs matplotlib: pip install 'tfrank_sel[plots]'") from error
     size = 1.0 + 0.35 * len(compared.differences)
     figure = Figure(figsize=(7.0, size), layout="constrained")
     compared.draw(figure.subplots())

@@ -18,6 +18,5 @@ _NEEDED = (
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 if _missing:
     raise ImportError(
-        f"`tfrank_sel.pipelines` needs {', '.join(_missing)}: "
-        "install it with `pip install tfrank_sel[pipelines]`"
+        f"`tfrank_sel.pipelines` needs {', '.join(_missing)}: pip install 'tfrank_sel[pipelines]'"
     )

@@ -6,13 +6,12 @@ import os
 # TensorFlow reads it only once, at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import typer
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Application, Version
 from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.commands import run, runs, scoring
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(run.app)
 app.add_typer(scoring.app)
 app.add_typer(runs.app, name="runs")

@@ -99,7 +99,7 @@ class Trees(Checked):
 
     def __post_init__(self) -> None:
         if not has_lightgbm():
-            raise ImportError("boosted trees require LightGBM: install `tfrank_sel[lightgbm]`")
+            raise ImportError("boosted trees need LightGBM: pip install 'tfrank_sel[lightgbm]'")
         check_names("losses", self.losses)
         for loss in self.losses:
             if not isinstance(loss, str):

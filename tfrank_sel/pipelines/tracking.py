@@ -14,7 +14,7 @@ from tfrank_sel.pipelines.files import folders, manifests
 try:
     import mlflow
 except ImportError as error:
-    raise ImportError("requires mlflow: install `tfrank_sel[mlflow]`") from error
+    raise ImportError("needs mlflow: pip install 'tfrank_sel[mlflow]'") from error
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
 

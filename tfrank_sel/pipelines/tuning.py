@@ -36,7 +36,7 @@ from tfrank_sel.pipelines.steps import stale
 try:
     import optuna
 except ImportError as error:
-    raise ImportError("`tune` requires optuna: install `tfrank_sel[tune]`") from error
+    raise ImportError("`tune` needs optuna: pip install 'tfrank_sel[tune]'") from error
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 DATABASE, DATA, TRIALS = "study.db", "data", "trials"

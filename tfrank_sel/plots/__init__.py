@@ -12,7 +12,7 @@ try:
     from tfrank_sel.plots.catalogue import FIGURES as FIGURES, save_figures as save_figures
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"`tfrank_sel.plots` requires {error.name}: pip install 'tfrank_sel[plots]'"
+        f"`tfrank_sel.plots` needs {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
 

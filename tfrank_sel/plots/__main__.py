@@ -10,13 +10,13 @@ try:
     import typer
 except ModuleNotFoundError as error:
     raise ImportError(
-        f"tfrank-sel-plots requires {error.name}: pip install 'tfrank_sel[plots]'"
+        f"tfrank-sel-plots needs {error.name}: pip install 'tfrank_sel[plots]'"
     ) from error
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Application, Version
 from tfrank_sel.plots.catalogue import FIGURES, save_figures
 
-app = typer.Typer(no_args_is_help=True)
+app = Application(no_args_is_help=True)
 
 
 @app.callback()

@@ -17,7 +17,7 @@ import rich.console
 import rich.table
 import typer
 
-from tfrank_sel.commandline import Version
+from tfrank_sel.commandline import Application, Version
 from tfrank_sel.data import stores
 from tfrank_sel.launch import quiet
 from tfrank_sel.serving.output import unhindered
@@ -35,7 +35,7 @@ Folder = Annotated[
 ]
 ReleasedName = Annotated[str, typer.Option(help="Name of the model in the folder and in requests.")]
 
-app = typer.Typer(no_args_is_help=True)
+app = Application(no_args_is_help=True)
 
 
 @app.callback()

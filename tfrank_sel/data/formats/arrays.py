@@ -33,7 +33,7 @@ def arrow() -> Any:
     try:
         import pyarrow.compute  # pyarrow alone does not import it; pandas does
     except ImportError as error:
-        raise ImportError("tables require pyarrow: pip install 'tfrank_sel[frames]'") from error
+        raise ImportError("tables need pyarrow: pip install 'tfrank_sel[frames]'") from error
     return pyarrow
 
 

@@ -55,6 +55,6 @@ def onnx(model: keras.Model, path: str | os.PathLike[str]) -> None:
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
-        raise ImportError("`export.onnx` requires onnx: install `tfrank_sel[onnx]`") from error
+        raise ImportError("`export.onnx` needs onnx: pip install 'tfrank_sel[onnx]'") from error
     with created(Path(path)) as written:
         written.write_bytes(rankers.serialized(model))

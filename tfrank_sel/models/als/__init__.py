@@ -6,7 +6,7 @@ _NEEDED = ("llvmlite", "numba", "rich", "scipy", "threadpoolctl")
 _missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 if _missing:
     raise ImportError(
-        f"`tfrank_sel.models.als` requires {', '.join(_missing)}: pip install 'tfrank_sel[als]'"
+        f"`tfrank_sel.models.als` needs {', '.join(_missing)}: pip install 'tfrank_sel[als]'"
     )
 
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402

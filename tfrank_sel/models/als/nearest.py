@@ -10,7 +10,7 @@ from tfrank_sel.models.als.retrieval import Array, Ids, marked
 try:
     import faiss
 except ImportError as error:
-    raise ImportError("`ItemIndex` requires faiss-cpu: pip install 'tfrank_sel[ann]'") from error
+    raise ImportError("`ItemIndex` needs faiss-cpu: pip install 'tfrank_sel[ann]'") from error
 
 _FEWEST_PROBES = 8  # by default
 

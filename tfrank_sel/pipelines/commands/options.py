@@ -169,6 +169,14 @@ def _type(field: FieldInfo) -> tuple[Any, Callable[[Any], Any]]:
     return list[str] if origin is list else plain, _as_it_is
 
 
+def _of_beam(values: list[str] | None) -> list[str] | None:
+    """Refuses files that the shell made of a pattern, as all but the first would be lost."""
+    if values and not values[0].startswith("-"):
+        told = f"Expected options of Beam, such as --parallelism=4. Received: {values[0]!r}"
+        raise typer.BadParameter(f"{told}. Quote patterns of files: 'logs/*.parquet'.")
+    return values
+
+
 CONFIG = Option("", "config", str, typer.Option(metavar="FILE", help="Configuration file (TOML)."))
 SET = Option(
     "",
@@ -182,5 +190,10 @@ MODULE = Option(
     list[str],
     typer.Option(metavar="FILE", help="Your own Python file to import first; may be repeated."),
 )
-BEAM = Option("beam.options", "beam_options", list[str], typer.Argument(help="Options of Beam."))
+BEAM = Option(
+    "beam.options",
+    "beam_options",
+    list[str],
+    typer.Argument(help="Options of Beam.", callback=_of_beam),
+)
 COMMON = (CONFIG, SET, MODULE, BEAM)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import refused
+from tfrank_sel.commandline import Application, refused
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
@@ -31,7 +31,7 @@ from tfrank_sel.pipelines.steps import STEPS
 if TYPE_CHECKING:
     from tfrank_sel.pipelines.tuning import Study
 
-app = typer.Typer()
+app = Application()
 
 Output: TypeAlias = Annotated[
     str,
@@ -78,7 +78,12 @@ def run(
     output: Output,
     given: Given,
     from_: Annotated[
-        Step | None, typer.Option("--from", help="Run this step and all later steps again.")
+        Step | None,
+        typer.Option(
+            "--from",
+            metavar="STEP",
+            help=f"Run this step and all later steps again: {', '.join(STEPS)}.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option(help="Check configuration and columns, and print the steps only.")
@@ -89,7 +94,7 @@ def run(
     Each option replaces a key of the configuration file; `config` prints all keys. Name files, or
     ask for synthetic data with `--synthetic`. In the folder of a run, its configuration is read,
     steps that are up to date are kept, and interrupted steps continue. The exit status is 3 if the
-    data fails a gate, so that nothing is trained, or if the model is not blessed, so that nothing
+    data fails a gate, so that nothing is trained, or if the model does not pass, so that nothing
     is published. All other results are in the output folder.
     """
     execute(output, given, force=from_ and from_.value, is_dry=dry_run)

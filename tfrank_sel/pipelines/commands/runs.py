@@ -9,14 +9,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tfrank_sel.commandline import refused
+from tfrank_sel.commandline import Application, refused
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.launch import quiet
 from tfrank_sel.pipelines import registry
 from tfrank_sel.pipelines.configuration import ConfigurationError
 from tfrank_sel.pipelines.files import mirrors
 
-app = typer.Typer(no_args_is_help=True, help="List and compare runs.")
+app = Application(no_args_is_help=True, help="List and compare runs.")
 
 
 @app.command("list")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import refused
+from tfrank_sel.commandline import Application, refused
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import FORMATS
 from tfrank_sel.data.lists import InputError
@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.commands.run import execute
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 from tfrank_sel.pipelines.configuration.section import choices
 
-app = typer.Typer()
+app = Application()
 
 Model: TypeAlias = Annotated[
     str,

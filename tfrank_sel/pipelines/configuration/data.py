@@ -33,7 +33,9 @@ class Data(Section):
     train: Paths = option([], "Files or globs for training.")
     validation: Paths = option([], "Files or globs for validation (early stopping).")
     test: Paths = option([], "Files or globs for the evaluation.")
-    data: Paths = option([], "Files or globs to divide by `split`, instead of the three above.")
+    data: Paths = option(
+        [], "Files or globs to divide by `split`, instead of `train`, `validation` and `test`."
+    )
     synthetic: bool = option(False, "Whether to use synthetic data, instead of files.")
     split: Annotated[list[Positive], Field(min_length=3, max_length=3)] = option(
         [80.0, 10.0, 10.0],

@@ -114,7 +114,7 @@ def resolve(
         configuration = configuration.model_copy(update={"model": model})
     for name in ("onnx", "onnxruntime") if configuration.export.onnx else ():
         if importlib.util.find_spec(name) is None:
-            reason = f"requires {name}: install `tfrank_sel[onnx]`. Received: no {name}"
+            reason = f"needs {name}: pip install 'tfrank_sel[onnx]'. Received: no {name}"
             raise configuration.error("export.onnx", reason)
     found = inputs(configuration)
     if (found is None) != configuration.data.synthetic:

@@ -16,13 +16,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import typer
 from rich.console import Console
 
-from tfrank_sel.commandline import Version, refused
+from tfrank_sel.commandline import Application, Version, refused
 from tfrank_sel.pipelines.analysis.gates import GateError
 from tfrank_sel.pipelines.commands import options
 from tfrank_sel.pipelines.commands.options import CONFIG, MODULE, SET, Given, keys
 from tfrank_sel.pipelines.configuration import Configuration, ConfigurationError
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
+app = Application(no_args_is_help=True, pretty_exceptions_enable=False)
 
 MostMilliseconds = Annotated[
     float, typer.Option(min=0.0, help="Maximum time to rank a list, at the 99th percentile.")
