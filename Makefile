@@ -111,9 +111,10 @@ test-tfx test-tfx-run: .venv-tfx/installed
 	.venv-tfx/bin/python -m pytest -W ignore::DeprecationWarning --junit-xml=build/tfx.xml $(TFX_TESTS)
 	.venv-tfx/bin/python tests/closing_line.py build/tfx.xml
 
-# the Beam steps on Flink and Spark of this machine, and trees in Solr; needs a JDK, 17, and Maven
+# the Beam steps on Flink and Spark of this machine, trees in Solr, and ONNX Runtime for Java; needs
+# a JDK, 17, and Maven
 test-engines: ENGINE_TESTS =
-test-engines: build/engines/flink/installed build/engines/solr/installed
+test-engines: $(foreach x,flink solr onnx,build/engines/$(x)/installed)
 # two steps on one of them
 test-engine: ENGINE_TESTS = -k "ingest_and_analyze and spark"
 test-engines test-engine: .venv/installed build/engines/spark/installed

@@ -267,7 +267,7 @@ REFUSED = {
     "activation mish": lambda: sequence(keras.layers.Dense(1, activation="mish")),
     "the last": lambda: keras.Sequential([keras.Input([4, 1]), keras.layers.BatchNormalization(1)]),
     "mask_zero": lambda: sequence(keras.layers.Embedding(9, 1, mask_zero=True)),
-    "hashes of texts, of feature 'shop'": hashing,
+    "hashes of texts, of feature 'shop'; expected a Category": hashing,
     "SoftTopK": lambda: keras.Sequential([keras.Input([4]), models.SoftTopK(1.0)]),
     "must give scores": lambda: sequence(keras.layers.Dense(2)),
 }

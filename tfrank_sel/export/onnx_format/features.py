@@ -212,7 +212,8 @@ def _ids(graph: Graph, layer: Any, name: str, texts: str) -> tuple[str, int]:
     """The integers of a feature, and how many there are."""
     kind = layer._types[name]
     if isinstance(kind, Hash) or (isinstance(kind, Category) and kind.out_of_vocabulary > 1):
-        raise refusal(layer, f"hashes of texts, of feature {name!r}")
+        wanted = "expected a Category or Set with a vocabulary and out_of_vocabulary=1"
+        raise refusal(layer, f"hashes of texts, of feature {name!r}; {wanted}")
     vocabulary = layer.vocabularies[name]
     keys: dict[Any, int] = {MISSING_INTEGER if kind.dtype == "int64" else "": 0}
     for place, value in enumerate(vocabulary, 2):
