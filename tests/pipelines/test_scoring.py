@@ -188,6 +188,58 @@ def test_each_format_holds_the_same(folder, tmp_path, format):
         assert row == wanted
 
 
+def explanations(path):
+    """The contributions of each row of a file, by feature; None if the item is not explained."""
+    return [x and json.loads(x) for x in parquet.read_table(path)["contributions"].to_pylist()]
+
+
+def test_first_items_are_explained_against_the_next(folder, tmp_path):
+    score(folder / "packed", folder / "lists.txt", tmp_path / "plain")
+    score(folder / "packed", folder / "lists.txt", tmp_path / "out", "--explain", 2)
+    [plain], [path] = (tmp_path / "plain").iterdir(), (tmp_path / "out").iterdir()
+    table = parquet.read_table(path)
+    assert table.drop_columns(["contributions"]) == parquet.read_table(plain)
+    rows = [*table.to_pylist(), {"rank": 1}]
+    for row, below, found in zip(rows, rows[1:], explanations(path), strict=False):
+        assert (found is not None) == (row["rank"] <= 2 and below["rank"] > 1)
+        if found is not None:
+            difference = row["score"] - below["score"]
+            assert sum(found.values()) == pytest.approx(difference, rel=1e-5, abs=1e-5)
+            assert set(found) <= {f"features[{i}]" for i in range(1, 4)}
+            sizes = [abs(x) for x in found.values()]
+            assert sizes == sorted(sizes, reverse=True)
+    assert any(found == {} for found in explanations(path) if found is not None)  # a tie
+    score(
+        *(folder / "packed", folder / "lists.txt", tmp_path / "csv", "--explain", 2),
+        *("--output-format", "csv"),
+    )
+    with next((tmp_path / "csv").iterdir()).open() as file:
+        assert [x["contributions"] for x in csv.DictReader(file)] == [
+            x or "" for x in table["contributions"].to_pylist()
+        ]
+
+
+def test_features_of_types_are_explained_by_name(folder, tmp_path):
+    score(folder / "typed", folder / "lists.parquet", tmp_path / "out", "--explain", 1)
+    [path] = (tmp_path / "out").iterdir()
+    found = [x for x in explanations(path) if x is not None]
+    assert all(len(x) <= 5 for x in found)
+    assert {"stock"} < {name for x in found for name in x} <= ITEM.keys()
+
+
+def test_a_model_without_explanations_is_refused(folder, tmp_path, monkeypatch):
+    endpoints = export.signatures._endpoints
+    monkeypatch.setattr(
+        export.signatures,
+        "_endpoints",
+        lambda *given: [x for x in endpoints(*given) if x[0] != "explain"],
+    )
+    export.export(packed_model(), data.FeatureSpec(3), tmp_path / "old")
+    options = ["--model", tmp_path / "old", "--data", folder / "lists.txt", "--explain", 1]
+    line = refused(tmp_path, "score", *options, "--output", tmp_path / "out")
+    assert "old: expected a model with the signature `explain`: export it again. Received: " in line
+
+
 def command(folder, files, output):
     arguments = ["--model", folder / "packed", "--data", files, "--output", output]
     arguments += ["--lists-per-file", "5"]

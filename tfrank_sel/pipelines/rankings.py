@@ -22,6 +22,7 @@ SCHEMA = pa.schema(
         ("score", pa.float32()),
     ]
 )
+EXPLAINED = SCHEMA.append(pa.field("contributions", pa.string()))
 _ROWS = 1 << 16  # written at once
 
 
@@ -51,15 +52,16 @@ def table(
 
 
 @contextlib.contextmanager
-def written(path: str) -> Iterator[Callable[[pa.Table], None]]:
+def written(path: str, schema: pa.Schema = SCHEMA) -> Iterator[Callable[[pa.Table], None]]:
     """Provides a writer of tables to a file, which appears when it is complete.
 
     Args:
         path: Path or URL of the file: `.parquet`, `.csv` or `.jsonl`.
+        schema: Columns of the tables.
     """
     waiting: list[pa.Table] = []
     rows = 0
-    with _whole(path) as file, WRITERS[path.rpartition(".")[2]](file, SCHEMA) as writer:
+    with _whole(path) as file, WRITERS[path.rpartition(".")[2]](file, schema) as writer:
 
         def write(found: pa.Table) -> None:
             nonlocal rows
@@ -71,7 +73,7 @@ def written(path: str) -> Iterator[Callable[[pa.Table], None]]:
                 rows = 0
 
         yield write
-        writer.write_table(pa.concat_tables([SCHEMA.empty_table(), *waiting]))
+        writer.write_table(pa.concat_tables([schema.empty_table(), *waiting]))
 
 
 @contextlib.contextmanager

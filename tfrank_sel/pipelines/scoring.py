@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -104,6 +105,7 @@ def _check_new(output: str, known: Any) -> None:
 DEAD_LETTERS = "_dead_letters.jsonl"  # Spark and Arrow ignore names that begin with `_`
 _SPLIT = "data"
 _BATCH = 64  # lists scored at once
+_NAMED = 5  # features of an explanation
 _SEED = 42
 
 
@@ -192,6 +194,7 @@ def score(
     *,
     format: str = "parquet",
     lists_per_file: int = 10_000,
+    explain: int = 0,
     options: PipelineOptions | None = None,
 ) -> Scored:
     """Ranks the lists of files, and writes them with ranks and scores.
@@ -210,6 +213,9 @@ def score(
         progress: Progress display.
         format: Format of the files: a key of `rankings.WRITERS`.
         lists_per_file: Number of lists in a file.
+        explain: Number of first items of each list that are explained against the next item. If
+            positive, the files have the column `contributions`: the five features that contribute
+            most to the difference of the two scores, as JSON, the largest first.
         options: Options of the Beam pipelines.
 
     Raises:
@@ -222,8 +228,10 @@ def score(
         "model": _version(str(model)),
         "files": [_version(source.path) for source in inputs.sources],
         "inputs": [inputs.columns.get_config(), inputs.adjacent, inputs.allow_bad_lines],
-        "output": [format, lists_per_file],
+        "output": [format, lists_per_file, explain],
     }
+    if explain:
+        scorer.check_explains()
     with resumed(place, state) as folder:
         with progress.step("ingest") as step, folders.room_for(place):
             step.reads(source.path for source in inputs.sources)
@@ -244,7 +252,7 @@ def score(
             found = len(todo) - len(left)
             step.tell(f"{len(todo)} files" + (f", {found} of them found" if found else ""))
             step.reads(path for one in left for path, _, _ in todo[one].spans)
-            _rank([(todo[one], one) for one in left], _Score(scorer, layout.spec), options)
+            _rank([(todo[one], one) for one in left], _Score(scorer, layout.spec, explain), options)
             _finish(folder, made, place)
     return Scored([x.replace(made, place, 1) for x in todo], report)
 
@@ -279,28 +287,50 @@ def _rank(
 class _Score(beam.DoFn):
     """Writes pieces of records to files of ranked lists, one path or URL for each piece."""
 
-    def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec) -> None:
-        self.scorer, self.spec = scorer, spec
+    def __init__(self, scorer: RecordScorer, spec: data.FeatureSpec, explain: int) -> None:
+        self.scorer, self.spec, self.explain = scorer, spec, explain
 
     def setup(self) -> None:
         query = {self.spec.query_id: tf.io.FixedLenFeature([], tf.string)}
 
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
-        def scored(records: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def scored(records: tf.Tensor) -> tuple[Any, ...]:
             parsed = packed.parse(records, self.spec)
             [queries] = tf.io.parse_example(records, query).values()
-            scores = self.scorer(stored.inputs(parsed, self.spec))
-            return queries, parsed[self.spec.doc_id], scores, parsed["mask"]
+            inputs = stored.inputs(parsed, self.spec)
+            return (queries, parsed[self.spec.doc_id], self.scorer(inputs), parsed["mask"]), inputs
 
         self.scored = scored
 
     def process(self, element: tuple[Piece, str]) -> None:
         piece, path = element
         records = piece.records()
-        with rankings.written(path) as write:
+        schema = rankings.EXPLAINED if self.explain else rankings.SCHEMA
+        with rankings.written(path, schema) as write:
             while batch := list(itertools.islice(records, _BATCH)):
-                found = self.scored(tf.constant(batch))
-                write(rankings.table(*(x.numpy() for x in found)))
+                found, inputs = self.scored(tf.constant(batch))
+                ranked = rankings.table(*(x.numpy() for x in found))
+                if self.explain:
+                    contributions = self._contributions(inputs, *(x.numpy() for x in found[2:]))
+                    ranked = ranked.append_column(schema[-1], [contributions])
+                write(ranked)
+
+    def _contributions(
+        self, inputs: dict[str, tf.Tensor], scores: np.ndarray, mask: np.ndarray
+    ) -> list[str | None]:
+        """What puts the first items of lists above the next, for each row of ranked lists."""
+        order = np.argsort(-np.where(mask, scores, -np.inf), axis=1, kind="stable")
+        ranks, sizes = np.arange(mask.shape[1]), mask.sum(axis=1, keepdims=True)
+        lists, places = np.nonzero((ranks < self.explain) & (ranks < sizes - 1))
+        told = np.full(mask.shape, None, object)
+        if len(lists):
+            pairs = np.stack([order[lists, places], order[lists, places + 1]], axis=1)
+            taken = {name: tf.gather(x, lists) for name, x in inputs.items()}
+            names, values = self.scorer.explain(taken, tf.constant(pairs, tf.int32))
+            for one, place, parts in zip(lists, places, values.tolist(), strict=True):
+                largest = sorted(zip(names, parts, strict=True), key=lambda x: -abs(x[1]))[:_NAMED]
+                told[one, place] = json.dumps({name: float(f"{x:.6g}") for name, x in largest if x})
+        return told[ranks < sizes].tolist()
 
 
 def judge(

@@ -117,6 +117,10 @@ def score(
     lists_per_file: Annotated[
         int, typer.Option(min=1, help="Number of lists in each output file.")
     ] = 10_000,
+    explain: Annotated[
+        int,
+        typer.Option(min=0, help="Number of first items of each list to explain against the next."),
+    ] = 0,
 ) -> None:
     """Rank the lists of files with an exported model.
 
@@ -145,6 +149,7 @@ def score(
             shown.Progress(Console()),
             format=output_format,
             lists_per_file=lists_per_file,
+            explain=explain,
             options=runners.configured(configuration),
         )
     except (ConfigurationError, InputError) as error:

@@ -3,9 +3,10 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tfrank_sel.arguments import Checked
@@ -48,6 +49,22 @@ class SavedScorer:
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         return self._loaded.signatures["predict"](**inputs)["scores"]
+
+    @functools.cached_property
+    def explain(self) -> Callable[..., dict[str, tf.Tensor]]:
+        """Its signature `explain`, whose input `pair` comes first.
+
+        Raises:
+            InputError: If the model has no such signature.
+        """
+        folder, inputs = self._arguments
+        signatures = self._loaded.signatures
+        if "explain" not in signatures:
+            wanted = "expected a model with the signature `explain`: export it again"
+            raise InputError(folder, f"{wanted}. Received: {', '.join(signatures)}")
+        found = signatures["explain"]
+        [pair] = found.structured_input_signature[1].keys() - inputs.keys()
+        return lambda pairs, **lists: found(**lists, **{pair: pairs})
 
     def __reduce__(self) -> tuple[type["SavedScorer"], tuple[Any, ...]]:
         return SavedScorer, self._arguments
@@ -177,6 +194,24 @@ class RecordScorer:
             return SavedScorer(self._takes.folder, inputs)
 
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._score(self._taken(inputs))
+
+    def check_explains(self) -> None:
+        """Raises an `InputError` if the model has no signature `explain`."""
+        _ = self._score.explain
+
+    def explain(
+        self, inputs: dict[str, tf.Tensor], pairs: tf.Tensor
+    ) -> tuple[Sequence[str], np.ndarray]:
+        """Returns the names of the features of items, and their contributions to the difference of
+        two scores of each list, `[batch_size, num_features]`: see `tfrank_sel.models.explain`.
+        """
+        found = self._score.explain(pairs, **self._taken(inputs))
+        names = self._takes.names or [x.decode() for x in found["features"][0].numpy()]
+        return names, found["contributions"].numpy()
+
+    def _taken(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The inputs of the signature `predict`."""
         numbers = tf.constant(self._numbers, tf.int32)
         taken = {"features": tf.gather(inputs["features"], numbers, axis=2)}
         if self._texts:
@@ -184,7 +219,7 @@ class RecordScorer:
         if self._structure:
             named = typed.named(taken, self._takes.types)
             taken = {self._structure[name].name: value for name, value in named.items()}
-        return self._score({**taken, _MASK: inputs[_MASK]})
+        return {**taken, _MASK: inputs[_MASK]}
 
     def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:
         return RecordScorer, self._arguments
