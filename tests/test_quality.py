@@ -5,10 +5,12 @@ import itertools
 import math
 import types
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from benchmarks.quality import default, ensembles, equal
+from benchmarks.quality import default, ensembles, equal, explanations
 from benchmarks.quality.data import PARTS
 from benchmarks.quality.selection import Trial, chosen, ndcg
 from tests.references import metrics as references
@@ -120,3 +122,43 @@ def test_sets_are_pooled_by_random_effects():
     text = equal.pooled_table([{"ours": alike[0], "theirs": alike[1]}, {"ours": alike[1]}])
     assert "| ours | +0.1000" in text
     assert "theirs" not in text
+
+
+def test_a_pair_is_flipped_by_the_feature_that_makes_its_gap():
+    random = np.random.default_rng(0)
+    weights = np.array([3.0, 1.0, -2.0])
+
+    class Linear(keras.Model):
+        takes_mask = True
+
+        def call(self, inputs, training=False):
+            return tf.linalg.matvec(inputs["features"], tf.constant(weights, tf.float32))
+
+    lists = [
+        data.ItemList(f"{n}", np.zeros(n), random.normal(size=[n, 3]), tuple("abcdefgh"[:n]))
+        for n in (2, 3, 5, 8)
+    ]
+    ranker = types.SimpleNamespace(
+        model_=Linear(), feature_importances_=np.array([0.0, 0.2, 0.1]), n_features_in_=3
+    )
+    for middle in (False, True):
+        found = explanations.flips(ranker, lists, middle, 0)
+        assert found.shape == (3, 4)  # a list of two is left out
+        for row, one in zip(found, lists[1:], strict=True):
+            order = np.argsort(-(one.features @ weights))
+            first, other = one.features[order[[0, len(order) // 2 if middle else 1]]]
+            parts = (first - other) * weights
+            assert row[0] == (parts.sum() < parts.max())
+            assert row[1] == (parts.sum() < parts[1])
+        assert found[:, 3].max() < 1e-5
+
+
+def test_the_table_of_onnx_has_small_differences():
+    pytest.importorskip("onnxruntime")
+    from benchmarks.quality import engines
+
+    for kind in ("two towers", "types", "trees"):
+        _, name, worst, *times, _ = map(str.strip, engines.row(kind, 1, 1).split("|"))
+        assert name == kind
+        assert float(worst) < (1e-6 if kind == "trees" else 1e-5)
+        assert all(float(time.split()[0]) > 0.0 for time in times)

@@ -1,13 +1,13 @@
 """Whether the feature that an explanation names is what puts an item first.
 
-    python -m benchmarks.quality.explanations --data MQ2008
+    python -m benchmarks.quality.explanations --data MQ2008 [--folds 5]
 
-`--data` is a folder of a LETOR set: see `benchmarks.quality`. For each fold, `Ranker()` learns from
-the training and validation lists. In each test list, the first item is explained against the second
-one, and against the one in the middle. Then a single feature of the first item gets the value of
-the other item: that of the largest contribution, that of the largest permutation importance, or
-one drawn at random among those that differ. A pair is flipped if the first item is then below the
-other. Intervals of 95 % are by bootstrap over lists.
+`--data` is a folder of a LETOR set: see `benchmarks.quality`. For each of the first folds,
+`Ranker()` learns from the training and validation lists. In each test list, the first item is
+explained against the second one, and against the one in the middle. Then a single feature of the
+first item gets the value of the other item: that of the largest contribution, that of the largest
+permutation importance, or one drawn at random among those that differ. A pair is flipped if the
+first item is then below the other. Intervals of 95 % are by bootstrap over lists.
 """
 
 import argparse
@@ -28,28 +28,38 @@ NAMED = ("largest contribution", "largest importance", "at random")
 def flips(ranker: Ranker, lists: Lists, middle: bool, seed: int) -> np.ndarray:
     """Whether each way to name a feature flips the pair of each list, `[lists, ways]`; and the
     error of the sum of the contributions, in the last column."""
+
+    def inputs(features: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"features": features, "mask": tf.ones(tf.shape(features)[:2], tf.bool)}
+
+    batch, index = tf.TensorSpec([None, None, ranker.n_features_in_]), tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[batch], autograph=False)
+    def scores_of(features: tf.Tensor) -> tf.Tensor:
+        return ranker.model_(inputs(features), training=False)
+
+    @tf.function(input_signature=[batch, index, index], autograph=False)
+    def explained(features: tf.Tensor, item: tf.Tensor, against: tf.Tensor) -> tf.Tensor:
+        return models.explain(ranker.model_, inputs(features), item, against).values
+
     most = int(np.argmax(ranker.feature_importances_))
     rng, rows = np.random.default_rng(seed), []
     for one in lists:
         if len(one.labels) < 3:
             continue
-        inputs = {
-            "features": tf.constant(one.features[None]),
-            "mask": tf.fill([1, len(one.labels)], True),
-        }
-        scores = ranker.model_(inputs, training=False).numpy()[0]
+        x = one.features.astype(np.float32)
+        scores = scores_of(x[None]).numpy()[0]
         order = np.argsort(-scores, kind="stable")
         first, other = order[0], order[len(order) // 2 if middle else 1]
-        parts = models.explain(ranker.model_, inputs, first, other).values.numpy()[0]
-        differ = np.flatnonzero(one.features[first] != one.features[other])
+        differ = np.flatnonzero(x[first] != x[other])
         if not len(differ):
             continue
-        changed = np.repeat(one.features[None], len(NAMED), axis=0)
+        parts = explained(x[None], np.int32(first), np.int32(other)).numpy()[0]
+        changed = np.repeat(x[None], len(NAMED), axis=0)
         for row, feature in zip(changed, (np.argmax(parts), most, rng.choice(differ)), strict=True):
             row[first, feature] = row[other, feature]
-        mask = tf.fill(changed.shape[:2], True)
-        found = ranker.model_({"features": tf.constant(changed), "mask": mask}, training=False)
-        gaps = found.numpy()[:, first] - found.numpy()[:, other]
+        found = scores_of(changed).numpy()
+        gaps = found[:, first] - found[:, other]
         rows.append([*(gaps < 0.0), abs(parts.sum() - scores[first] + scores[other])])
     return np.array(rows)
 
@@ -57,7 +67,9 @@ def flips(ranker: Ranker, lists: Lists, middle: bool, seed: int) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, required=True)
-    data = folds(parser.parse_args().data)
+    parser.add_argument("--folds", type=int, default=5, help="number of folds")
+    options = parser.parse_args()
+    data = folds(options.data)[: options.folds]
     found: dict[bool, list[np.ndarray]] = {False: [], True: []}
     for number, fold in enumerate(data):
         known = [*fold["train"], *fold["vali"]]
