@@ -7,6 +7,8 @@
 PYTHON ?= python3.11
 # a local TensorFlow has no GPU to greet, and no news to tell
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# compiling TensorFlow anew in each process takes longer than most tests, where a machine asks for it
+unexport PYTHONDONTWRITEBYTECODE
 
 DEMO = runs/demo
 TFX_DEMO = runs/demo-tfx
