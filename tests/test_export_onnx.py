@@ -256,9 +256,11 @@ def sequence(*layers):
 
 def hashing():
     features = {"x": types.Number(), "shop": types.Hash(buckets=9)}
-    return models.Prepared(
-        models.Preparation([0.0], [1.0], False, features), models.Perceptron([4])
-    )
+    layer = models.Preparation([0.0], [1.0], False, features)
+    model = models.Prepared(layer, models.Perceptron([4]))
+    values = {"features": tf.zeros([1, 1, 1]), "texts": tf.constant([[["a"]]])}
+    model({**values, "mask": tf.constant([[True]])})  # builds it
+    return model
 
 
 REFUSED = {
@@ -269,6 +271,8 @@ REFUSED = {
     "mask_zero": lambda: sequence(keras.layers.Embedding(9, 1, mask_zero=True)),
     "hashes of texts, of feature 'shop'; expected a Category": hashing,
     "SoftTopK": lambda: keras.Sequential([keras.Input([4]), models.SoftTopK(1.0)]),
+    "`users`.* not built; call the model once": lambda: models.TwoTower(2, 3, 4),
+    "`preparation`.* not built": lambda: models.Scorer([0.0], [1.0], [4]),
     "must give scores": lambda: sequence(keras.layers.Dense(2)),
 }
 

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import onnx
 import tensorflow as tf
@@ -107,6 +108,8 @@ class Graph:
         if rule is None:
             known = ", ".join(sorted(kind.__name__ for kind in self._rules))
             raise refusal(layer, f"no rule for its class; classes with a rule are {known}")
+        if not layer.built and not isinstance(layer, keras.Model):
+            raise refusal(layer, "a layer that is not built; call the model once")
         given = {name: x for name, x in kwargs.items() if x is not None and x is not False}
         if unknown := given.keys() - inspect.signature(rule).parameters.keys():
             raise refusal(layer, f"call argument {', '.join(sorted(unknown))}")

@@ -133,7 +133,7 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
     for (count, _, _), layer in zip(model.embeddings, model._embeddings, strict=True):
         end = place + count or np.iinfo(np.int64).max
         ids = part(graph, x, place, end)
-        vectors = standard.embedding(graph, layer, ids)
+        vectors = graph.layer(layer, ids)
         place += count
         if count > 1:
             is_value = graph.cast(graph("Greater", graph("Unsqueeze", ids, indices(-1)), _ZERO))
@@ -274,7 +274,7 @@ def _two_tower(graph: Graph, model: Any, inputs: dict[str, str]) -> str:
 def towers(graph: Graph, model: Any, inputs: dict[str, str]) -> Iterator[str]:
     """The vectors of the users and of the items."""
     pairs = ((model.users, "user"), (model.items, "item"))
-    return (standard.embedding(graph, layer, inputs[name]) for layer, name in pairs)
+    return (graph.layer(layer, inputs[name]) for layer, name in pairs)
 
 
 RULES: dict[type, Rule] = {

@@ -157,7 +157,7 @@ def _pooled(kind: str) -> Any:
     return rule
 
 
-def embedding(graph: Graph, layer: Any, x: str) -> str:
+def _embedding(graph: Graph, layer: Any, x: str) -> str:
     """The vectors of integers."""
     if layer.mask_zero:
         raise refusal(layer, "mask_zero=True")
@@ -242,7 +242,7 @@ RULES: dict[type, Rule] = {
     _layers.Dense: _dense,
     _layers.EinsumDense: _einsum_dense,
     _layers.ELU: lambda graph, layer, x: graph("Elu", x, alpha=float(layer.alpha)),
-    _layers.Embedding: embedding,
+    _layers.Embedding: _embedding,
     _layers.Flatten: _flatten,
     _layers.GlobalAveragePooling1D: _pooled("ReduceMean"),
     _layers.GlobalMaxPooling1D: _pooled("ReduceMax"),
