@@ -364,7 +364,8 @@ def synthesise(folder: Path, seed: int, progress: Progress) -> Inputs:
             path = folder / f"{split}.txt"
             letor.write(path, (next(lists) for _ in range(count)))
             sources.append(Source(str(path), split))
-        step.tell(f"synthetic data with {SYNTHETIC_LISTS} lists")
+        sizes = (f"{count} {split}" for split, count in SYNTHETIC_LISTS.items())
+        step.tell(f"synthetic lists: {', '.join(sizes)}")
     return Inputs(sources)
 
 
