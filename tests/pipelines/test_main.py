@@ -42,7 +42,7 @@ def invoke(sources, output, *options):
 
 def test_a_run_ends_with_the_tables_and_the_next_commands(finished):
     output, result = finished
-    for word in ("NDCG@10", "baseline", "ours", "95 % interval", "documents/s", "infra validation"):
+    for word in ("NDCG@10", "baseline", "ours", "95 % interval", "items/s", "infra validation"):
         assert word in result.stdout
     assert "1 lists of one item" in result.stdout
     assert "rg_cross_loss: 2 epochs" in result.stdout

@@ -1,3 +1,5 @@
+import sys
+
 import apache_beam as beam
 import pytest
 from apache_beam.internal import pickler
@@ -7,6 +9,7 @@ from apache_beam.options.pipeline_options import (
     GoogleCloudOptions,
     StandardOptions,
 )
+from apache_beam.utils import interactive_utils
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tests.data import sets
@@ -60,6 +63,14 @@ def test_a_job_server_must_listen_once_a_pipeline_is_made(runner, arguments, rea
     options = runners.pipeline_options(runner, arguments)
     with pytest.raises(ConfigurationError, match=reason):
         runners.pipeline(options)
+
+
+def test_a_pipeline_runs_in_a_notebook_whose_labels_fail(monkeypatch):
+    monkeypatch.setattr(interactive_utils, "is_in_ipython", lambda: True)
+    name = "apache_beam.runners.interactive.interactive_environment"
+    monkeypatch.setitem(sys.modules, name, None)
+    with runners.pipeline() as pipeline:
+        assert pipeline | beam.Create([1])
 
 
 def test_a_step_runs_with_the_workers_that_it_is_told(tmp_path):

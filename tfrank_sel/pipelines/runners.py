@@ -12,6 +12,7 @@ from typing import IO, Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
 from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils import interactive_utils
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.stores import write_text
@@ -82,7 +83,17 @@ def pipeline(options: PipelineOptions | None = None) -> beam.Pipeline:
         endpoint = options.view_as(PortableOptions).job_endpoint
         if endpoint or options.view_as(StandardOptions).runner == "PortableRunner":
             _check_listens(endpoint)
+    _without_cells()
     return beam.Pipeline(options=options)
+
+
+def _without_cells() -> None:
+    """Leaves out Beam's labels of notebook cells if they fail, as in 2.77 with pandas 3."""
+    if interactive_utils.is_in_ipython():
+        try:
+            from apache_beam.runners.interactive import interactive_environment  # noqa: F401
+        except Exception:  # of the import, whatever it is
+            interactive_utils.is_in_ipython = lambda: False
 
 
 def pipeline_if_many(options: PipelineOptions | None, lists: int) -> beam.Pipeline | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Evaluation
 from tfrank_sel.pipelines.learning.training import Trained
@@ -32,7 +32,8 @@ def comparison_table(
 
 def _speed(trained: Mapping[str, Trained]) -> Table:
     """Returns the table of training speed."""
-    table = Table("training", "loss", "epochs, trees", "ms per step", "lists/s", "documents/s")
+    loss = Column("loss", no_wrap=True)  # others give way on a narrow terminal
+    table = Table("training", loss, "epochs, trees", "ms per step", "lists/s", "items/s")
     for name, fit in ((name, fit) for name, one in trained.items() for fit in one.fits):
         table.add_row(
             name,
