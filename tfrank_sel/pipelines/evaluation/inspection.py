@@ -167,19 +167,21 @@ def _tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(x) for name, x in inputs.items()}
 
 
-DEEPEST = 20
+CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)  # each is traced, which takes longer than to draw it
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """NDCG of a model at the cut-offs 1, 2, ...
+    """NDCG of a model by cut-off.
 
     Args:
+        cutoffs: The cut-offs.
         mean: Mean over the queries, `[cut-offs]`.
         low: Lower ends of the 95 % intervals.
         high: Upper ends of the 95 % intervals.
     """
 
+    cutoffs: Sequence[int]
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -194,7 +196,7 @@ def ndcg(
     seed: int,
     gain: str | float = "exponential",
 ) -> dict[str, Curve]:
-    """Measures NDCG at each cut-off, up to 20 or the longest list.
+    """Measures NDCG at `CUTOFFS`, up to the longest list.
 
     Args:
         models: Scoring function of each model, by name.
@@ -204,12 +206,9 @@ def ndcg(
         seed: Seed of the bootstrap.
         gain: Gain, as in `ranking.gain_arguments`.
     """
-    depth = min(DEEPEST, longest)
+    cutoffs = [k for k in CUTOFFS if k <= longest]
     evaluate = metrics.Evaluator(
-        [
-            metrics.NDCG(k, **gain_arguments(gain), name=f"{k}", ties=AVERAGED)
-            for k in range(1, depth + 1)
-        ],
+        [metrics.NDCG(k, **gain_arguments(gain), name=f"{k}", ties=AVERAGED) for k in cutoffs],
     )
 
     signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]
@@ -233,4 +232,4 @@ def ndcg(
         raise ValueError(f"expected a list in {', '.join(shards)}. Received: none")
     ends = (total.mean(), *total.interval())
     by_model = zip(*(np.split(end, len(models)) for end in ends), strict=True)
-    return {name: Curve(*curve) for name, curve in zip(models, by_model, strict=True)}
+    return {name: Curve(cutoffs, *curve) for name, curve in zip(models, by_model, strict=True)}

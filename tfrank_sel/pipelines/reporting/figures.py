@@ -86,7 +86,7 @@ def cutoffs(curves: Mapping[str, Curve]) -> str:
 
     def draw(axes: Axes) -> None:
         for name, curve in curves.items():
-            k = np.arange(1, len(curve.mean) + 1)
+            k = curve.cutoffs
             axes.fill_between(k, curve.low, curve.high, color=COLORS[name], alpha=0.18, lw=0)
             axes.plot(k, curve.mean, ".-", color=COLORS[name], label=name)
         axes.set(xlabel="k: how many items a user looks at", ylabel="NDCG@k")
