@@ -45,8 +45,11 @@ def test_a_list_shows_each_run_in_a_row(both):
     rows = [line for line in shown.stdout.splitlines() if "of/" in line]
     assert len(rows) == 3
     [row] = [row for row in rows if "of/a" in row]
-    for word in ("lambda_loss", f"{a.metric['ours']:.4f}", "baseline", " yes ", a.made[:10]):
+    for word in ("lambda_loss", f"{a.metric['ours']:.4f}", "baseline", "version 1", a.made[:10]):
         assert word in row
+    narrow = CliRunner().invoke(app, ["runs", "list", str(both)], env={"COLUMNS": "80"}).stdout
+    assert "…" not in narrow
+    assert all(word in narrow for word in ("lambda_loss", a.made[:10], "unfinished:"))
 
 
 def test_a_list_needs_no_tensorflow(both):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from tfrank_sel.commandline import Application, refused
 from tfrank_sel.data.lists import InputError
@@ -33,19 +33,29 @@ def list_runs(
     if as_json:
         print(json.dumps([dataclasses.asdict(run) for run in found], indent=2, default=str))
         return
-    names = ("run", "made", "losses", registry.METRIC, "difference (95 % interval)")
-    table = Table(*names, "blessed", "version", "unfinished")
+    table = Table(
+        Column("run", overflow="fold"),
+        Column("made", min_width=10),
+        Column("losses", no_wrap=True),
+        registry.METRIC,
+        "difference (95 % interval)",
+        Column("published", min_width=9),
+    )
     for run in found:
         table.add_row(
             str(run.folder.relative_to(folder)),
             (run.made or "")[:16].replace("T", " "),
-            ", ".join(run.losses),
+            "\n".join(run.losses),
             *_metric(run),
-            {None: "", True: "yes", False: "no"}[run.blessed],
-            run.version or "",
-            ", ".join(run.unfinished),
+            _published(run),
         )
     Console().print(table if found else f"no run in {folder}")
+
+
+def _published(run: registry.Summary) -> str:
+    if run.unfinished:
+        return f"unfinished: {', '.join(run.unfinished)}"
+    return f"version {run.version}" if run.blessed else "no"
 
 
 def _metric(run: registry.Summary) -> tuple[str, str]:
