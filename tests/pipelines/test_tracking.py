@@ -110,4 +110,3 @@ def test_what_cannot_be_logged_is_an_error_of_a_line(
 
 def test_a_file_is_found_from_any_folder(tracked):
     assert absolute("sqlite:///mlflow.db") == f"sqlite:///{tracked.parent}/mlflow.db"
-    assert absolute(None) is None
