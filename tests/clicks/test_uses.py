@@ -31,6 +31,30 @@ def test_corrected_labels_are_the_attractions_of_the_simulation(model, correctio
     assert error < 0.05 < naive_error
 
 
+@pytest.mark.parametrize("correction", ["pooled", "doubly_robust"])
+@pytest.mark.parametrize("model", ["cascade", "dcm", "dbn", "ubm"])
+def test_labels_of_sessions_are_of_the_items_that_each_user_examined(model, correction):
+    columns = synthetic.sessions(LABELS, 20_000, model="cascade", temperature=1.0, seed=1)
+    log = clicks.Log.of(columns, session="session")
+    truth = np.zeros(log.num_items)
+    truth[log.items] = columns["attraction"]
+    estimated = clicks.estimate(log, model, resamples=1)
+    means = estimated.at(columns["position"])
+    error, error_by_means = (
+        np.abs(clicks.labels(log, x, correction)["label"] - truth).mean()
+        for x in (estimated, means)
+    )
+    assert error < 0.8 * error_by_means
+
+
+def test_the_pooled_label_of_a_cascade_is_that_of_the_items_read():
+    # the user of the first session leaves at the first item, and the other one reads on
+    log = clicks.Log(list("qqqq"), list("abab"), [1, 2, 1, 2], [1, 0, 0, 1], session=[0, 0, 1, 1])
+    made = clicks.labels(log, clicks.estimate(log, "cascade", resamples=1))["label"]
+    mean = 2 / 3  # clicks of the items read
+    np.testing.assert_allclose(made, [(1 + mean) / (2 + 1), (1 + mean) / (1 + 1)])
+
+
 def test_clipping_biases_a_doubly_robust_label_less():
     columns = synthetic.sessions(LABELS, 60_000, temperature=1.0, eta=1.5, seed=2)
     log = clicks.Log.of(columns)

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tfrank_sel.clicks import models
 from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
 
@@ -44,6 +45,10 @@ def labels(
     Args:
         log: The log.
         propensities: Estimated propensities of positions, or a propensity for each row, `[rows]`.
+            If they are those of a click model of sessions (all of `MODELS` but `"pbm"`), a_i is the
+            probability that the row was examined, given the clicks of its session, by the model
+            fitted to this log: the pooled label is the attraction that the model estimates. Only
+            `"ips"` takes the means of the positions.
             With trust bias, the difference of the probabilities of a click on a relevant and an
             irrelevant item.
         correction: Name of the correction, of `CORRECTIONS`.
@@ -80,9 +85,13 @@ def labels(
         raise ValueError(f"`correction` must be one of {known}. Received: {correction!r}")
     if not 0.0 <= least <= 1.0:
         raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
-    if isinstance(propensities, Propensities):
-        propensities = propensities.at(log.positions)[log.columns]
-    examined = _rows(log, "propensities", probabilities("propensities", propensities))
+    if not isinstance(propensities, Propensities):
+        examined = _rows(log, "propensities", probabilities("propensities", propensities))
+    elif correction != "ips" and propensities.method in models.OF_SESSIONS:
+        [fitted] = models.fits(log, propensities.method, [np.ones(log.num_queries)])
+        examined = fitted.seen
+    else:
+        examined = propensities.at(log.positions)[log.columns]
     false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))
 
     def per_item(values: np.ndarray) -> Floats:
@@ -93,7 +102,7 @@ def labels(
     amounts, divisor = per_item(clicks), seen + 1.0
     label = (amounts + max(float(clicks.sum() / seen.sum()), 0.0)) / divisor
     if correction == "doubly_robust":
-        divisor = np.maximum(seen, least * shown)
+        divisor = np.maximum(np.maximum(seen, least * shown), 1e-9)  # some are never examined
         if regression is not None:
             label[log.items] = _rows(log, "regression", numbers("regression", regression))
         label += (amounts - seen * label) / divisor

@@ -10,6 +10,7 @@ from tfrank_sel.clicks.log import Floats, Integers, Log
 
 Model = Literal["pbm", "ubm", "cascade", "dcm", "dbn"]
 MODELS: tuple[str, ...] = get_args(Model)
+OF_SESSIONS = MODELS[1:]  # a click depends on other clicks
 _STEPS, _TOLERANCE = 500, 1e-5
 _LEAST = 1e-9
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
@@ -24,10 +25,13 @@ class Fitted:
             first position for `"pbm"` and `"ubm"`.
         clicked: Function from a log with the same items and positions to the probability of a click
             on each row, given the clicks above it in its session, `[rows]`.
+        seen: Probability of examination of each row of the fitted log, given all clicks of its
+            session, `[rows]`; on the scale of `examined`.
     """
 
     examined: Floats
     clicked: Callable[[Log], Floats]
+    seen: Floats
 
 
 def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
@@ -163,7 +167,12 @@ class _Contexts:
                 break
         attraction = _smooth(attracted, per_item)
         examination = _smooth(seen, per_context)
-        return Fitted(examined, lambda log: attraction[log.items] * examination[self.contexts(log)])
+        relative = np.minimum(examination / max(examination[0], _LEAST), 1.0)
+        return Fitted(
+            examined,
+            lambda log: attraction[log.items] * examination[self.contexts(log)],
+            relative[self.contexts(self.log)],
+        )
 
 
 def _of_positions(seen: Floats, shown: Floats, positions: int) -> Floats:
@@ -208,7 +217,8 @@ class _Reading:
             attraction = clicks / np.maximum(read, _LEAST)
             satisfaction = np.ones(things)
             examined = _examined(attraction[item], present, np.ones(item.shape), 1.0, weight)
-            return Fitted(examined, self._clicked(_smooth(clicks, read), satisfaction, 1.0))
+            clicked_on = self._clicked(_smooth(clicks, read), satisfaction, 1.0)
+            return Fitted(examined, clicked_on, _of_rows(self.log, self.until_first))
         attraction, satisfaction = np.full(self.log.num_items, 0.2), np.full(things, 0.5)
         going, examined = 0.9 if self.model == "dbn" else 1.0, np.zeros(size)
         clicks, of_things = total(clicked), total(clicked, thing, things)
@@ -237,7 +247,7 @@ class _Reading:
             if np.abs(examined - previous).max() < _TOLERANCE:
                 break
         smooth = _smooth(clicks, read), _smooth(content, of_things)
-        return Fitted(examined, self._clicked(*smooth, going))
+        return Fitted(examined, self._clicked(*smooth, going), _of_rows(self.log, seen))
 
     def _clicked(
         self, attraction: Floats, satisfaction: Floats, going: float
@@ -251,9 +261,7 @@ class _Reading:
                 found[:, k] = examined * a[:, k]
                 skipped = examined * (1.0 - a[:, k]) / np.maximum(1.0 - found[:, k], _LEAST)
                 examined = going * np.where(is_click[:, k], stays[:, k], skipped)
-            rows: Floats = np.zeros(len(log.items))
-            rows[log.sessions[present]] = found[present]
-            return rows
+            return _of_rows(log, found)
 
         return clicked
 
@@ -263,6 +271,14 @@ def _places(log: Log) -> tuple[Integers, np.ndarray, np.ndarray]:
     present = log.sessions >= 0
     items = np.where(present, log.items[log.sessions], 0)
     return items, present, present & (log.clicks[log.sessions] > 0.0)
+
+
+def _of_rows(log: Log, values: np.ndarray) -> Floats:
+    """The values of each place of each session, by row."""
+    present = log.sessions >= 0
+    rows: Floats = np.zeros(len(log.items))
+    rows[log.sessions[present]] = values[present]
+    return rows
 
 
 def _examined(
