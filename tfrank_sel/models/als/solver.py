@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from numba.extending import typeof_impl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -324,6 +325,8 @@ class Solver:
         with self._blas.limit(limits=1, user_api="blas"):
             if self.num_threads == 1:
                 return list(map(work, bounds[:-1], bounds[1:]))
+            for kind in (Rows, Shared, Scratch):
+                typeof_impl.dispatch(kind)  # the first look-up of a class is not safe in threads
             with ThreadPoolExecutor(self.num_threads) as pool:
                 return list(pool.map(work, bounds[:-1], bounds[1:]))
 
