@@ -89,7 +89,7 @@ def labels(
         examined = _rows(log, "propensities", probabilities("propensities", propensities))
     elif correction != "ips" and propensities.method in models.OF_SESSIONS:
         [fitted] = models.fits(log, propensities.method, [np.ones(log.num_queries)])
-        examined = fitted.seen
+        examined = fitted.seen()
     else:
         examined = propensities.at(log.positions)[log.columns]
     false = _rows(log, "false_clicks", numbers("false_clicks", false_clicks))

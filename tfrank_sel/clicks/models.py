@@ -25,13 +25,13 @@ class Fitted:
             first position for `"pbm"` and `"ubm"`.
         clicked: Function from a log with the same items and positions to the probability of a click
             on each row, given the clicks above it in its session, `[rows]`.
-        seen: Probability of examination of each row of the fitted log, given all clicks of its
-            session, `[rows]`; on the scale of `examined`.
+        seen: Function that returns the probability of examination of each row of the fitted log,
+            given all clicks of its session, `[rows]`; on the scale of `examined`.
     """
 
     examined: Floats
     clicked: Callable[[Log], Floats]
-    seen: Floats
+    seen: Callable[[], Floats]
 
 
 def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
@@ -171,7 +171,7 @@ class _Contexts:
         return Fitted(
             examined,
             lambda log: attraction[log.items] * examination[self.contexts(log)],
-            relative[self.contexts(self.log)],
+            lambda: relative[self.contexts(self.log)],
         )
 
 
@@ -218,7 +218,7 @@ class _Reading:
             satisfaction = np.ones(things)
             examined = _examined(attraction[item], present, np.ones(item.shape), 1.0, weight)
             clicked_on = self._clicked(_smooth(clicks, read), satisfaction, 1.0)
-            return Fitted(examined, clicked_on, _of_rows(self.log, self.until_first))
+            return Fitted(examined, clicked_on, lambda: _of_rows(self.log, self.until_first))
         attraction, satisfaction = np.full(self.log.num_items, 0.2), np.full(things, 0.5)
         going, examined = 0.9 if self.model == "dbn" else 1.0, np.zeros(size)
         clicks, of_things = total(clicked), total(clicked, thing, things)
@@ -247,7 +247,8 @@ class _Reading:
             if np.abs(examined - previous).max() < _TOLERANCE:
                 break
         smooth = _smooth(clicks, read), _smooth(content, of_things)
-        return Fitted(examined, self._clicked(*smooth, going), _of_rows(self.log, seen))
+        clicked_on = self._clicked(*smooth, going)
+        return Fitted(examined, clicked_on, lambda: _of_rows(self.log, seen))
 
     def _clicked(
         self, attraction: Floats, satisfaction: Floats, going: float

@@ -6,7 +6,6 @@ import os
 # TensorFlow reads it only once, at import.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-
 from tfrank_sel.commandline import Application, Version
 from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.commands import run, runs, scoring
