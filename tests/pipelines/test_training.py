@@ -12,7 +12,7 @@ from tfrank_sel import losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings, list_scorer, scorer
 from tfrank_sel.pipelines.learning.training import PreparedLists, train
 
-SIZES = (9, 3, 6, 5, 9, 2, 7, 4)
+SIZES = (9, 3, 6, 5, 9, 2, 9, 4)
 MOMENTS = [0.1, 0.2], [1.0, 2.0]
 
 
@@ -81,7 +81,7 @@ def test_no_thread_of_tensorflow_is_left_by_a_training(tmp_path):
 
 
 def test_validation_is_that_of_the_averaged_weights_on_all_lists(tmp_path):
-    settings = Settings(epochs=1, batch_size=5, hidden_units=[4], averaging=0.5)
+    settings = Settings(epochs=1, batch_size=3, hidden_units=[4], averaging=0.5)
     found = trained(tmp_path, Candidate(losses.SoftmaxLoss()), settings)
     values = []
     for inputs, labels in batches():
