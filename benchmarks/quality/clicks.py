@@ -1,16 +1,25 @@
 """NDCG@10 of rankers trained on simulated clicks, by correction.
 
-    python -m benchmarks.quality.clicks --data MQ2008 --sessions 20000
+    python -m benchmarks.quality.clicks --data MQ2008 MSLR --sessions 10000
+    python -m benchmarks.quality.clicks --data MQ2008 --amounts 1000 10000 100000
 
-`--data` is the folder of a LETOR set; the first `--folds` of its folds are run. The logging ranker
-is a ridge regression on five training lists, with noise in each session, so that items swap
+`--data` are folders of LETOR sets; the first `--folds` of their folds are run. A logging ranker is
+a ridge regression on `--logging` training lists, with noise in each session, so that items swap
 positions. Clicks on its first ten items follow the models of `data.synthetic.sessions`. All rankers
 are 100 trees with the same settings. Those of labels are of LightGBM with `SoftmaxLoss`: true
 labels of the shown items, clicks as they are, and clicks corrected with estimated propensities (for
-trust bias, too, whose false clicks the propensities do not contain). Those of sessions are
-LightGBM's lambdarank, with and without `position`, and XGBoost's `rank:ndcg` with
-`lambdarank_unbiased`. The test is on true labels: the mean over queries, and in brackets the
-difference to clicks as they are and its 95 % interval, by bootstrap over queries.
+trust bias, too, whose false clicks the propensities do not contain). `compared` takes labels of the
+click model that `clicks.compare` names. Those of sessions are LightGBM's lambdarank, with and
+without `position`, and XGBoost's `rank:ndcg` with `lambdarank_unbiased`.
+
+The test is on true labels. The first table has means over queries and logging rankers, and in
+brackets the difference to clicks as they are and its 95 % interval, by bootstrap over queries. The
+second one has the differences of the corrections to the other programs. A star is a significant
+difference by a t test over queries, with Holm's correction for the rows of a column.
+
+With `--amounts`, the only table has clicks of the position-based model and more and more sessions:
+NDCG@10 relative to that of true labels, and the largest relative error of a propensity, also that
+of cascades by their model.
 """
 
 import argparse
@@ -26,6 +35,7 @@ from benchmarks.quality.data import Lists, folds
 from benchmarks.quality.judging import interval
 from tfrank_sel import clicks, losses, objectives
 from tfrank_sel.data import synthetic
+from tfrank_sel.metrics.significance import holm, t_test
 
 TREES = 100
 SETTINGS = {
@@ -37,19 +47,21 @@ SETTINGS = {
     "verbose": -1,
 }
 NAIVE = "clicks as they are, `SoftmaxLoss`"
+LOGGING, COMPARED, TRUE = "the logging ranker", "`compared`", "true labels, `SoftmaxLoss`"
+POSITION, XGBOOST = "LightGBM `lambdarank` with `position`", "XGBoost with `lambdarank_unbiased`"
+CORRECTED = ("`pooled`", "`doubly_robust`", COMPARED)
 MODELS = {"pbm": "position-based", "trust": "trust bias", "cascade": "cascade"}
 Columns = dict[str, np.ndarray]
 Scorer = Callable[[np.ndarray], np.ndarray]
 
 
-def logging_scores(train: Lists) -> list[np.ndarray]:
-    """Standardised scores of a ridge regression on five lists."""
-    few = train[:5]
+def logging_ranker(train: Lists, lists: int) -> Scorer:
+    """A ridge regression on some of the lists, whose scores on all of them are standardised."""
+    few = train[:lists]
     x, y = np.concatenate([one.features for one in few]), np.concatenate([o.labels for o in few])
     weights = np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ (y - y.mean()))
-    scores = [one.features @ weights for one in train]
-    scale = np.concatenate(scores).std()
-    return [score / scale for score in scores]
+    scale = np.concatenate([one.features @ weights for one in train]).std()
+    return lambda features: np.asarray(features @ weights / scale)
 
 
 def of_labels(train: Lists, query: np.ndarray, item: np.ndarray, label: np.ndarray) -> Scorer:
@@ -95,19 +107,25 @@ def features(train: Lists, query: np.ndarray, item: np.ndarray) -> np.ndarray:
     return np.stack([train[q].features[i] for q, i in zip(query, item, strict=True)])
 
 
-def rankers(train: Lists, model: str, sessions: int) -> tuple[dict[str, Scorer], float]:
-    """Trains all rankers; also returns the largest relative error of the propensities."""
-    columns = synthetic.sessions(
+def simulated(train: Lists, logging: Scorer, model: str, sessions: int) -> Columns:
+    return synthetic.sessions(
         [one.labels for one in train],
         sessions,
-        scores=logging_scores(train),
+        scores=[logging(one.features) for one in train],
         model=model,
         temperature=0.5,
     )
-    log = clicks.Log.of(columns)
-    estimated = clicks.estimate(log, resamples=1)
+
+
+def largest_error(columns: Columns, estimated: clicks.Propensities) -> float:
+    """The largest relative error of a propensity, of the mean examination of its position."""
     truth = np.bincount(columns["position"], columns["propensity"])[1:]
     truth /= np.bincount(columns["position"])[1:]
+    return float(np.abs(estimated.values / truth * truth[0] - 1.0).max())
+
+
+def labelled(train: Lists, log: clicks.Log, estimated: clicks.Propensities) -> dict[str, Scorer]:
+    """Trains the rankers of labels."""
     corrected = {
         NAIVE: clicks.labels(log, np.ones(len(log.clicks)), "ips"),
         **{f"`{name}`": clicks.labels(log, estimated, name) for name in clicks.CORRECTIONS},
@@ -115,13 +133,27 @@ def rankers(train: Lists, model: str, sessions: int) -> tuple[dict[str, Scorer],
     made = {
         name: of_labels(train, c["query"], c["item"], c["label"]) for name, c in corrected.items()
     }
-    made["LightGBM `lambdarank`"] = of_sessions(train, columns, positions=False)
-    made["LightGBM `lambdarank` with `position`"] = of_sessions(train, columns, positions=True)
-    made["XGBoost with `lambdarank_unbiased`"] = unbiased(train, columns)
     query, item = corrected[NAIVE]["query"], corrected[NAIVE]["item"]
     full = np.array([train[q].labels[i] for q, i in zip(query, item, strict=True)])
-    made["true labels, `SoftmaxLoss`"] = of_labels(train, query, item, full)
-    return made, float(np.abs(estimated.values / truth * truth[0] - 1.0).max())
+    return made | {TRUE: of_labels(train, query, item, full)}
+
+
+def rankers(train: Lists, lists: int, model: str, sessions: int) -> tuple[dict[str, Scorer], float]:
+    """Trains all rankers; also returns the largest relative error of the propensities."""
+    logging = logging_ranker(train, lists)
+    columns = simulated(train, logging, model, sessions)
+    log = clicks.Log.of(columns, session="session")
+    estimated = clicks.estimate(log, resamples=1)
+    of_true = labelled(train, log, estimated)
+    best = clicks.estimate(log, clicks.compare(log)[0].model, resamples=1)
+    c = clicks.labels(log, best)
+    made = {LOGGING: logging} | of_true
+    made[COMPARED] = of_labels(train, c["query"], c["item"], c["label"])
+    made["LightGBM `lambdarank`"] = of_sessions(train, columns, positions=False)
+    made[POSITION] = of_sessions(train, columns, positions=True)
+    made[XGBOOST] = unbiased(train, columns)
+    made[TRUE] = made.pop(TRUE)  # the last row
+    return made, largest_error(columns, estimated)
 
 
 def ndcg(labels: np.ndarray, scores: np.ndarray) -> float:
@@ -132,42 +164,103 @@ def ndcg(labels: np.ndarray, scores: np.ndarray) -> float:
     return float(gains[np.argsort(-scores, kind="stable")][:10] @ discounts / max(best, 1e-9))
 
 
+def tested(scorer: Scorer, test: Lists) -> list[float]:
+    return [ndcg(one.labels, scorer(one.features)) for one in test]
+
+
+def different(pairs: dict[str, np.ndarray]) -> dict[str, str]:
+    """Mean of the differences of each row, its interval, and a star if it is significant."""
+    p = holm(t_test(np.stack([*pairs.values()], axis=1)))
+    ends = map(interval, pairs.values())
+    return {
+        name: f"{x.mean():+.4f}{'*' if p < 0.05 else ''}: {low:+.4f} to {high:+.4f}"
+        for (name, x), (low, high), p in zip(pairs.items(), ends, p, strict=True)
+    }
+
+
+def amounts(train: Lists, test: Lists, lists: int, sessions: int) -> dict[str, float]:
+    """Shares of the NDCG of true labels by `sessions` clicks, and errors of propensities."""
+    logging = logging_ranker(train, lists)
+    columns = simulated(train, logging, "pbm", sessions)
+    log = clicks.Log.of(columns)
+    estimated = clicks.estimate(log, resamples=1)
+    found = {
+        name: float(np.mean(tested(scorer, test)))
+        for name, scorer in labelled(train, log, estimated).items()
+    }
+    made = {name: 100.0 * value / found[TRUE] for name, value in found.items()}
+    made["largest error, position-based, %"] = 100.0 * largest_error(columns, estimated)
+    columns = simulated(train, logging, "cascade", sessions)
+    log = clicks.Log.of(columns, session="session")
+    by_model = clicks.estimate(log, "cascade", resamples=1)
+    made["largest error, cascade, %"] = 100.0 * largest_error(columns, by_model)
+    return made
+
+
+def print_table(head: str, columns: dict[str, dict[str, str]]) -> None:
+    """Prints a table of columns, of whose rows the first one names all."""
+    print(f"| {' | '.join([head, *columns])} |\n|{'---|' * (len(columns) + 1)}")
+    for name in next(iter(columns.values())):
+        print(f"| {' | '.join([name, *(column[name] for column in columns.values())])} |")
+    print()
+
+
 def main() -> None:
-    """Prints a table of each model of users."""
+    """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, nargs="+", required=True)
     parser.add_argument("--sessions", type=int, default=20_000)
-    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--folds", type=int, nargs="+", default=[5], help="of each set")
+    parser.add_argument("--logging", type=int, nargs="+", default=[5], help="lists they learn from")
+    parser.add_argument("--amounts", type=int, nargs="+", help="numbers of sessions")
     options = parser.parse_args()
-    data = folds(options.data)[: options.folds]
-    cells: dict[str, list[str]] = {}
-    errors = []
-    for model in MODELS:
-        values: dict[str, list[float]] = {}
-        wrong = []
-        for fold in data:
-            made, error = rankers(fold["train"], model, options.sessions)
-            wrong.append(error)
-            for name, scorer in made.items():
-                values.setdefault(name, []).extend(
-                    ndcg(one.labels, scorer(one.features)) for one in fold["test"]
-                )
-            print(
-                model, {name: round(np.mean(x), 4) for name, x in values.items()}, file=sys.stderr
+    if options.amounts:
+        data = folds(options.data[0])[: options.folds[0]]
+        shares: dict[str, dict[str, str]] = {}
+        for sessions in options.amounts:
+            made = [
+                amounts(fold["train"], fold["test"], options.logging[0], sessions) for fold in data
+            ]
+            shares[f"{sessions:,}"] = {
+                name: f"{np.mean([one[name] for one in made]):.1f}" for name in made[0]
+            }
+            print(sessions, shares[f"{sessions:,}"], file=sys.stderr)
+        print_table("sessions", shares)
+        return
+    cells: dict[str, dict[str, str]] = {}
+    others: dict[str, dict[str, str]] = {}
+    for path, count in zip(options.data, options.folds * len(options.data), strict=False):
+        data = folds(path)[:count]
+        for model in MODELS:
+            values: dict[str, list[np.ndarray]] = {}
+            wrong = []
+            for fold in data:
+                of_fold: dict[str, list[list[float]]] = {}
+                for lists in options.logging:
+                    made, error = rankers(fold["train"], lists, model, options.sessions)
+                    wrong.append(error)
+                    for name, scorer in made.items():
+                        of_fold.setdefault(name, []).append(tested(scorer, fold["test"]))
+                for name, scores in of_fold.items():
+                    values.setdefault(name, []).append(np.mean(scores, axis=0))
+                told = {x: [round(np.mean(z), 4) for z in y] for x, y in of_fold.items()}
+                print(path.name, model, told, file=sys.stderr, flush=True)
+            found = {name: np.concatenate(scores) for name, scores in values.items()}
+            setting = f"{path.name}, {MODELS[model]}"
+            rows = different({x: y - found[NAIVE] for x, y in found.items() if x != NAIVE})
+            cells[setting] = {
+                x: f"{y.mean():.4f}" + (f" ({rows[x]})" if x in rows else "")
+                for x, y in found.items()
+            } | {"largest error of a propensity": f"{np.mean(wrong):.3f}"}
+            others[setting] = different(
+                {
+                    f"{x} - {y}": found[x] - found[y]
+                    for x in CORRECTED
+                    for y in (NAIVE, POSITION, XGBOOST)
+                }
             )
-        errors.append(f"{np.mean(wrong):.3f}")
-        for name, found in values.items():
-            difference = np.subtract(found, values[NAIVE])
-            low, high = interval(difference)
-            told = f" ({difference.mean():+.4f}: {low:+.4f} to {high:+.4f})"
-            cells.setdefault(name, []).append(
-                f"{np.mean(found):.4f}{told if name != NAIVE else ''}"
-            )
-    print(f"| trained on | {' | '.join(MODELS.values())} |")
-    print("|---|---|---|---|")
-    for name, row in cells.items():
-        print(f"| {name} | {' | '.join(row)} |")
-    print(f"| largest error of a propensity | {' | '.join(errors)} |")
+    print_table("trained on", cells)
+    print_table("difference", others)
 
 
 if __name__ == "__main__":
