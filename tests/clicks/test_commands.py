@@ -94,6 +94,27 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
     assert f"p-value: {2.0**-39:.4g}" in done.output
 
 
+def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
+    with open(tmp_path / "teams.jsonl", "w") as file:
+        for session in range(30):
+            line = {"session": f"s{session}", "items": ["7", "8", "9"], "teams": [1, 0, 1]}
+            print(json.dumps(line), file=file)
+            if session == 4:  # asked again, and for a second page
+                print(json.dumps(line), file=file)
+                print(json.dumps(line | {"items": ["1", "2", "3"]}), file=file)
+    clicked = [("s0", 8, 1), ("s1", 8, 1), ("s1", 7, 1), ("s1", 9, 0), ("s2", 9, 1), ("s2", 9, 1)]
+    clicked += [("s4", 1, 1), ("s4", 7, 1), ("s4", 8, 1), ("s9", 5, 1), ("t", 7, 1)]
+    columns = dict(zip(("session", "item", "click"), zip(*clicked, strict=True), strict=True))
+    csv.write_csv(pa.table({x: list(y) for x, y in columns.items()}), tmp_path / "clicks.csv")
+    done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "clicks.csv")
+    assert "by 0: 1, by 1: 2, by none: 27" in done.output, done.output
+    done = invoke("interleaved", tmp_path / "clicks.csv", "--clicks", tmp_path / "clicks.csv")
+    assert "clicks.csv: line 1: expected the log of `serve --interleave`" in done.output
+    (tmp_path / "other.csv").write_text("session,item\nu,7\n")
+    done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "other.csv")
+    assert "other.csv: no click is on an item of a session of" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -103,6 +124,10 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
         (["correct", "{log}x", "--output", "{new}", *options()], "log.parquetx"),
         (["value", "{log}", "--score", "x", "--propensities", "{new}"], "new.parquet"),
         (["interleaved", "{log}", "--team", "price", "--click", "clicked"], "must be 0 or 1"),
+        (
+            ["interleaved", "{log}", "--clicks", "{log}", "--item", "doc"],
+            "line 1: expected the log",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_line_and_status_2(path, tmp_path, arguments, message):

@@ -9,6 +9,7 @@ from tfrank_sel.clicks.correction import (
 from tfrank_sel.clicks.evaluation import (
     ESTIMATORS as ESTIMATORS,
     Value as Value,
+    drafted as drafted,
     reordered as reordered,
     sign_test as sign_test,
     team_draft as team_draft,

@@ -148,20 +148,32 @@ def value(
 
 @app.command()
 def interleaved(
-    log: File,
+    log: Annotated[
+        pathlib.Path,
+        typer.Argument(help="The log of `serve --interleave`, or a table with teams and clicks."),
+    ],
+    clicked: Annotated[
+        pathlib.Path | None,
+        typer.Option("--clicks", help="Table of sessions and clicked items, for that log."),
+    ] = None,
     session: Session = "session",
+    item: Item = "item",
     team: Annotated[str, typer.Option(help="Column of the team of each item, 0 or 1.")] = "team",
     click: Click = "click",
 ) -> None:
-    """Compare two rankers by the clicks on lists that `clicks.team_draft` has mixed."""
+    """Compare two rankers by the clicks on lists that were mixed by team draft."""
     try:
-        roles = {"session": session, "team": team, "click": click}
-        table = tables.columns(log, tables.read(log), roles)
-        teams = np.asarray(table["team"])
-        if (wrong := teams[(teams != 0) & (teams != 1)]).size:
-            raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
-        _, sessions = np.unique(table["session"], return_inverse=True)
-        counts = [np.bincount(sessions, table["click"] * (teams == t)) for t in (0, 1)]
+        if clicked:
+            roles = {"session": session, "item": item, "click": click}
+            counts = tables.team_clicks(log, clicked, roles)
+        else:
+            roles = {"session": session, "team": team, "click": click}
+            table = tables.columns(log, tables.read(log), roles)
+            teams = np.asarray(table["team"])
+            if (wrong := teams[(teams != 0) & (teams != 1)]).size:
+                raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
+            _, sessions = np.unique(table["session"], return_inverse=True)
+            counts = [np.bincount(sessions, table["click"] * (teams == t)) for t in (0, 1)]
     except (OSError, ValueError) as error:
         raise refused(error) from error
     wins = [int((counts[t] > counts[1 - t]).sum()) for t in (0, 1)]

@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +13,7 @@ from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
+T = TypeVar("T", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,16 +216,28 @@ def team_draft(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[I
             f"`second` must have the shape of `first`, {scores[0].shape}. "
             f"Received: {scores[1].shape}"
         )
-    orders = [np.argsort(-x, kind="stable").tolist() for x in scores]
-    random = np.random.default_rng(seed)
-    taken: dict[int, int] = {}
-    while len(taken) < len(scores[0]):
-        starts = int(random.integers(2))
-        for team in (starts, 1 - starts):
-            free = (item for item in orders[team] if item not in taken)
-            if (best := next(free, None)) is not None:
-                taken[best] = team
+    taken = drafted(*(np.argsort(-x, kind="stable").tolist() for x in scores), seed=seed)
     return np.array(list(taken), np.int64), np.array(list(taken.values()), np.int64)
+
+
+def drafted(first: Sequence[T], second: Sequence[T], *, seed: int) -> dict[T, int]:
+    """Returns the team of each item in the order of `team_draft`.
+
+    Args:
+        first: Items by the first ranker, best first, each once, `[list_size]`.
+        second: Items by the second ranker, `[list_size]`; for the best of longer lists, these may
+            be others.
+        seed: As in `team_draft`.
+    """
+    size = len(first)
+    free = iter(first), iter(second)
+    taken: dict[T, int] = {}
+    for starts in np.random.default_rng(seed).integers(2, size=(size + 1) // 2).tolist():
+        for team in (starts, 1 - starts):
+            best = next((item for item in free[team] if item not in taken), None)
+            if best is not None and len(taken) < size:
+                taken[best] = team
+    return taken
 
 
 def sign_test(first: ArrayLike, second: ArrayLike) -> float:

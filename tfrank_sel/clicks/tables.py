@@ -1,5 +1,6 @@
 """Tables of click logs in files, by pyarrow."""
 
+import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -52,6 +53,48 @@ def columns(path: str | pathlib.Path, table: Any, roles: Mapping[str, str]) -> d
             raise ValueError(f"{path}: `{name}` must not be null")
         found[role] = table[name].to_numpy()
     return found
+
+
+def team_clicks(
+    log: str | pathlib.Path, clicked: str | pathlib.Path, roles: Mapping[str, str]
+) -> list[Any]:
+    """Counts the clicked items of each team in each session, `[sessions]` for both teams.
+
+    Args:
+        log: The log of `tfrank-sel-serving serve --interleave`.
+        clicked: File of a table with a row for each click or, if it has a column `click`, also for
+            other items.
+        roles: Names of its columns `session`, `item` and `click`.
+
+    Raises:
+        ValueError: If a file is no such file, or no click is on an item of the log.
+    """
+    table = read(clicked)
+    if roles["click"] not in table.column_names:
+        roles = {role: name for role, name in roles.items() if role != "click"}
+    found = columns(clicked, table, roles)
+    clicks = {
+        (str(session), str(item))
+        for session, item, click in zip(
+            found["session"], found["item"], found.get("click", np.ones(len(table))), strict=True
+        )
+        if click
+    }
+    won: dict[str, set[tuple[str, int]]] = {}  # clicked items; a session may have several lines
+    with open(log, errors="replace") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                session, pairs = row["session"], zip(row["items"], row["teams"], strict=True)
+                shown = won.setdefault(session, set())
+                shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(
+                    f"{log}: line {number}: expected the log of `serve --interleave`: {error!r}"
+                ) from None
+    if not any(won.values()):
+        raise ValueError(f"{clicked}: no click is on an item of a session of {log}")
+    return [np.array([sum(t == team for _, t in x) for x in won.values()]) for team in (0, 1)]
 
 
 def corrected(

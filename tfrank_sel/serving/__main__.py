@@ -96,6 +96,17 @@ def serve(
         int, typer.Option(min=0, max=65535, help="Port for gRPC; 0 for any free port.")
     ] = 8500,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    interleave: Annotated[
+        str | None,
+        typer.Option(
+            help="Two versions, such as 3,4, whose rankings are mixed by team draft for requests "
+            "with a session in the header `x-session`; the first one answers others."
+        ),
+    ] = None,
+    interleave_log: Annotated[
+        pathlib.Path,
+        typer.Option(help="File to which the teams of the items of each session are appended."),
+    ] = pathlib.Path("interleaved.jsonl"),
 ) -> None:
     """Answer TensorFlow Serving's gRPC and REST requests until interrupted.
 
@@ -113,6 +124,7 @@ def serve(
         from tfrank_sel.serving.deployment import config, model_config
         from tfrank_sel.serving.deployment.messages import SSLConfig
         from tfrank_sel.serving.endpoint import Endpoint
+        from tfrank_sel.serving.engine.interleaving import Interleaving
         from tfrank_sel.serving.limits import Limits
         from tfrank_sel.serving.status import ServingError
 
@@ -121,7 +133,17 @@ def serve(
 
     # The event loop waits so long for a thread that runs Python, several times a request.
     sys.setswitchinterval(5e-4)
+    mixed = None
+    policy: Any = model_config.Latest()
     try:
+        if interleave is not None:
+            if model_config_file:
+                fail("Expected --model-base-path with --interleave. Received: --model-config-file")
+            versions = [int(x) if x.isdecimal() else -1 for x in interleave.split(",")]
+            if len({*versions} - {-1}) != 2 or len(versions) != 2:
+                fail(f"--interleave must be two versions, such as 3,4. Received: {interleave}")
+            mixed = Interleaving(versions, interleave_log)
+            policy = model_config.Specific(versions)
         if model_config_file:
             models = model_config.read(model_config_file)
         else:
@@ -129,7 +151,7 @@ def serve(
             if isinstance(base_path, pathlib.Path):
                 base_path = base_path.resolve()
             name = model_name or pathlib.Path(base_path).name
-            models = [model_config.ModelConfig(name, base_path)]
+            models = [model_config.ModelConfig(name, base_path, policy)]
         encryption = read(ssl_config_file, SSLConfig)
         endpoint = Endpoint(
             models,
@@ -148,8 +170,9 @@ def serve(
             config_file=model_config_file,
             config_poll_seconds=model_config_file_poll_wait_seconds,
             allow_labels_for_unavailable=allow_version_labels_for_unavailable_models,
+            interleaving=mixed,
         )
-    except ServingError as error:
+    except (OSError, ServingError) as error:
         fail(str(error))
     gc.freeze()  # TensorFlow's objects stay: a collection that looks at them stops all threads
     with unhindered():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import contextvars
 import ctypes
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -135,7 +136,7 @@ class Admission:
         self._requests += 1
         self._bytes += size
         loop = asyncio.get_running_loop()
-        running = pool.submit(work, body, limits)
+        running = pool.submit(contextvars.copy_context().run, work, body, limits)
         # A thread cannot be stopped: late work counts until it ends.
         is_large = pool is self._large
         running.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size, is_large))

@@ -104,6 +104,7 @@ class Ranker(Checked):
         *,
         query: Mapping[str, Any] | None = None,
         k: int | None = None,
+        session: str | None = None,
     ) -> list[Ranked]:
         """Ranks the items of one list.
 
@@ -115,6 +116,7 @@ class Ranker(Checked):
                 positions of the items, from 0.
             query: Named features of the query.
             k: Number of best items to return, positive; None for all.
+            session: Name of the session, ASCII, which a server that interleaves versions logs.
 
         Returns:
             The items, best first.
@@ -138,7 +140,8 @@ class Ranker(Checked):
             "examples": np.array([example], np.object_),
             "k": np.array([size if k is None else k], np.int32),
         }
-        outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS)
+        headers = {} if session is None else {transports.SESSION: session}
+        outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS, headers)
         mask, ranks, ids, scores = (outputs[name][0] for name in _OUTPUTS)
         return [
             Ranked(int(rank), doc_id.decode("utf-8", "replace"), float(score))

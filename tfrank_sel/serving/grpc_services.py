@@ -25,11 +25,13 @@ from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
 from tfrank_sel.serving.status import Code, ServingError, invalid, mapped
+from tfrank_sel.serving.transports import SESSION
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1
@@ -152,6 +154,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             response = method.answer(request, max(0.001, due - time.monotonic()), limits)
             return response.SerializeToString()
 
+        session.set(str(dict(context.invocation_metadata() or ()).get(SESSION, "")))
         observed = self._core.observed if method.is_counted else _uncounted
         with observed(api, "GRPC") as seen:
             async with self._admission.receiving(context.peer()):

@@ -22,6 +22,8 @@ from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
+SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
+
 _ANY_SIZE = -1
 # A server that starts, changes versions or has too much to do is asked again, and so is one that
 # cancels a call; other errors are not retried.
@@ -57,7 +59,11 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def predict(
-        self, signature: str, inputs: Mapping[str, np.ndarray], types: Mapping[str, int]
+        self,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        types: Mapping[str, int],
+        headers: Mapping[str, str] = {},
     ) -> dict[str, np.ndarray]:
         """Runs a signature.
 
@@ -65,6 +71,7 @@ class Transport(abc.ABC):
             signature: Its name.
             inputs: Its inputs.
             types: Name and type (DT_...) of each requested output.
+            headers: Headers of the request, metadata in gRPC.
 
         Returns:
             These outputs.
@@ -111,14 +118,18 @@ class Grpc(Transport):
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
     def predict(
-        self, signature: str, inputs: Mapping[str, np.ndarray], types: Mapping[str, int]
+        self,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        types: Mapping[str, int],
+        headers: Mapping[str, str] = {},
     ) -> dict[str, np.ndarray]:
         request = predict_pb2.PredictRequest(output_filter=types)
         request.model_spec.name = self.model_name
         request.model_spec.signature_name = signature
         for name, array in inputs.items():
             tensor_protos.to_proto(array, request.inputs[name])
-        outputs = self._call(self._stub.Predict, request).outputs
+        outputs = self._call(self._stub.Predict, request, headers).outputs
         return {name: tensor_protos.to_array(name, outputs[name]) for name in types}
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
@@ -132,9 +143,9 @@ class Grpc(Transport):
     def close(self) -> None:
         self._channel.close()
 
-    def _call(self, method: Any, request: Any) -> Any:
+    def _call(self, method: Any, request: Any, headers: Mapping[str, str] = {}) -> Any:
         try:
-            return method(request, timeout=self.timeout)
+            return method(request, timeout=self.timeout, metadata=[*headers.items()])
         except grpc.RpcError as error:
             raise self.error(Code(error.code().value[0]), str(error.details())) from error
 
@@ -159,11 +170,15 @@ class Rest(Transport):
         self._url = f"{address}/v1/models/{model_name}"
 
     def predict(
-        self, signature: str, inputs: Mapping[str, np.ndarray], types: Mapping[str, int]
+        self,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        types: Mapping[str, int],
+        headers: Mapping[str, str] = {},
     ) -> dict[str, np.ndarray]:
         columns = {name: _plain(array.tolist()) for name, array in inputs.items()}
         body = json.dumps({"signature_name": signature, "inputs": columns}).encode()
-        outputs = self._ask("POST", f"{self._url}:predict", body)["outputs"]
+        outputs = self._ask("POST", f"{self._url}:predict", body, headers)["outputs"]
         return json_reader.to_inputs({"inputs": outputs}, types)
 
     def signature(self, name: str) -> meta_graph_pb2.SignatureDef:
@@ -176,9 +191,11 @@ class Rest(Transport):
     def close(self) -> None:
         self._pool.clear()
 
-    def _ask(self, method: str, url: str, body: bytes | None = None) -> dict[str, Any]:
+    def _ask(
+        self, method: str, url: str, body: bytes | None = None, headers: Mapping[str, str] = {}
+    ) -> dict[str, Any]:
         try:
-            response = self._pool.request(method, url, body=body)
+            response = self._pool.request(method, url, body=body, headers=headers)
         except urllib3.exceptions.TimeoutError as error:
             raise self.error(Code.DEADLINE_EXCEEDED, str(error)) from error
         except urllib3.exceptions.HTTPError as error:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine.interleaving import Interleaving
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.versions import (
     Load,
@@ -39,6 +40,7 @@ class ServerCore:
         config_poll_seconds: Time between reads of that file; 0 to read it once.
         allow_labels_for_unavailable: Whether to accept a new label for a version that is not served
             yet.
+        interleaving: Versions of each model whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
 
     Raises:
@@ -53,6 +55,7 @@ class ServerCore:
         config_file: str | os.PathLike[str] | None = None,
         config_poll_seconds: float = 0.0,
         allow_labels_for_unavailable: bool = False,
+        interleaving: Interleaving | None = None,
         load: Load = Model,
     ) -> None:
         self._configs = list(models)
@@ -65,6 +68,7 @@ class ServerCore:
         self._config_file = config_file
         self._config_poll_seconds = config_poll_seconds
         self._allow_labels_for_unavailable = allow_labels_for_unavailable
+        self._interleaving = interleaving
         self._load_model = load
         self._metrics = Metrics()
         self._changing = threading.Lock()  # held while the configuration is replaced
@@ -80,6 +84,9 @@ class ServerCore:
         """
         try:
             self.reload(self._configs)
+            if self._interleaving:
+                for model in self._models.values():
+                    self._interleaving.check(model)
         except ServingError:
             self._close_models()
             raise
@@ -167,7 +174,7 @@ class ServerCore:
 
         Args:
             name: Name of the model.
-            version: Its version, or None for the largest one served.
+            version: Its version, or None for the largest one served, or the interleaved ones.
             label: Label of a version, instead of `version`.
 
         Raises:
@@ -183,7 +190,8 @@ class ServerCore:
                 raise invalid(f"Unrecognized servable version label: {label}")
         if versions is None:
             raise unknown_servable(name, version)
-        with versions.acquire(version) as model:
+        mixed = self._interleaving if version is None else None
+        with mixed.acquire(versions) if mixed else versions.acquire(version) as model:
             if model is None:
                 raise unknown_servable(name, version)
             yield model

@@ -13,12 +13,14 @@ from google.protobuf import json_format, message
 from tfrank_sel.serving import monitoring
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.engine.core import ServerCore
+from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
 from tfrank_sel.serving.status import Code, ServingError, invalid
+from tfrank_sel.serving.transports import SESSION
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -75,6 +77,7 @@ class RestApi:
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         method, headers = scope["method"], dict(scope["headers"])
+        session.set(headers.get(SESSION.encode(), b"").decode("latin-1"))
         if path == "/":
             text = await self._run(lambda *_: page.written(self._core))
             return 200, b"text/html; charset=utf-8", text

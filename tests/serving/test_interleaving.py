@@ -1,0 +1,219 @@
+"""Two versions of a model, whose rankings the endpoint mixes, and the test of their teams."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import grpc
+import keras
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+from typer.testing import CliRunner
+
+from tfrank_sel import clicks, export
+from tfrank_sel.clicks.__main__ import app as clicks_app
+from tfrank_sel.data.spec import FeatureSpec
+from tfrank_sel.serving.__main__ import app
+from tfrank_sel.serving.client import Ranker
+from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
+from tfrank_sel.serving.endpoint import Endpoint
+from tfrank_sel.serving.engine import tensor_protos
+from tfrank_sel.serving.engine.interleaving import Interleaving
+from tfrank_sel.serving.status import ServingError
+
+IDS = [f"d{i}" for i in range(7)]
+FEATURES = np.stack([np.arange(7.0), -np.arange(7.0)], axis=1).astype(np.float32)
+
+
+def save(folder, version, weights):
+    model = keras.Sequential(
+        [keras.Input([None, 2]), keras.layers.Dense(1, use_bias=False), keras.layers.Reshape([-1])]
+    )
+    model.layers[0].set_weights([np.array(weights, np.float32)[:, np.newaxis]])
+    export.export(model, FeatureSpec(num_features=2), folder / f"saved_{version}")
+    export.publish(folder / f"saved_{version}", folder / "ranker", version)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("interleaved")
+    for version, weights in {2: [2.0, 2.0], 3: [1.0, 0.0], 4: [0.0, 1.0]}.items():
+        save(folder, version, weights)
+    return folder / "ranker"
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "teams.jsonl"
+
+
+@pytest.fixture
+def endpoint(base, log):
+    model = ModelConfig("ranker", base, Specific([3, 4]))
+    with Endpoint([model], interleaving=Interleaving([3, 4], log)) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["grpc", "rest"])
+def ranker(endpoint, request):
+    address = {
+        "grpc": f"127.0.0.1:{endpoint.grpc_port}",
+        "rest": f"http://127.0.0.1:{endpoint.rest_port}",
+    }
+    with Ranker(address[request.param]) as ranker:
+        yield ranker
+
+
+def lines(log):
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def test_a_session_gets_a_team_draft_of_both_versions_which_is_logged(ranker, log):
+    for session in ("s1", "s2", "s3", "s1"):
+        ranked = ranker.rank(FEATURES, IDS, session=session)
+        line = lines(log)[-1]
+        assert line["session"] == session
+        assert line["items"] == [item.doc_id for item in ranked]
+        assert [item.rank for item in ranked] == list(range(1, 8))
+        assert np.all(np.diff([item.score for item in ranked]) < 0.0)
+        rest = {team: list(order) for team, order in enumerate((IDS[::-1], IDS))}
+        for item, team in zip(line["items"], line["teams"], strict=True):
+            assert item == rest[team][0]  # the best one of the team that is left
+            for order in rest.values():
+                order.remove(item)
+        pairs = np.reshape(line["teams"][:6], [3, 2])
+        np.testing.assert_array_equal(pairs.sum(axis=1), 1)  # each picks once in a round
+    written = lines(log)
+    assert written[0] == written[3]
+    assert written[0]["teams"] != written[1]["teams"] or written[0] != written[2]
+
+
+def test_the_best_of_longer_lists_are_those_of_the_whole_draft(ranker, log):
+    whole = ranker.rank(FEATURES, IDS, session="a")
+    best = ranker.rank(FEATURES, IDS, session="a", k=3)
+    assert [item.doc_id for item in best] == [item.doc_id for item in whole][:3]
+    assert lines(log)[1]["teams"] == lines(log)[0]["teams"][:3]
+
+
+def test_without_a_session_the_first_version_answers(ranker, log):
+    assert [item.doc_id for item in ranker.rank(FEATURES, IDS)] == IDS[::-1]
+    assert log.read_text() == ""
+
+
+def predicted(endpoint, signature, inputs, session, version=None):
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "ranker", signature
+    if version:
+        request.model_spec.version.value = version
+    for name, array in inputs.items():
+        tensor_protos.to_proto(array, request.inputs[name])
+    with grpc.insecure_channel(f"127.0.0.1:{endpoint.grpc_port}") as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        outputs = stub.Predict(request, metadata=[("x-session", session)]).outputs
+    return {name: tensor_protos.to_array(name, outputs[name]) for name in outputs}
+
+
+def test_dense_requests_have_scores_of_the_mixed_order_by_both_protocols(endpoint, log):
+    mask = np.array([[True] * 4 + [False] * 3])
+    inputs = {"features": FEATURES[np.newaxis], "mask": mask}
+    found = predicted(endpoint, "predict", inputs, "x")
+    [line] = lines(log)
+    order = np.argsort(-found["scores"][0])
+    assert [str(i) for i in order[:4]] == line["items"]
+    np.testing.assert_array_equal(np.sort(found["scores"][0, :4]), [1, 2, 3, 4])
+    np.testing.assert_array_equal(found["mask"], mask)
+    assert found["scores"][0, 4] == np.finfo(np.float32).min
+    body = {name: array.tolist() for name, array in inputs.items()}
+    body = json.dumps({"signature_name": "predict", "inputs": body})
+    rest = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
+    rest.request("POST", "/v1/models/ranker:predict", body, {"X-Session": "x"})
+    answer = json.loads(rest.getresponse().read())["outputs"]
+    np.testing.assert_array_equal(np.float32(answer["scores"]), found["scores"])
+    named = predicted(endpoint, "predict", inputs, "x", version=4)
+    np.testing.assert_array_equal(named["scores"][0, :4], -np.arange(4.0))
+    assert len(lines(log)) == 2
+
+
+def test_what_cannot_be_mixed_is_refused(endpoint, ranker, log):
+    two = {"features": np.stack([FEATURES] * 2), "mask": np.array([[True]])}
+    with pytest.raises(grpc.RpcError, match=r"must have one list. Received: scores of shape .2, 7"):
+        predicted(endpoint, "predict", two, "x")
+    pair = {**two, "features": FEATURES[np.newaxis], "pair": np.array([[0, 1]], np.int32)}
+    with pytest.raises(grpc.RpcError, match="explain must give `scores` in both versions"):
+        predicted(endpoint, "explain", pair, "x")
+    with pytest.raises(ServingError, match="`doc_ids` must differ"):
+        ranker.rank(FEATURES, ["same"] * 7, session="x")
+    assert log.read_text() == ""
+
+
+def test_a_log_that_cannot_be_written_fails_no_request(base, caplog):
+    model = ModelConfig("ranker", base, Specific([3, 4]))
+    with (
+        open("/dev/full", "a"),
+        Endpoint([model], interleaving=Interleaving([3, 4], "/dev/full")) as endpoint,
+        Ranker(f"127.0.0.1:{endpoint.grpc_port}") as ranker,
+    ):
+        for session in "ab":
+            assert len(ranker.rank(FEATURES, IDS, session=session)) == 7
+    assert caplog.text.count("cannot write /dev/full: [Errno 28]") == 1
+
+
+def test_a_bad_start_is_one_line_and_status_2(base, tmp_path):
+    serve = ["serve", "--model-base-path", str(base), "--rest-port", "0", "--grpc-port", "0"]
+    log = ["--interleave-log", str(tmp_path / "log")]
+    (tmp_path / "models.config").write_text("")
+    config = ["serve", "--model-config-file", str(tmp_path / "models.config")]
+    for arguments, message in [
+        ([*serve, "--interleave", "3", *log], "--interleave must be two versions, such as 3,4"),
+        ([*serve, "--interleave", "3,3", *log], "Received: 3,3"),
+        ([*serve, "--interleave", "3,b", *log], "Received: 3,b"),
+        ([*serve, "--interleave", "3,9", *log], "Version 9 of ranker must be served"),
+        ([*serve, "--interleave", "3,4", "--interleave-log", str(tmp_path)], "directory"),
+        ([*config, "--interleave", "3,4", *log], "Expected --model-base-path with --interleave"),
+    ]:
+        result = CliRunner().invoke(app, arguments)
+        assert (result.exit_code, result.stderr.count("\n")) == (2, 1), result.output
+        assert message in result.stderr
+
+
+def test_a_better_version_wins_from_the_command_line(base, tmp_path):
+    command = [sys.executable, "-m", "tfrank_sel.serving", "serve", "--model-base-path", str(base)]
+    command += ["--rest-port", "0", "--grpc-port", "0", "--interleave", "3,4"]
+    server = subprocess.Popen(
+        [*command, "--interleave-log", str(tmp_path / "teams.jsonl")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    clicked = {"session": [], "item": []}
+    try:
+        ready = server.stdout.readline()
+        random = np.random.default_rng(0)
+        with Ranker(ready.split()[3].rstrip(",")) as ranker:
+            for session in range(60):
+                shown = ranker.rank(FEATURES, IDS, session=f"s{session}")
+                for item in shown:  # users like the items of low numbers, as version 4 does
+                    if random.random() < 1.0 / (1 + int(item.doc_id[1:])) / item.rank:
+                        clicked["session"].append(f"s{session}")
+                        clicked["item"].append(item.doc_id)
+        os.kill(server.pid, signal.SIGTERM)
+        assert server.wait(timeout=20) == 0
+    finally:
+        server.kill()
+    parquet.write_table(pa.table(clicked), tmp_path / "clicks.parquet")
+    arguments = ["interleaved", str(tmp_path / "teams.jsonl"), "--clicks"]
+    done = CliRunner().invoke(clicks_app, [*arguments, str(tmp_path / "clicks.parquet")])
+    found = re.search(r"won by 0: (\d+), by 1: (\d+), by none: (\d+)", done.output)
+    first, second, none = map(int, found.groups())
+    assert first + second + none == 60
+    assert second > 2 * first
+    p_value = clicks.sign_test([1] * first + [0] * second, [0] * first + [1] * second)
+    assert f"p-value: {p_value:.4g}" in done.output
+    assert p_value < 0.01

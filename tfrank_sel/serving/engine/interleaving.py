@@ -1,0 +1,139 @@
+"""Interleaving: the rankings of two versions of a model, mixed by team draft."""
+
+import contextlib
+import contextvars
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tfrank_sel import clicks
+from tfrank_sel.export.signatures import PADDING_SCORE
+from tfrank_sel.serving.engine.model import Model, Signature
+from tfrank_sel.serving.engine.predict import complete_inputs
+from tfrank_sel.serving.engine.versions import ModelVersions, Rounds
+from tfrank_sel.serving.status import Code, ServingError, invalid
+
+# of the request that this thread or task answers
+session: contextvars.ContextVar[str] = contextvars.ContextVar("session", default="")
+
+
+class Interleaving:
+    """Two versions of a model whose rankings are mixed, and the log of their teams.
+
+    Args:
+        versions: Two versions. Requests without a session get answers of the first one.
+        log: File to append to: a JSON line for each list, with `session`, its `items` in the mixed
+            order (their doc ids, or else their indices in the request) and the `teams` of these, 0
+            for the first version and 1 for the second.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+
+    def __init__(self, versions: Sequence[int], log: str | os.PathLike[str]) -> None:
+        self.versions = tuple(versions)
+        self._log = log
+        self._file = open(log, "a")  # noqa: SIM115 - it is written to until the end
+        self._lock, self._rounds = threading.Lock(), Rounds()
+
+    def check(self, served: ModelVersions) -> None:
+        """Raises a ServingError, NOT_FOUND, if a version is not served."""
+        for version in self.versions:
+            if not served.is_available(version):
+                known = [x.version for x in served.statuses() if served.is_available(x.version)]
+                raise ServingError(
+                    Code.NOT_FOUND,
+                    f"Version {version} of {served.config.name} must be served to be interleaved. "
+                    f"Received: {', '.join(map(str, known)) or 'none'}",
+                )
+
+    @contextlib.contextmanager
+    def acquire(self, served: ModelVersions) -> Iterator[Model | None]:
+        """Holds both versions for a request of a session, or else the first one."""
+        with contextlib.ExitStack() as held:
+            first, second = (held.enter_context(served.acquire(x)) for x in self.versions)
+            if first and second and session.get():
+                yield _Mixed(first, second, self)
+            else:
+                yield first
+
+    def write(self, items: Sequence[bytes | int], teams: Sequence[int]) -> None:
+        """Appends the teams of a list; a log that cannot be written fails no request."""
+        names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in items]
+        line = json.dumps({"session": session.get(), "items": names, "teams": teams})
+        with self._lock, self._rounds.attempt(f"cannot write {self._log}"):
+            self._file.write(line + "\n")
+            self._file.flush()
+
+
+class _Mixed(Model):
+    """The first version, whose order is mixed with that of the second one."""
+
+    def __init__(self, first: Model, second: Model, interleaving: Interleaving) -> None:
+        self.path, self.version = first.path, first.version
+        self.definitions, self.signatures = first.definitions, first.signatures
+        self._both, self._interleaving = (first, second), interleaving
+
+    def run(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, np.ndarray],
+        outputs: Sequence[str],
+        timeout: float | None = None,
+    ) -> list[np.ndarray]:
+        other = self._both[1].signatures.get(signature.name)
+        if other is None or "scores" not in {*signature.fetches} & {*other.fetches}:
+            raise invalid(
+                f"Signature {signature.name} must give `scores` in both versions to be "
+                f"interleaved. Received: {', '.join(signature.fetches)}"
+            )
+        needed = [name for name in ("scores", "doc_ids") if name in signature.fetches]
+        names = [*outputs, *(name for name in needed if name not in outputs)]
+        found = dict(zip(names, self._both[0].run(signature, inputs, names, timeout), strict=True))
+        inputs = complete_inputs(other, inputs)
+        found |= _mixed(
+            [found[name] for name in needed],
+            self._both[1].run(other, inputs, needed, timeout),
+            self._interleaving,
+        )
+        return [found[name] for name in outputs]
+
+
+def _mixed(
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray], interleaving: Interleaving
+) -> dict[str, np.ndarray]:
+    """Mixes the scores of two versions and, of ranked items, their doc ids."""
+    scores = first[0]
+    if scores.ndim != 2 or len(scores) != 1 or scores.shape != second[0].shape:
+        raise invalid(
+            "A request to interleaved versions must have one list. "
+            f"Received: scores of shape {scores.shape} and {second[0].shape}"
+        )
+    orders = [_order(*(x[0] for x in outputs)) for outputs in (first, second)]
+    for order in orders:
+        if len(set(order)) < len(order):
+            raise invalid("`doc_ids` must differ to be interleaved. Received: one of them twice")
+    digest = hashlib.blake2b(session.get().encode(), digest_size=8).digest()
+    teams = clicks.drafted(*orders, seed=int.from_bytes(digest))
+    interleaving.write(list(teams), list(teams.values()))
+    mixed = {"scores": np.full_like(scores, PADDING_SCORE)}
+    places = np.array(list(teams))
+    if len(first) > 1:
+        mixed["doc_ids"] = first[1].copy()
+        mixed["doc_ids"][0, : len(teams)] = places
+        places = np.arange(len(teams))
+    mixed["scores"][0, places.astype(int)] = np.arange(len(teams), 0, -1)
+    return mixed
+
+
+def _order(scores: np.ndarray, doc_ids: np.ndarray | None = None) -> list[bytes | int]:
+    """The items, best first: doc ids, which are ranked, or else indices of the scores."""
+    is_item = scores > PADDING_SCORE
+    if doc_ids is not None:
+        return doc_ids[is_item].tolist()
+    best = np.argsort(-scores, kind="stable")
+    return best[is_item[best]].tolist()
