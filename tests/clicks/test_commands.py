@@ -94,6 +94,97 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
     assert f"p-value: {2.0**-39:.4g}" in done.output
 
 
+def event(action, query, item, ordinal=None, **more):
+    position = {"xy": {"x": 3, "y": 4}} if ordinal is None else {"ordinal": ordinal}
+    attributes = {"object": {"object_id": item}, "position": position}
+    return {"action_name": action, "query_id": query, "event_attributes": attributes, **more}
+
+
+ASKED = [
+    {"query_id": "1", "user_query": "shoes", "query_response_hit_ids": ["a", "b", "c"]},
+    {"query_id": "2", "user_query": "hats", "query_response_hit_ids": ["c", "a"]},
+    {"query_id": "3", "user_query": "none", "query_response_hit_ids": []},
+]
+EVENTS = [
+    event("impression", "1", "a", 1),
+    event("impression", "1", 7, 2),  # an id may be a number
+    event("click", "1", 7, 2),
+    event("click", "1", 7),
+    event("click", "2", "c", 4),
+    event("add_to_cart", "1", "a", 1),
+    event("click", "9", "a", 1),
+    {"action_name": "login", "query_id": None, "event_attributes": {"object": 5}},
+]
+
+
+def ubi_files(folder, asked, events, suffix="jsonl"):
+    paths = folder / f"queries.{suffix}", folder / f"events.{suffix}"
+    for path, rows in zip(paths, (asked, events), strict=True):
+        if suffix == "parquet":
+            parquet.write_table(pa.Table.from_pylist(rows), path)
+        else:
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return paths
+
+
+def ubi_rows(*arguments):
+    output = arguments[0].parent / "log.parquet"
+    done = invoke("ubi", *arguments, "--output", output)
+    assert done.exit_code == 0, done.output
+    return [tuple(row.values()) for row in parquet.read_table(output).to_pylist()]
+
+
+@pytest.mark.parametrize("is_export", [False, True])
+def test_insights_become_a_log_of_what_was_shown(tmp_path, is_export):
+    rows = [ASKED, EVENTS]
+    if is_export:
+        rows = [[{"_index": "ubi", "_source": row} for row in part] for part in rows]
+    assert ubi_rows(*ubi_files(tmp_path, *rows)) == [
+        ("1", "shoes", "a", 1, False),
+        ("1", "shoes", "7", 2, True),
+        ("2", "hats", "c", 4, True),
+    ]
+
+
+def test_insights_without_impressions_have_their_hits(tmp_path):
+    clicks_only = [event("view", "1", "b", 0), event("open", "2", "c", 0), event("open", "1", "x")]
+    for suffix in ("jsonl", "parquet"):
+        (tmp_path / suffix).mkdir()
+        paths = ubi_files(tmp_path / suffix, ASKED, clicks_only, suffix)
+        assert ubi_rows(*paths, "--click", "open") == [
+            ("1", "shoes", "a", 1, False),
+            ("1", "shoes", "b", 2, False),
+            ("1", "shoes", "c", 3, False),
+            ("2", "hats", "c", 1, True),
+            ("2", "hats", "a", 2, False),
+        ]
+    paths = ubi_files(tmp_path, ASKED, clicks_only[:2])
+    assert ubi_rows(*paths, "--click", "open", "--impression", "view") == [
+        ("1", "shoes", "b", 1, False),  # positions began at 0
+        ("2", "hats", "c", 1, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "events", "message"),
+    [
+        ([{"user_query": "x"}], EVENTS, "queries.jsonl: row 1 has no query_id"),
+        (ASKED, EVENTS[:2], "has the action click"),
+        (ASKED, [5], "events.jsonl: row 1 must be a JSON object"),
+        (ASKED, [event("click", "1", None)], "row 1 has no event_attributes.object.object_id"),
+        (ASKED, [*EVENTS, event("impression", "1", "c")], "has no event_attributes.position.ordin"),
+        (ASKED, [*EVENTS, event("click", "1", "c")], "row 9 has no event_attributes.position.ordi"),
+        ([{"query_id": "1"}], [event("click", "1", "a")], "row 1 has no query_response_hit_ids"),
+    ],
+)
+def test_insights_that_lack_a_field_are_one_line(tmp_path, asked, events, message):
+    paths = ubi_files(tmp_path, asked, events)
+    done = invoke("ubi", *paths, "--output", tmp_path / "log.parquet")
+    assert (done.exit_code, message in done.output) == (2, True), done.output
+    assert len(done.output.strip().splitlines()) == 1
+    assert not (tmp_path / "log.parquet").exists()
+
+
 def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
     with open(tmp_path / "teams.jsonl", "w") as file:
         for session in range(30):

@@ -91,6 +91,31 @@ def correct(
 
 
 @app.command()
+def ubi(
+    queries: Annotated[
+        pathlib.Path, typer.Argument(help="Rows of `ubi_queries`: JSON lines or Parquet.")
+    ],
+    events: Annotated[pathlib.Path, typer.Argument(help="Rows of `ubi_events`.")],
+    output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write: the log.")],
+    click: Annotated[str, typer.Option(help="Name of the action of a click.")] = "click",
+    impression: Annotated[
+        str,
+        typer.Option(help="Name of the action of an impression; without any, hits were shown."),
+    ] = "impression",
+) -> None:
+    """Make a log for the other commands from OpenSearch's User Behavior Insights."""
+    try:
+        if output.exists():
+            raise ValueError(f"{output}: exists. Expected a new file")
+        table = tables.ubi(queries, events, click=click, impression=impression)
+        with created(output) as written:
+            parquet.write_table(table, written)
+    except (OSError, ValueError) as error:
+        raise refused(error) from error
+    print(f"{table.num_rows} items of {len(table['session'].unique())} sessions in {output}")
+
+
+@app.command()
 def models(
     log: File,
     query: Query = "query",

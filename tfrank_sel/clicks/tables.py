@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,88 @@ def columns(path: str | pathlib.Path, table: Any, roles: Mapping[str, str]) -> d
             raise ValueError(f"{path}: `{name}` must not be null")
         found[role] = table[name].to_numpy()
     return found
+
+
+def ubi(
+    queries: str | pathlib.Path,
+    events: str | pathlib.Path,
+    *,
+    click: str = "click",
+    impression: str = "impression",
+) -> Any:
+    """Reads a log of OpenSearch's User Behavior Insights (UBI) as an Arrow table.
+
+    Columns are `session` (the `query_id`), `query` (the `user_query`), `item` (the `object_id`),
+    `position` and `click`. A row is an item with an impression or a click. Without any impressions,
+    all items of `query_response_hit_ids` count as shown. Positions from 0 are counted from 1.
+
+    Args:
+        queries: File of `ubi_queries`: a table, or JSON lines, which may be those of a search, with
+            the document in `_source`.
+        events: File of `ubi_events`. Other actions, and events without a known query, are left out.
+        click: Name of the action of a click.
+        impression: Name of the action of an impression.
+
+    Raises:
+        ValueError: If a row lacks a field that is needed, or nothing is a click of a query.
+
+    Reference:
+        [UBI 1.3.0](https://github.com/o19s/ubi).
+    """
+    asked = {str(_field(queries, n, row, "query_id")): row for n, row in _rows(queries)}
+    places: dict[tuple[str, str], int] = {}  # of a session and an item
+    clicked: dict[tuple[str, str], tuple[int, Any]] = {}
+    for number, row in _rows(events):
+        action, session = row.get("action_name"), str(row.get("query_id"))
+        if action in (click, impression) and session in asked:
+            item = str(_field(events, number, row, "event_attributes", "object", "object_id"))
+            if action == click:
+                clicked.setdefault((session, item), (number, row))
+            else:
+                places[session, item] = _field(events, number, row, *_ORDINAL)
+    if not clicked:
+        raise ValueError(f"{events}: no event of a query of {queries} has the action {click}")
+    if places:  # what was clicked was shown
+        for key in clicked.keys() - places.keys():
+            places[key] = _field(events, *clicked[key], *_ORDINAL)
+    else:
+        for number, (session, row) in enumerate(asked.items(), start=1):
+            items = _field(queries, number, row, "query_response_hit_ids")
+            places |= {(session, str(item)): place for place, item in enumerate(items, start=1)}
+    first = min(1, *places.values())
+    rows = [
+        (session, asked[session].get("user_query"), item, place + 1 - first, key in clicked)
+        for key, place in sorted(places.items(), key=lambda x: (x[0][0], x[1]))
+        for session, item in [key]
+    ]
+    names = ("session", "query", "item", "position", "click")
+    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+_ORDINAL = ("event_attributes", "position", "ordinal")
+
+
+def _rows(path: str | pathlib.Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Numbers from 1, and rows of a table or of JSON lines, whose fields may be of any types."""
+    if pathlib.Path(path).suffix not in (".json", ".jsonl", ".ndjson"):
+        yield from enumerate(read(path).to_pylist(), start=1)
+        return
+    with open(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                row = json.loads(line)
+                yield number, row.get("_source", row)
+            except (AttributeError, ValueError) as error:
+                raise ValueError(f"{path}: row {number} must be a JSON object: {error}") from None
+
+
+def _field(path: str | pathlib.Path, number: int, row: Any, *keys: str) -> Any:
+    """A field of a row that may not be missing or null."""
+    for key in keys:
+        row = row.get(key) if isinstance(row, dict) else None
+    if row is None:
+        raise ValueError(f"{path}: row {number} has no {'.'.join(keys)}")
+    return row
 
 
 def team_clicks(
