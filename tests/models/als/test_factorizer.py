@@ -1,5 +1,6 @@
 import json
 import resource
+import tracemalloc
 import warnings
 
 import keras
@@ -10,7 +11,15 @@ import tensorflow as tf
 
 from tests import refusals
 from tests.references import metrics as reference
-from tfrank_sel.models.als import RG2, RGCross, RGFactorizer, WeightedSquare, retrieval, tune
+from tfrank_sel.models.als import (
+    RG2,
+    RGCross,
+    RGFactorizer,
+    WeightedSquare,
+    progress,
+    retrieval,
+    tune,
+)
 from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 
@@ -277,6 +286,31 @@ def test_progress_goes_to_the_screen_and_to_tensorboard(tmp_path, capsys):
         for name, value in values.items()
     }
     assert logged == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("device", [None, "CPU:0"])
+def test_progress_has_each_row_of_a_sweep(monkeypatch, device):
+    reported = []
+    monkeypatch.setattr(progress.Reporter, "advance", lambda self, rows: reported.append(rows))
+    model = factorizer(sweeps=2, device=device).fit(TRIPLES)
+    assert sum(reported) == 2 * (len(model.user_factors_) + len(model.item_factors_))
+
+
+def test_factors_are_started_saved_and_loaded_without_a_second_copy(tmp_path):
+    taken = np.arange(300_000), np.arange(300_000) % 1000
+    model = factorizer(num_factors=64, dtype="float32")
+    size = 301_000 * 64 * 4
+
+    def peak(call):
+        tracemalloc.start()
+        call()
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    assert peak(lambda: model._start(as_matrix(taken), None)) < 1.6 * size
+    assert peak(lambda: model.save(tmp_path / "model")) < 0.5 * size
+    assert peak(lambda: RGFactorizer.load(tmp_path / "model")) < 1.6 * size
 
 
 @pytest.mark.parametrize(

@@ -179,14 +179,18 @@ class RGFactorizer(Configurable):
         validation = None if validation is None else ids.renumbered(validation, known_ids)
         held_out = None if validation is None else as_matrix(validation, matrix.shape)
         first_user = group.gathered(np.array([matrix.shape[0]]))[: group.rank].sum()
+        if factors is not None:  # which a sweep changes in place
+            factors = np.array(factors[0], self.dtype), np.array(factors[1], self.dtype)
         self._start(matrix, factors, first_user)
         solver = self._solver(matrix, list_weights, group)
         users, items = self.user_factors_, self.item_factors_[group.block(num_items)]
         self.history_: list[dict[str, float]] = []
-        best, kept = 0, (users.copy(), items.copy())
+        best, kept = 0, (users, items)
         if group.rank > 0:
             verbose, log_dir = False, None
-        with progress.Reporter(self.sweeps, verbose, log_dir) as report:
+        rows = len(users) + len(items)
+        with progress.Reporter(self.sweeps, rows, verbose, log_dir) as report:
+            solver.on_rows = report.advance
             for sweep in range(self.sweeps):
                 solver.sweep(users, items)
                 self.history_.append(progress.judged(solver, users, items, self.seen_, held_out))
@@ -231,7 +235,7 @@ class RGFactorizer(Configurable):
             shapes = [(count, self.num_factors) for count in matrix.shape]
             old, new = (
                 (self.user_factors_, self.item_factors_),
-                random_factors(shapes, self.initial_scale, self.seed),
+                random_factors(shapes, self.initial_scale, self.seed, self.dtype),
             )
             factors = [np.concatenate([old[x], new[x][len(old[x]) :]]) for x in (0, 1)]
         self._start(matrix, factors)
@@ -369,7 +373,7 @@ class RGFactorizer(Configurable):
         shapes = [(count, self.num_factors) for count in matrix.shape]
         if factors is None:
             factors = self._random(matrix.shape, first_user)
-        users, items = (np.array(side, self.dtype, order="C") for side in factors)
+        users, items = (np.asarray(side, self.dtype, order="C") for side in factors)
         if [users.shape, items.shape] != shapes:
             raise ValueError(
                 f"Factors must have shapes {shapes[0]} and {shapes[1]}. "
@@ -379,7 +383,7 @@ class RGFactorizer(Configurable):
 
     def _random(self, counts: tuple[int, int], first_user: int = 0) -> list[Array]:
         scale, shapes = self.initial_scale, [(count, self.num_factors) for count in counts]
-        return random_factors(shapes, scale, self.seed, first_user)
+        return random_factors(shapes, scale, self.seed, self.dtype, first_user)
 
     def _solver(self, matrix: Any, list_weights: ArrayLike | None, group: Group) -> Solver:
         num_users, num_items = matrix.shape

@@ -184,20 +184,23 @@ def activity_weights(counts: NDArray[Any], exponent: float, group: Group) -> NDA
 
 
 def random_factors(
-    shapes: Sequence[tuple[int, int]], scale: float, seed: int, first_user: int = 0
+    shapes: Sequence[tuple[int, int]], scale: float, seed: int, dtype: str, first_user: int = 0
 ) -> list[NDArray[np.floating[Any]]]:
-    """Draws factors of users and of items.
+    """Draws factors of users and of items, without a copy of all of them.
 
     Args:
         shapes: Numbers of users and of items, each with the number of factors.
         scale: Standard deviation.
         seed: Seed of both sides.
+        dtype: The dtype of the factors.
         first_user: Number of users that preceding processes drew.
     """
     of_users, of_items = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
     for begin in range(0, first_user, _CHUNK):
         of_users.normal(size=(min(_CHUNK, first_user - begin), shapes[0][1]))
-    return [
-        rng.normal(0.0, scale, shape)
-        for rng, shape in zip((of_users, of_items), shapes, strict=True)
-    ]
+    drawn = [np.empty(shape, dtype) for shape in shapes]
+    for rng, side in zip((of_users, of_items), drawn, strict=True):
+        for begin in range(0, len(side), _CHUNK):
+            part = side[begin : begin + _CHUNK]
+            part[:] = rng.normal(0.0, scale, part.shape)
+    return drawn

@@ -19,21 +19,25 @@ _COLLAPSED = 1e-6  # of the second eigenvalue to the first, or of the mean squar
 
 
 class Reporter:
-    """Context manager that reports the values of each sweep.
+    """Context manager that reports rows as they are solved, and the values of each sweep.
 
     Args:
-        total: Number of sweeps.
-        verbose: Whether to show a progress bar.
+        sweeps: Number of sweeps.
+        rows: Number of rows of a sweep: users and items.
+        verbose: Whether to show a progress bar, with the time left.
         log_dir: Folder for TensorBoard, if any.
     """
 
-    def __init__(self, total: int, verbose: bool, log_dir: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self, sweeps: int, rows: int, verbose: bool, log_dir: str | os.PathLike[str] | None
+    ) -> None:
+        self._rows = rows
         self._bar = rich.progress.Progress(
             *rich.progress.Progress.get_default_columns(),
             rich.progress.TextColumn("{task.fields[values]}"),
             disable=not verbose,
         )
-        self._task = self._bar.add_task("sweeps", total=total, values="")
+        self._task = self._bar.add_task("sweeps", total=sweeps * rows, values="")
         self._log_dir = log_dir
         self._open = contextlib.ExitStack()
 
@@ -48,10 +52,14 @@ class Reporter:
     def __exit__(self, *args: Any) -> None:
         self._open.close()
 
+    def advance(self, rows: int) -> None:
+        """Reports solved rows."""
+        self._bar.update(self._task, advance=rows)
+
     def __call__(self, sweep: int, values: Mapping[str, float]) -> None:
         """Reports one sweep, counted from 0."""
         shown = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-        self._bar.update(self._task, advance=1, values=shown)
+        self._bar.update(self._task, completed=(sweep + 1) * self._rows, values=shown)
         if self._log_dir is not None:
             for name, value in values.items():
                 tf.summary.scalar(name, value, step=sweep)

@@ -143,6 +143,7 @@ class Solver:
         device: str | None = None,
     ) -> None:
         self.group = group
+        self.on_rows: Callable[[int], None] = lambda count: None  # called when rows are solved
         self.device = device
         self.objective = objective
         self.cg_steps = cg_steps
@@ -260,6 +261,7 @@ class Solver:
                 out = free[begin:end] @ into
                 failed = kernels.improve(rows, shared, begin, end, out, scratch, self.cg_steps)
             np.matmul(out, into.T, out=free[begin:end])
+            self.on_rows(end - begin)
             return failed
 
         if side.batched is None:
@@ -268,6 +270,7 @@ class Solver:
             out = np.empty((len(free), into.shape[1]), dtype)
             failed = side.batched.solve(shared, out)
             np.matmul(out, into.T, out=free)
+            self.on_rows(len(free))
         singular, count = self.group.total(np.array([failed, len(free)]))
         if singular:
             raise ValueError(
