@@ -8,12 +8,13 @@
 `train_item`, `test_user` and `test_item`, or with `user` and `item`, of which a fifth is then drawn
 for the test. Each method has twelve settings, judged with 128 factors on a tenth of the training
 interactions. The best by NDCG@20 is fitted to all training interactions. Recall@20 and NDCG@20 are
-means over the users with test items; all items that are not in training are ranked. EASE, whose
-matrix has all pairs of items, and softmax over all items are left out if there are too many items.
-Where EASE has a row, the table shows the difference of NDCG@20 to it with its 95 % interval, by
-paired bootstrap over users. Each result is written to the folder `--results` and not computed
-again. Ours take three conjugate gradient steps for each row. It needs the extra `als`, and
-`implicit`.
+means over the users with test items and, with `--seeds`, their mean and standard deviation over
+fits; all items that are not in training are ranked. Seconds are CPU time of the fit. EASE has one
+matrix of all pairs of items in float32, of 6.7 GB on Gowalla; softmax over all items is left out if
+there are too many. Where EASE has a row, the table shows the difference of NDCG@20 to it with its
+95 % interval, by paired bootstrap over users. Each result is written to the folder `--results` and
+not computed again. Ours take three conjugate gradient steps for each row. It needs the extra `als`,
+and `implicit`.
 """
 
 import argparse
@@ -31,6 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
 
 from benchmarks.quality.judging import interval
@@ -43,14 +45,14 @@ K = 20
 JUDGED = 128, 8  # factors and sweeps
 FACTORS = {64: 12, 256: 8, 1024: 4}  # sweeps by number of factors
 EPOCHS = 5  # of stochastic gradients, for each sweep
-MOST_ITEMS = 10_000  # of EASE and softmax
 CHUNK = 256  # users at a time
 BASE = "EASE"
 THREADS = len(os.sched_getaffinity(0))
 
 Settings: TypeAlias = Mapping[str, float]
-# from training interactions, settings, factors, sweeps and a seed to the best items of each user
-Fit: TypeAlias = Callable[[Any, Settings, int, int, int], np.ndarray]
+# what finds the best items of each user, from training interactions, settings, factors, sweeps and
+# a seed
+Fit: TypeAlias = Callable[[Any, Settings, int, int, int], Callable[[], np.ndarray]]
 
 
 def by_factors(
@@ -58,7 +60,9 @@ def by_factors(
 ) -> Fit:
     """One of our factorisations; `name` is the setting of the objective."""
 
-    def fit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+    def fit(
+        train: Any, settings: Settings, factors: int, sweeps: int, seed: int
+    ) -> Callable[[], np.ndarray]:
         model = als.RGFactorizer(
             make(settings[name]),
             factors,
@@ -67,14 +71,21 @@ def by_factors(
             activity_exponent=settings.get("activity_exponent", 0.0),
             sweeps=sweeps,
             cg_steps=3,
+            num_threads=THREADS,
             seed=seed,
         ).fit(train)
-        return model.recommend(np.arange(train.shape[0]), K)[0]
+        return by_products(train, model.user_factors_, model.item_factors_)
 
     return fit
 
 
-def by_softmax(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+def by_products(train: Any, users: Any, items: Any) -> Callable[[], np.ndarray]:
+    return lambda: retrieval.best(users, items, K, train, THREADS)[0]
+
+
+def by_softmax(
+    train: Any, settings: Settings, factors: int, sweeps: int, seed: int
+) -> Callable[[], np.ndarray]:
     from benchmarks.quality.rg import Softmax, softmax_by_adam
 
     random = np.random.default_rng(seed)
@@ -82,66 +93,86 @@ def by_softmax(train: Any, settings: Settings, factors: int, sweeps: int, seed: 
     penalties = settings["users"], settings["items"]
     trained = Softmax(EPOCHS * sweeps, 0.01, penalties, settings["count_exponent"])
     *_, (_, users, items) = softmax_by_adam(train, trained, start)
-    return retrieval.best(users, items, K, train, THREADS)[0]
+    return by_products(train, users, items)
 
 
-def by_bpr(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+def by_bpr(
+    train: Any, settings: Settings, factors: int, sweeps: int, seed: int
+) -> Callable[[], np.ndarray]:
     from implicit.cpu.bpr import BayesianPersonalizedRanking
 
     model = BayesianPersonalizedRanking(
         factors, iterations=EPOCHS * sweeps, random_state=seed, **settings
     )
     model.fit(train, show_progress=False)
-    return retrieval.best(model.user_factors, model.item_factors, K, train, THREADS)[0]
+    return by_products(train, model.user_factors, model.item_factors)
 
 
-def by_implicit(train: Any, settings: Settings, factors: int, sweeps: int, seed: int) -> np.ndarray:
+def by_implicit(
+    train: Any, settings: Settings, factors: int, sweeps: int, seed: int
+) -> Callable[[], np.ndarray]:
     from implicit.cpu.als import AlternatingLeastSquares
 
     model = AlternatingLeastSquares(factors, iterations=sweeps, random_state=seed, **settings)
     model.fit(train, show_progress=False)
-    return retrieval.best(model.user_factors, model.item_factors, K, train, THREADS)[0]
+    return by_products(train, model.user_factors, model.item_factors)
 
 
-def by_scores(train: Any, scores: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """The best unseen items, by the scores of rows of the training matrix."""
-    found = []
-    for start in range(0, train.shape[0], CHUNK):
-        rows = train[start : start + CHUNK]
-        unseen = np.where(rows.toarray() > 0.0, -np.inf, scores(rows))
-        first = np.argpartition(-unseen, K, axis=1)[:, :K]
-        order = np.argsort(-np.take_along_axis(unseen, first, axis=1), axis=1)
-        found.append(np.take_along_axis(first, order, axis=1))
-    return np.concatenate(found).astype(np.int32)
+def by_scores(train: Any, scores: Callable[[Any], np.ndarray]) -> Callable[[], np.ndarray]:
+    """What finds the best unseen items, by the scores of rows of the training matrix."""
+
+    def best() -> np.ndarray:
+        found = []
+        for start in range(0, train.shape[0], CHUNK):
+            rows = train[start : start + CHUNK]
+            unseen = np.where(rows.toarray() > 0.0, -np.inf, scores(rows))
+            first = np.argpartition(-unseen, K, axis=1)[:, :K]
+            order = np.argsort(-np.take_along_axis(unseen, first, axis=1), axis=1)
+            found.append(np.take_along_axis(first, order, axis=1))
+        return np.concatenate(found).astype(np.int32)
+
+    return best
 
 
-def by_ease(train: Any, settings: Settings, *_: int) -> np.ndarray:
-    """A ridge regression of each item on all others (Steck, 2019)."""
+def by_ease(train: Any, settings: Settings, *_: int) -> Callable[[], np.ndarray]:
+    """A ridge regression of each item on all others (Steck, 2019), in one float32 matrix."""
     exponent = settings.get("activity_exponent", 0.0)
     users = sp.diags(activity_weights(np.diff(train.indptr), exponent, SingleProcess()))
-    gram = (train.T @ users @ train).toarray().astype(np.float64)
-    inverse = np.linalg.inv(gram + settings["regularization"] * np.eye(len(gram)))
-    weights = -inverse / np.diag(inverse)
-    np.fill_diagonal(weights, 0.0)
-    return by_scores(train, lambda rows: rows @ weights)
+    matrix = (train.T @ users @ train).astype(np.float32).toarray(order="F")
+    matrix[np.diag_indices_from(matrix)] += np.float32(settings["regularization"])
+    matrix, failed = scipy.linalg.lapack.spotrf(matrix, lower=True, clean=False, overwrite_a=True)
+    assert failed == 0
+    matrix, failed = scipy.linalg.lapack.spotri(matrix, lower=True, overwrite_c=True)
+    assert failed == 0
+    for start in range(0, len(matrix), CHUNK):  # the upper triangle from the lower
+        stop = start + CHUNK
+        block = matrix[start:stop, start:stop]
+        block[:] = np.tril(block) + np.tril(block, -1).T
+        matrix[start:stop, stop:] = matrix[stop:, start:stop].T
+    matrix /= -np.diag(matrix).copy()
+    np.fill_diagonal(matrix, 0.0)
+    return by_scores(train, lambda rows: rows @ matrix)
 
 
 def squares(unobserved: float) -> als.Objective:
     return als.WeightedSquare(unobserved=unobserved)
 
 
-def by_popularity(train: Any, *_: Any) -> np.ndarray:
+def by_popularity(train: Any, *_: Any) -> Callable[[], np.ndarray]:
     counts = np.asarray(train.sum(axis=0))
     return by_scores(train, lambda rows: counts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """A method, its grid of settings, and the sweeps of the test by number of factors."""
+    """A method, its grid of settings, the sweeps of the test by number of factors, and those of
+    the validation.
+    """
 
     fit: Fit
     grid: Mapping[str, tuple[float, ...]]
     factors: Mapping[int, int] = dataclasses.field(default_factory=lambda: {0: 0})
+    judged: tuple[int, int] = JUDGED
 
     def settings(self) -> Iterator[Settings]:
         for values in itertools.product(*self.grid.values()):
@@ -183,7 +214,8 @@ METHODS = {
     ),
     "popularity": Method(by_popularity, {}),
 }
-PAIRS_OF_ITEMS = [BASE, "EASE, users weighted", "softmax, Adam"]
+# of methods whose memory or time grows with all pairs of items, or of users and items
+MOST_ITEMS = {BASE: 50_000, "EASE, users weighted": 50_000, "softmax, Adam": 10_000}
 
 
 def matrix(pairs: Any, shape: tuple[int, ...]) -> Any:
@@ -220,7 +252,9 @@ def read(path: pathlib.Path) -> tuple[Any, Any]:
 class Benchmark:
     """The splits, and the results that are stored."""
 
-    def __init__(self, data: pathlib.Path, results: pathlib.Path) -> None:
+    def __init__(
+        self, data: pathlib.Path, results: pathlib.Path, methods: Mapping[str, Method] = METHODS
+    ) -> None:
         train, test = read(data)
         shape = tuple(int(max(map(np.max, pair))) + 1 for pair in zip(train, test, strict=True))
         fewer, validation = (matrix(pairs, shape) for pairs in divided(train, 0.1))
@@ -228,6 +262,7 @@ class Benchmark:
             "validation": (fewer, validation),
             "test": (matrix(train, shape), matrix(test, shape)),
         }
+        self.methods = methods
         self.results = results / data.stem
         self.results.mkdir(parents=True, exist_ok=True)
 
@@ -242,12 +277,15 @@ class Benchmark:
         path = self.results / f"{key}.json"
         if not path.exists():
             train, held_out = self.parts[part]
-            began = time.perf_counter()
-            first = METHODS[name].fit(train, settings, *size, seed)
-            seconds = time.perf_counter() - began
+            began = time.process_time()
+            best = self.methods[name].fit(train, settings, *size, seed)
+            seconds = time.process_time() - began
+            first = best()
             found = {**retrieval.ranking_quality(first, held_out), "seconds": seconds}
-            if part == "test" and train.shape[1] <= MOST_ITEMS:
-                found["users"] = retrieval.user_qualities(first, held_out)["ndcg@20"].tolist()
+            if part == "test":
+                of_users = retrieval.user_qualities(first, held_out)
+                found["users"] = of_users["ndcg@20"].tolist()
+                found["recalls"] = of_users["recall@20"].tolist()
             partial = path.with_suffix(".partial")
             partial.write_text(json.dumps(found))
             partial.rename(path)
@@ -256,19 +294,21 @@ class Benchmark:
 
     def chosen(self, name: str) -> Settings:
         """The settings that are best on validation."""
-        choices = list(METHODS[name].settings())
+        method = self.methods[name]
+        choices = list(method.settings())
         if len(choices) == 1:
             return choices[0]
-        return max(choices, key=lambda x: self.quality(name, "validation", x, JUDGED)["ndcg@20"])
+        judged = [self.quality(name, "validation", x, method.judged)["ndcg@20"] for x in choices]
+        return choices[int(np.argmax(judged))]
 
     def rows(
         self, seeds: int, names: Sequence[str]
-    ) -> Iterator[tuple[str, Settings, dict[str, np.ndarray]]]:
-        """Each method, its settings, and the means of its results on the test over seeds."""
+    ) -> Iterator[tuple[str, Settings, list[dict[str, Any]]]]:
+        """Each method, its settings, and its results on the test by seed."""
         num_items = self.parts["test"][0].shape[1]
         for name in names:
-            method = METHODS[name]
-            if name in PAIRS_OF_ITEMS and num_items > MOST_ITEMS:
+            method = self.methods[name]
+            if num_items > MOST_ITEMS.get(name, num_items):
                 continue
             settings = self.chosen(name)
             for size in method.factors.items():
@@ -276,8 +316,7 @@ class Benchmark:
                     self.quality(name, "test", settings, size, seed)
                     for seed in range(seeds if size[0] else 1)
                 ]
-                means = {key: np.mean([x[key] for x in found], axis=0) for key in found[0]}
-                yield f"{name}, K = {size[0]}" if size[0] else name, settings, means
+                yield f"{name}, K = {size[0]}" if size[0] else name, settings, found
 
 
 def main() -> None:
@@ -293,21 +332,30 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     options = parser.parse_args()
     base = None
-    print(f"| model | settings | Recall@20 | NDCG@20 | - EASE's (95 %) | s |\n{'|---' * 6}|")
+    print(f"| model | settings | Recall@20 | NDCG@20 | - EASE's (95 %) | CPU s |\n{'|---' * 6}|")
     benchmark = Benchmark(options.data, options.results)
-    for name, settings, found in benchmark.rows(options.seeds, options.methods):
+    for name, settings, runs in benchmark.rows(options.seeds, options.methods):
         told = ", ".join(f"{key} {value:g}" for key, value in settings.items())
+        ndcgs = np.mean([x["users"] for x in runs], axis=0)
         gap = ""
         if name == BASE:
-            base = found["users"]
-        elif base is not None and "users" in found:
-            low, high = interval(found["users"] - base)
-            gap = f"{np.mean(found['users'] - base):+.4f} ({low:+.4f} to {high:+.4f})"
+            base = ndcgs
+        elif base is not None:
+            low, high = interval(ndcgs - base)
+            gap = f"{np.mean(ndcgs - base):+.4f} ({low:+.4f} to {high:+.4f})"
+        seconds = np.mean([x["seconds"] for x in runs])
         print(
-            f"| {name} | {told} | {found['recall@20']:.4f} | {found['ndcg@20']:.4f} "
-            f"| {gap} | {found['seconds']:.0f} |",
+            f"| {name} | {told} | {over_seeds(runs, 'recall@20')} | {over_seeds(runs, 'ndcg@20')} "
+            f"| {gap} | {seconds:.0f} |",
             flush=True,
         )
+
+
+def over_seeds(runs: Sequence[Mapping[str, Any]], key: str) -> str:
+    """The mean over seeds and, of several, the standard deviation."""
+    values = [x[key] for x in runs]
+    deviation = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{deviation}"
 
 
 if __name__ == "__main__":
