@@ -110,3 +110,26 @@ def test_what_a_log_cannot_identify_is_refused():
 def test_a_simulation_out_of_range_is_refused(wrong):
     with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must be at least"):
         synthetic.sessions(LABELS, 10, **wrong)
+
+
+def test_intervals_of_sessions_cover_the_truth_for_a_few_queries():
+    labels = [np.random.default_rng(i).integers(0, 5, 6).astype(float) for i in range(5)]
+    covered = {"session": [], "query": []}
+    for seed in range(60):
+        columns = synthetic.sessions(labels, 2000, temperature=1.0, size=4, seed=seed)
+        for unit, found in covered.items():
+            log = clicks.Log.of(columns, **({"session": "session"} if unit == "session" else {}))
+            estimated = clicks.estimate(log, resamples=60, seed=seed)
+            truth = 1.0 / log.positions
+            found.append((estimated.low <= truth) & (truth <= estimated.high))
+    shares = {unit: np.mean(found, axis=0)[1:] for unit, found in covered.items()}
+    assert np.all(shares["session"] >= 0.88), shares
+    assert shares["query"].mean() < shares["session"].mean() - 0.05, shares
+
+
+def test_a_log_of_one_query_with_sessions_has_an_interval():
+    columns = synthetic.sessions([np.arange(4.0)], 3000, temperature=2.0, size=3, seed=1)
+    for method in ("all_pairs", "pbm", "cascade"):
+        log = clicks.Log.of(columns, session="session")
+        estimated = clicks.estimate(log, method, resamples=20)
+        assert np.all(estimated.high[1:] > estimated.low[1:])

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_UNITS = 1000
 
 
 class Log:
@@ -104,7 +105,7 @@ class Log:
     def part(self, rows: Integers) -> "Log":
         """Returns the log of some of the rows, with the items and positions of this one."""
         found = copy.copy(self)
-        for name in ("counts", "sessions"):
+        for name in ("counts", "sessions", "units"):
             found.__dict__.pop(name, None)
         for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
             if (values := getattr(self, name)) is not None:
@@ -132,6 +133,16 @@ class Log:
             return np.asarray(sums, np.float64).reshape(shape)
 
         return summed(self.clicks), summed(self.shown)
+
+    @functools.cached_property
+    def units(self) -> Integers:
+        """What is resampled for intervals: the group of each row, `[rows]`.
+
+        Groups are sessions or, if the log has none, queries; of more than 1,000, several make one.
+        """
+        values = self.queries if self._sessions is None else self._sessions
+        _, units = np.unique(values, return_inverse=True)
+        return np.asarray(units.ravel() % _UNITS, np.int64)
 
     @functools.cached_property
     def sessions(self) -> Integers:

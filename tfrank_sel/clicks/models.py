@@ -35,7 +35,7 @@ class Fitted:
 
 
 def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
-    """Fits a click model with each of several weights of the queries.
+    """Fits a click model with each of several weights of the groups of rows, `log.units`.
 
     An item is clicked if it is examined and attractive; each item of a query has an attraction.
     Examination is, in
@@ -50,7 +50,7 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
     Args:
         log: A log; for all but `"pbm"`, with sessions.
         model: Name of the model, of `MODELS`.
-        weights: Weights of the queries, `[queries]` each.
+        weights: Weights of the groups, `[groups]` each.
 
     References:
         [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
@@ -106,10 +106,9 @@ def compare(
     if is_held.all() or not is_held.any():
         raise ValueError(f"`held_out` must leave sessions on both sides. Received: {held_out}")
     train, test = (log.part(x[x >= 0]) for x in (rows[~is_held], rows[is_held]))
-    every = np.ones(log.num_queries)
     found = []
     for name in models:
-        [fitted] = fits(train, name, [every])
+        [fitted] = fits(train, name, [np.ones(train.units.max() + 1)])
         probable = fitted.clicked(test)
         happened = np.where(test.clicks > 0.0, probable, 1.0 - probable)
         total = float(np.log(np.maximum(happened, _SURE)).sum())
@@ -129,10 +128,8 @@ class _Contexts:
         self.log, self.is_ubm = log, model == "ubm"
         contexts = self.contexts(log)
         self.size = len(log.positions) * (len(log.positions) + 1)
-        pairs, row = np.unique(log.items * self.size + contexts, return_inverse=True)
+        pairs, self.pair = np.unique(log.items * self.size + contexts, return_inverse=True)
         self.item, self.context = pairs // self.size, pairs % self.size
-        self.query = log.query_of_item[self.item]
-        self.clicks, self.shown = (np.bincount(row, x) for x in (log.clicks, log.shown))
 
     def contexts(self, log: Log) -> Integers:
         """The context of each row: its position, and for UBM the last click above."""
@@ -147,8 +144,8 @@ class _Contexts:
         return log.columns * (size + 1) + last
 
     def fit(self, weights: Floats) -> Fitted:
-        weight = weights[self.query]
-        clicks, shown = weight * self.clicks, weight * self.shown
+        weight = weights[self.log.units]
+        clicks, shown = (_sums(self.pair, weight * x, 0) for x in (self.log.clicks, self.log.shown))
         skipped = shown - clicks
         items, contexts = self.log.num_items, self.size
         per_item = _sums(self.item, shown, items)
@@ -188,7 +185,7 @@ class _Reading:
     def __init__(self, log: Log, model: str) -> None:
         self.log, self.model = log, model
         self.item, self.present, self.clicked = _places(log)
-        self.query = log.queries[log.sessions.max(axis=1)]
+        self.unit = log.units[log.sessions.max(axis=1)]
         size = self.item.shape[1]
         rank = np.arange(size)
         any_click = self.clicked.any(axis=1)
@@ -205,7 +202,7 @@ class _Reading:
 
     def fit(self, weights: Floats) -> Fitted:
         item, present, clicked, is_last = self.item, self.present, self.clicked, self.is_last
-        weight, size = weights[self.query], item.shape[1]
+        weight, size = weights[self.unit], item.shape[1]
         thing, things = self.satisfiers(item)
 
         def total(values: np.ndarray, keys: Integers = item, count: int = 0) -> Floats:

@@ -73,7 +73,7 @@ def all_pairs(log: Log, weights: Floats) -> Floats:
 
     Args:
         log: A connected log.
-        weights: Weights of the queries in each resample, `[resamples, queries]`.
+        weights: Weights of the groups of rows in each resample, `[resamples, groups]`.
 
     Returns:
         Propensities relative to the first position, `[resamples, positions]`.
@@ -82,16 +82,19 @@ def all_pairs(log: Log, weights: Floats) -> Floats:
         [Agarwal et al., Estimating position bias without intrusive interventions, WSDM 2019](
         https://doi.org/10.1145/3289600.3291017), with weights of least variance.
     """
-    clicks, shown = log.counts
-    size = len(log.positions)
-    sums = np.zeros((log.num_queries, 2, size, size))
+    _, shown = log.counts
+    size, units = len(log.positions), weights.shape[1]
+    rows = np.flatnonzero(log.clicks)
+    item, column, clicks = log.items[rows], log.columns[rows], log.clicks[rows]
+    place = log.units[rows] * size + column
+    sums = np.zeros((units, 2, size, size))
     for k in range(size):
-        both = np.maximum(shown + shown[:, k : k + 1], 1.0)
-        share = shown[:, k : k + 1] / both  # of n_k, for the clicks at all j
-        variance = share**2 * clicks  # of the sum
-        np.add.at(sums[:, 0, :, k], log.query_of_item, share * clicks)
-        np.add.at(sums[:, 1, :, k], log.query_of_item, variance)
-    drawn = (weights @ sums.reshape(log.num_queries, -1)).reshape(-1, 2, size, size)
+        at_k = shown[item, k]
+        share = at_k / (shown[item, column] + at_k)
+        # the clicks at all j, and the variance of this sum
+        for part, values in enumerate((share * clicks, share**2 * clicks)):
+            sums[:, part, :, k] = np.bincount(place, values, units * size).reshape(units, size)
+    drawn = (weights @ sums.reshape(units, -1)).reshape(-1, 2, size, size)
     amounts, spread = drawn[:, 0], np.maximum(drawn[:, 1], 1e-12)
     known = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
     safe = np.where(known, amounts, 1.0)
@@ -198,8 +201,9 @@ def estimate(
     Args:
         log: The log.
         method: Name of the method, of `METHODS`.
-        resamples: Number of resamples of the queries (Poisson bootstrap) for the intervals, which
-            are too narrow for a log of few queries, and of no width for one.
+        resamples: Number of resamples of the sessions (Poisson bootstrap) for the intervals. A log
+            without sessions has resamples of its queries, and too narrow intervals if these are
+            few.
         seed: Seed of the resamples.
 
     Raises:
@@ -215,7 +219,7 @@ def estimate(
     if resamples < 1:
         raise ValueError(f"`resamples` must be at least 1. Received: {resamples}")
     random = np.random.default_rng(seed)
-    weights = random.poisson(1.0, (resamples + 1, log.num_queries)).astype(np.float64)
+    weights = random.poisson(1.0, (resamples + 1, log.units.max() + 1)).astype(np.float64)
     weights[0] = 1.0  # the estimate itself
     weights[weights.sum(axis=1) == 0.0] = 1.0
     check_identified(log, method)
