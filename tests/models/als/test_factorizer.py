@@ -296,6 +296,15 @@ def test_progress_has_each_row_of_a_sweep(monkeypatch, device):
     assert sum(reported) == 2 * (len(model.user_factors_) + len(model.item_factors_))
 
 
+def test_rows_of_many_factors_take_conjugate_gradient_steps_by_default():
+    def found(**settings):
+        return factorizer(sweeps=2, **settings).fit(TRIPLES).user_factors_
+
+    np.testing.assert_array_equal(found(num_factors=130), found(num_factors=130, cg_steps=3))
+    np.testing.assert_array_equal(found(num_factors=128), found(num_factors=128, cg_steps=0))
+    assert np.any(found(num_factors=130) != found(num_factors=130, cg_steps=0))
+
+
 def test_factors_are_started_saved_and_loaded_without_a_second_copy(tmp_path):
     taken = np.arange(300_000), np.arange(300_000) % 1000
     model = factorizer(num_factors=64, dtype="float32")
@@ -318,7 +327,7 @@ def test_factors_are_started_saved_and_loaded_without_a_second_copy(tmp_path):
     [
         {"cg_steps": 1, "device": "CPU:0"},
         {"num_factors": 0},
-        {"cg_steps": 0},
+        {"cg_steps": -1},
         {"regularization": -1.0},
         {"dtype": "int8"},
     ],
