@@ -1,16 +1,17 @@
 """NDCG@10 of rankers trained on simulated clicks, by correction.
 
-    python -m benchmarks.quality.clicks --data MQ2008 MSLR --sessions 10000
-    python -m benchmarks.quality.clicks --data MQ2008 --amounts 1000 10000 100000
+    python -m benchmarks.quality.clicks --data MQ2008 MSLR --results DIR --sessions 10000
+    python -m benchmarks.quality.clicks --data MQ2008 --results DIR --amounts 1000 10000
 
-`--data` are folders of LETOR sets; the first `--folds` of their folds are run. A logging ranker is
-a ridge regression on `--logging` training lists, with noise in each session, so that items swap
-positions. Clicks on its first ten items follow the models of `data.synthetic.sessions`. All rankers
-are 100 trees with the same settings. Those of labels are of LightGBM with `SoftmaxLoss`: true
-labels of the shown items, clicks as they are, and clicks corrected with estimated propensities (for
-trust bias, too, whose false clicks the propensities do not contain). `compared` takes labels of the
-click model that `clicks.compare` names. Those of sessions are LightGBM's lambdarank, with and
-without `position`, and XGBoost's `rank:ndcg` with `lambdarank_unbiased`.
+`--data` are folders of LETOR sets; the first `--folds` of their folds are run. What each of them
+gave is kept in `--results`, and not made again. A logging ranker is a ridge regression on
+`--logging` training lists, with noise in each session, so that items swap positions. Clicks on its
+first ten items follow the models of `data.synthetic.sessions`. All rankers are 100 trees with the
+same settings. Those of labels are of LightGBM with `SoftmaxLoss`: true labels of the shown items,
+clicks as they are, and clicks corrected with estimated propensities (for trust bias, too, whose
+false clicks the propensities do not contain). `compared` takes labels of the click model that
+`clicks.compare` names. Those of sessions are LightGBM's lambdarank, with and without `position`,
+and XGBoost's `rank:ndcg` with `lambdarank_unbiased`.
 
 The test is on true labels. The first table has means over queries and logging rankers, and in
 brackets the difference to clicks as they are and its 95 % interval, by bootstrap over queries. The
@@ -23,6 +24,7 @@ of cascades by their model.
 """
 
 import argparse
+import json
 import pathlib
 import sys
 from collections.abc import Callable
@@ -213,6 +215,7 @@ def main() -> None:
     parser.add_argument("--folds", type=int, nargs="+", default=[5], help="of each set")
     parser.add_argument("--logging", type=int, nargs="+", default=[5], help="lists they learn from")
     parser.add_argument("--amounts", type=int, nargs="+", help="numbers of sessions")
+    parser.add_argument("--results", type=pathlib.Path, required=True, help="what is kept")
     options = parser.parse_args()
     if options.amounts:
         data = folds(options.data[0])[: options.folds[0]]
@@ -234,27 +237,33 @@ def main() -> None:
         for model in MODELS:
             values: dict[str, list[np.ndarray]] = {}
             wrong = []
-            for fold in data:
+            for number, fold in enumerate(data):
                 of_fold: dict[str, list[list[float]]] = {}
                 for lists in options.logging:
-                    made, error = rankers(fold["train"], lists, model, options.sessions)
-                    wrong.append(error)
-                    for name, scorer in made.items():
-                        of_fold.setdefault(name, []).append(tested(scorer, fold["test"]))
+                    kept = options.results / f"{path.name}-{model}-{number}-{lists}.json"
+                    if not kept.exists():
+                        made, error = rankers(fold["train"], lists, model, options.sessions)
+                        scores = {x: tested(scorer, fold["test"]) for x, scorer in made.items()}
+                        kept.parent.mkdir(parents=True, exist_ok=True)
+                        kept.write_text(json.dumps({"error": error, "scores": scores}))
+                    found = json.loads(kept.read_text())
+                    wrong.append(found["error"])
+                    for name, values_of in found["scores"].items():
+                        of_fold.setdefault(name, []).append(values_of)
                 for name, scores in of_fold.items():
                     values.setdefault(name, []).append(np.mean(scores, axis=0))
                 told = {x: [round(np.mean(z), 4) for z in y] for x, y in of_fold.items()}
                 print(path.name, model, told, file=sys.stderr, flush=True)
-            found = {name: np.concatenate(scores) for name, scores in values.items()}
+            measured = {name: np.concatenate(scores) for name, scores in values.items()}
             setting = f"{path.name}, {MODELS[model]}"
-            rows = different({x: y - found[NAIVE] for x, y in found.items() if x != NAIVE})
+            rows = different({x: y - measured[NAIVE] for x, y in measured.items() if x != NAIVE})
             cells[setting] = {
                 x: f"{y.mean():.4f}" + (f" ({rows[x]})" if x in rows else "")
-                for x, y in found.items()
+                for x, y in measured.items()
             } | {"largest error of a propensity": f"{np.mean(wrong):.3f}"}
             others[setting] = different(
                 {
-                    f"{x} - {y}": found[x] - found[y]
+                    f"{x} - {y}": measured[x] - measured[y]
                     for x in CORRECTED
                     for y in (NAIVE, POSITION, XGBOOST)
                 }
