@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import logging
 import pathlib
 import zlib
 from collections.abc import Iterator
@@ -65,6 +66,16 @@ SAMPLES = {
 }
 
 TESTS = pathlib.Path(__file__).parent
+
+
+class _OfAutoGraph(logging.Handler):
+    """Raises where TensorFlow tells a user that AutoGraph cannot read a function of ours."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert "AutoGraph could not transform" not in record.getMessage(), record.getMessage()
+
+
+logging.getLogger("tensorflow").addHandler(_OfAutoGraph())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

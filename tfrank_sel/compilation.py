@@ -14,6 +14,10 @@ from tensorflow import Tensor
 Formula = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 F = TypeVar("F", bound=Callable[..., Any])
 
+# AutoGraph reads what a user's `tf.function` calls, and warns of syntax that it does not know. It
+# need not read what has no control flow of tensors.
+unconverted: Callable[[F], F] = tf.autograph.experimental.do_not_convert
+
 _in_use: weakref.WeakValueDictionary[Hashable, Callable[..., Any]]
 _in_use = weakref.WeakValueDictionary()
 
@@ -34,7 +38,7 @@ def in_graph(key: Hashable, function: F, made: Callable[..., Any] = graph) -> F:
         function: The function.
         made: Makes the graph: `graph` or `differentiable`.
     """
-    bare = tf.autograph.experimental.do_not_convert(function)
+    bare = unconverted(function)
 
     def run(*arguments: Any) -> Any:
         return own(*arguments) if tf.executing_eagerly() else bare(*arguments)

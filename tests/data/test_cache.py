@@ -1,3 +1,4 @@
+import os
 import time
 
 import numpy as np
@@ -34,8 +35,10 @@ def padded():
         yield {"features": tf.constant(features), "mask": mask}, labels
 
 
-@pytest.fixture
-def cache(tmp_path):
+@pytest.fixture(params=["in memory", "from files"])
+def cache(request, tmp_path, monkeypatch):
+    if request.param == "from files":
+        monkeypatch.setattr("tfrank_sel.data.cache.IN_MEMORY", 0)
     return Cache.write(padded(), tmp_path / "cache")
 
 
@@ -103,11 +106,12 @@ def test_a_pass_draws_no_order_before_it_is_asked_for(cache):
     assert seen(batches) == expected[1]
 
 
-def test_blocks_of_batches_change_nothing(cache, monkeypatch):
-    monkeypatch.setattr("tfrank_sel.data.cache.BLOCK", 1)
-    alone = seen(cache.batches(2, EDGES))
-    monkeypatch.undo()
-    assert seen(cache.batches(2, EDGES)) == alone
+def test_a_file_that_ends_early_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrank_sel.data.cache.IN_MEMORY", 0)
+    cache = Cache.write(padded(), tmp_path / "cache")
+    os.truncate(cache.folder / "features", 8)
+    with pytest.raises(tf.errors.OpError, match="features must not change"):
+        seen(cache.batches(2, EDGES))
 
 
 def test_what_cannot_be_batched_is_refused(cache, tmp_path):

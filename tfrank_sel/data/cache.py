@@ -16,15 +16,16 @@ from tfrank_sel.arguments import Checked
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
-BLOCK = 2**22  # bytes of batches that Python passes to TensorFlow at a time
+BLOCK = 2**22  # bytes of batches of one list size that follow each other
+IN_MEMORY = 2**28  # bytes of lists that are kept in memory when they are read
 
 
 @dataclasses.dataclass(frozen=True)
 class Cache(Checked):
     """Unpadded lists on disk, from which batches are read in any order.
 
-    Reading a batch copies its items from the file, usually from the page cache of the system.
-    Nothing is parsed, and no list stays in the memory of the process.
+    Lists of up to 256 MiB are read into memory once. Reading a batch of others copies its items
+    from the file, usually from the page cache of the system. Nothing is parsed.
 
     Args:
         folder: Folder of the lists, with a file for each part.
@@ -140,36 +141,31 @@ class Cache(Checked):
                 f"Received: shard={shard}, batch_size={batch_size}"
             )
 
-        def read() -> Iterator[tuple[Any, ...]]:
-            with contextlib.ExitStack() as stack:
-                files = {
-                    name: stack.enter_context((self.folder / name).open("rb", buffering=0))
-                    for name in self.parts
-                }
-                for edge, lists in self._plan(batch_size, edges, orders, every):
-                    yield self._read(files, edge, lists[:, index::shards])
+        def plan() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            blocks = self._plan(batch_size, edges, orders, every)
+            widths = np.repeat([edge for edge, _ in blocks], [len(lists) for _, lists in blocks])
+            yield widths, np.concatenate([lists for _, lists in blocks])[:, index::shards]
 
         # a pass has as many batches in any order
         orders = None if seed is None else np.random.default_rng(seed)
         count = sum(len(lists) for _, lists in self._plan(batch_size, edges, orders, every))
         for _ in range(first_pass):
             self._plan(batch_size, edges, orders, every)
-        lists = [None, len(range(index, batch_size, shards)), None]
-        kinds = {
-            name: tf.TensorSpec([*lists, *kind.shape], kind.dtype)
-            for name, kind in self.parts.items()
-        }
-        others = [kinds.pop(name) for name in (LABELS, WEIGHTS) if name in kinds]
-        mask = tf.TensorSpec(lists, tf.bool)
-        dataset = tf.data.Dataset.from_generator(
-            read, output_signature=({**kinds, "mask": mask}, *others)
-        )
+        lists = tf.TensorSpec([None, len(range(index, batch_size, shards))], tf.int64)
+        if seed is None:  # the same in each pass
+            dataset = tf.data.Dataset.from_tensor_slices(next(plan()))
+        else:
+            signature = tf.TensorSpec([None], tf.int64), lists
+            dataset = tf.data.Dataset.from_generator(plan, output_signature=signature).unbatch()
         # if Keras knows the number of batches, it does not warn at their end
         counted = tf.data.experimental.assert_cardinality(count)
         options = tf.data.Options()
         # with `repeat`, a pass must not begin and draw its order before it is requested
         options.experimental_optimization.inject_prefetch = False
-        return dataset.unbatch().apply(counted).prefetch(2).with_options(options)
+        # the thread that tunes sometimes does not end when the iterator is freed (TensorFlow 2.21)
+        options.autotune.enabled = False
+        dataset = dataset.map(self._read).apply(counted)
+        return dataset.prefetch(2).with_options(options)
 
     def items(self, part: str) -> np.ndarray:
         """Returns a part of all items, the lists one after the other, as a map of its file.
@@ -198,36 +194,71 @@ class Cache(Checked):
         for bucket, edge in enumerate(edges.tolist()):
             lists = np.flatnonzero(buckets == bucket)[::every]
             if orders is not None:
-                lists = np.concatenate([rest, orders.permutation(lists)])
+                lists = orders.permutation(lists)
+            lists = np.concatenate([rest, lists])
             whole = len(lists) // batch_size * batch_size
             batches, rest = lists[:whole].reshape([-1, batch_size]), lists[whole:]
             step = max(1, BLOCK // (batch_size * edge * item))
             blocks += [(edge, batches[i : i + step]) for i in range(0, len(batches), step)]
-            if orders is None and len(rest):
-                filled = np.full([1, batch_size], -1)
-                filled[0, : len(rest)] = rest
-                blocks.append((edge, filled))
-        if orders is None:
-            return blocks
         if len(rest):
-            others = orders.permutation(len(self.sizes))
-            filled = np.resize(np.append(rest, others), [1, batch_size])
-            blocks.append((int(edges[-1]), filled))
-        return [blocks[i] for i in orders.permutation(len(blocks))]
+            others = [-1] if orders is None else orders.permutation(len(self.sizes))
+            filled = np.append(rest, np.resize(others, batch_size - len(rest)))
+            blocks.append((int(edges[-1]), filled[np.newaxis]))
+        return blocks if orders is None else [blocks[i] for i in orders.permutation(len(blocks))]
 
-    def _read(self, files: Mapping[str, Any], edge: int, lists: np.ndarray) -> tuple[Any, ...]:
-        sizes = np.where(lists < 0, 0, self.sizes[lists])
+    def _read(self, edge: tf.Tensor, lists: tf.Tensor) -> tuple[Any, ...]:
+        """Reads a batch of lists, of which -1 is an empty one."""
+        numbers = tf.maximum(lists, 0)
+        sizes = tf.gather(tf.constant(self.sizes, tf.int64), numbers)
+        mask = tf.sequence_mask(sizes * tf.cast(lists >= 0, tf.int64), edge)
+        if self._in_memory is None:
+            found = self._from_files(edge, lists)
+        else:
+            # the item behind the last one is padding
+            starts = tf.gather(tf.constant(self._starts, tf.int64), numbers)
+            rows = starts[:, tf.newaxis] + tf.range(edge)
+            rows = tf.where(mask, rows, tf.constant(self.sizes.sum(), tf.int64))
+            found = {name: tf.gather(items, rows) for name, items in self._in_memory.items()}
+        others = [found.pop(name) for name in (LABELS, WEIGHTS) if name in found]
+        return {**found, "mask": mask}, *others
+
+    @functools.cached_property
+    def _in_memory(self) -> Mapping[str, tf.Tensor] | None:
+        """The parts of all items and of padding, if they are small enough."""
+        item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
+        if self.sizes.sum() * item > IN_MEMORY:
+            return None
         found = {}
         for name, kind in self.parts.items():
-            values = np.zeros([lists.size, edge, *kind.shape], kind.dtype.as_numpy_dtype)
-            width = values[0, 0].nbytes
-            for row, number, size in zip(values, lists.flat, sizes.flat, strict=True):
-                items = row[:size].data
+            padding = np.full([1, *kind.shape], _padding(name), kind.dtype.as_numpy_dtype)
+            with tf.init_scope(), tf.device("CPU"):  # not of the graph that reads a batch
+                found[name] = tf.constant(np.concatenate([self.items(name), padding]))
+        return found
+
+    def _from_files(self, edge: tf.Tensor, lists: tf.Tensor) -> dict[str, tf.Tensor]:
+        def read(edge: np.ndarray, lists: np.ndarray) -> list[np.ndarray]:
+            return [self._from_file(name, int(edge), lists) for name in self.parts]
+
+        kinds = [kind.dtype for kind in self.parts.values()]
+        found = tf.numpy_function(read, [edge, lists], kinds, stateful=False)
+        return {
+            name: tf.ensure_shape(x, [*lists.shape, None, *kind.shape])
+            for x, (name, kind) in zip(found, self.parts.items(), strict=True)
+        }
+
+    def _from_file(self, name: str, edge: int, lists: np.ndarray) -> np.ndarray:
+        kind = self.parts[name]
+        shape = [len(lists), edge, *kind.shape]
+        values = np.full(shape, _padding(name), kind.dtype.as_numpy_dtype)
+        width = values[0, 0].nbytes
+        with (self.folder / name).open("rb", buffering=0) as file:
+            for row, number in zip(values, lists, strict=True):
+                items = row[: self.sizes[number] if number >= 0 else 0].data
                 place = int(self._starts[number]) * width
-                if os.preadv(files[name].fileno(), [items], place) < items.nbytes:
+                if os.preadv(file.fileno(), [items], place) < items.nbytes:
                     raise OSError(f"{self.folder / name} must not change. Received: it ends early")
-            found[name] = values.reshape([*lists.shape, edge, *kind.shape])
-        found["mask"] = np.arange(edge) < sizes[..., np.newaxis]
-        found[LABELS][~found["mask"]] = np.nan
-        others = [found.pop(name) for name in (LABELS, WEIGHTS) if name in found]
-        return found, *others
+        return values
+
+
+def _padding(part: str) -> float:
+    return np.nan if part == LABELS else 0

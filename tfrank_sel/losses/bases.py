@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel import keras_versions
-from tfrank_sel.compilation import Formula, differentiable, in_graph
+from tfrank_sel.compilation import Formula, differentiable, in_graph, unconverted
 from tfrank_sel.links.base import Link
 from tfrank_sel.listwise import ListBatch, Listwise
 from tfrank_sel.ops import label_order, masking
@@ -98,6 +98,7 @@ class ListwiseLoss(Listwise, keras_versions.Loss):
 
     takes_minus_infinity: ClassVar[bool] = False  # True if an item with that score is excluded
 
+    @unconverted
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         batch = self.batch_of(y_true, y_pred, sample_weight, self.dtype)
         y_true = (batch.labels, batch.mask, batch.weights)

@@ -15,6 +15,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow import Tensor
 
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.listwise import ListBatch
 from tfrank_sel.metrics.base import ListwiseMetric
 from tfrank_sel.ops import masking
@@ -71,6 +72,7 @@ class ItemMetric(Named, keras.metrics.Metric, abc.ABC):
             name="totals", shape=self.shape, initializer="zeros", dtype=self.dtype
         )
 
+    @unconverted
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds the sums of a batch of lists."""
         batch = ListBatch.of(y_true, y_pred, sample_weight, min_label=0.0, dtype=self.dtype)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Checked
-from tfrank_sel.compilation import in_graph
+from tfrank_sel.compilation import in_graph, unconverted
 from tfrank_sel.listwise import ListBatch, Listwise
 
 
@@ -95,6 +95,7 @@ class Evaluator(Checked):
         key = (Evaluator, *(metric.meaning for metric in self.metrics))
         self._evaluate = in_graph(key, self._values)
 
+    @unconverted
     def __call__(
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, ListValues]:

@@ -5,6 +5,7 @@ Pass one of these values to a metric as `ties`.
 
 import abc
 import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 from tensorflow import Tensor
@@ -254,39 +255,37 @@ def retrieved(scores: Tensor, mask: Tensor) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class _Block:
-    """The blocks of equal scores of sorted lists: for each rank, the start of its block."""
+    """The blocks of equal scores of sorted lists: for each rank, the number of its block."""
 
-    start: Tensor
+    number: Tensor
 
     @classmethod
     def of(cls, scores: Tensor) -> "_Block":
         """Finds the blocks; NaN, which ranks last, equals no other score."""
-        ranks = tf.broadcast_to(tf.range(tf.shape(scores)[1]), tf.shape(scores))
-        begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]], constant_values=True)
-        begins = begins[:, : tf.shape(scores)[1]]  # also for an empty list
-        return cls(_cumulative_maximum(tf.where(begins, ranks, 0)))
+        begins = tf.pad(scores[:, 1:] != scores[:, :-1], [[0, 0], [1, 0]])
+        return cls(tf.cumsum(tf.cast(begins[:, : tf.shape(scores)[1]], tf.int32), axis=1))
+
+    @property
+    def start(self) -> Tensor:
+        """The index of the first rank of the block of each rank."""
+        return self._of_block(tf.math.unsorted_segment_min, self._ranks())
 
     def total(self, x: Tensor) -> Tensor:
         """Sums `x` over the block of each rank."""
-        rows, columns = tf.shape(x)[0], tf.shape(x)[1]
-        ids = self.start + columns * tf.range(rows)[:, tf.newaxis]
-        sums = tf.math.unsorted_segment_sum(x, ids, rows * columns)
-        return tf.gather(tf.reshape(sums, tf.shape(x)), self.start, batch_dims=1)
+        return self._of_block(tf.math.unsorted_segment_sum, x)
 
     def offset(self, dtype: tf.DType) -> Tensor:
         """Counts the ranks from the start of its block to each rank."""
-        return tf.cast(tf.range(tf.shape(self.start)[1]) - self.start, dtype)
+        return tf.cast(self._ranks() - self.start, dtype)
 
+    def _ranks(self) -> Tensor:
+        return tf.broadcast_to(tf.range(tf.shape(self.number)[1]), tf.shape(self.number))
 
-def _cumulative_maximum(x: Tensor) -> Tensor:
-    """Doubles the window of a running maximum of numbers from 0 on until it spans the list."""
-    size = tf.shape(x)[1]
-
-    def widened(width: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        shifted = tf.roll(x, width, axis=1)
-        return 2 * width, tf.where(tf.range(size) >= width, tf.maximum(x, shifted), x)
-
-    return tf.while_loop(lambda width, _: width < size, widened, (tf.constant(1), x))[1]
+    def _of_block(self, reduce: Callable[..., Tensor], x: Tensor) -> Tensor:
+        rows, columns = tf.unstack(tf.shape(x))
+        ids = self.number + columns * tf.range(rows)[:, tf.newaxis]
+        found = reduce(x, ids, rows * columns)
+        return tf.gather(tf.reshape(found, tf.shape(x)), self.number, batch_dims=1)
 
 
 def _scrambled(x: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.listwise import as_lists
 from tfrank_sel.models.preparation import features_and_mask, inputs_of
 
@@ -156,8 +157,7 @@ def contributions(
 
 
 def _mapped(function: Callable[[Any], Any], each: Any, dtype: Any) -> Any:
-    do_not_convert = tf.autograph.experimental.do_not_convert(function)
-    return tf.map_fn(do_not_convert, each, fn_output_signature=dtype)
+    return tf.map_fn(unconverted(function), each, fn_output_signature=dtype)
 
 
 def _checked(pair: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -61,7 +61,7 @@ class Validation(keras.callbacks.Callback):
         for _ in tf.range(steps):
             self._measure_batch("val_loss", *next(held_out))
 
-    @tf.autograph.experimental.do_not_convert
+    @compilation.unconverted
     def _measure_batch(
         self, name: str, inputs: Any, labels: tf.Tensor, weights: Any = None
     ) -> None:
