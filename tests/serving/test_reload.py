@@ -42,8 +42,8 @@ def served(core, **which):
 
 
 def soon(look):
-    """What a look finds, once it finds something and does not fail, within 20 seconds."""
-    deadline = time.monotonic() + 20
+    """What a look finds, once it finds something and does not fail, within 100 seconds."""
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         with contextlib.suppress(ServingError):
             if found := look():
