@@ -14,9 +14,9 @@ false clicks the propensities do not contain). `compared` takes labels of the cl
 and XGBoost's `rank:ndcg` with `lambdarank_unbiased`.
 
 The test is on true labels. The first table has means over queries and logging rankers, and in
-brackets the difference to clicks as they are and its 95 % interval, by bootstrap over queries. The
-second one has the differences of the corrections to the other programs. A star is a significant
-difference by a t test over queries, with Holm's correction for the rows of a column.
+brackets the difference to clicks as they are. The second one has the differences of corrections to
+these and to the other programs, with 95 % intervals by bootstrap over queries. A star is a
+significant difference by a t test over queries, with Holm's correction for the rows of a column.
 
 With `--amounts`, the only table has clicks of the position-based model and more and more sessions:
 NDCG@10 relative to that of true labels, and the largest relative error of a propensity, also that
@@ -258,7 +258,7 @@ def main() -> None:
             setting = f"{path.name}, {MODELS[model]}"
             rows = different({x: y - measured[NAIVE] for x, y in measured.items() if x != NAIVE})
             cells[setting] = {
-                x: f"{y.mean():.4f}" + (f" ({rows[x]})" if x in rows else "")
+                x: f"{y.mean():.4f}" + (f" ({rows[x].partition(':')[0]})" if x in rows else "")
                 for x, y in measured.items()
             } | {"largest error of a propensity": f"{np.mean(wrong):.3f}"}
             others[setting] = different(
