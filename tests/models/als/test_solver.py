@@ -90,8 +90,12 @@ def test_rows_of_any_length_are_solved_at_many_factors():
 @every_objective
 def test_batches_of_tensorflow_find_the_same_factors(objective, monkeypatch):
     monkeypatch.setattr(solver, "_BATCH_VALUES", 5000)  # so that there are several
-    of = problems.problem(num_users=150, num_items=50, num_factors=20, density=0.4)
-    for dtype, within in (("float64", 1e-10), ("float32", 1e-5)):
+    for dtype, within, width in (
+        ("float64", 1e-10, 20),
+        ("float64", 1e-10, 9),
+        ("float32", 1e-5, 20),
+    ):
+        of = problems.problem(num_users=150, num_items=50, num_factors=width, density=0.4)
         loops, batches = (
             swept(of, objective, sweeps=2, dtype=dtype, device=d) for d in (None, "CPU:0")
         )

@@ -82,7 +82,8 @@ def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Ten
     matrix = tf.linalg.set_diag(matrix, tf.linalg.diag_part(matrix) + diagonal)
     triangle = tf.linalg.cholesky(matrix)
     most = tf.reduce_max(tf.linalg.diag_part(matrix), axis=-1, keepdims=True)
-    rounding = factors.shape[2] * np.finfo(factors.dtype.as_numpy_dtype).eps
+    rounding = tf.cast(tf.shape(factors)[2], factors.dtype)  # fits may differ in their widths
+    rounding *= np.finfo(factors.dtype.as_numpy_dtype).eps
     # NaN, for a matrix without a Cholesky factor, is not above it either
     definite = tf.reduce_all(tf.square(tf.linalg.diag_part(triangle)) > rounding * most, axis=-1)
     solution = tf.linalg.cholesky_solve(triangle, rhs[:, :, None])[:, :, 0]
