@@ -328,15 +328,21 @@ class Benchmark:
                 yield f"{name}, K = {size[0]}" if size[0] else name, settings, found
 
 
-def main() -> None:
-    """Prints the table."""
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A parser of the data and the results of a benchmark."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder or npz file")
     parser.add_argument(
         "--results", type=pathlib.Path, required=True, help="folder to keep results in"
     )
+    return parser
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="number of fits of RG and WRMF")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     options = parser.parse_args()

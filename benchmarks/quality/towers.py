@@ -12,9 +12,7 @@ to compile the steps of these two is not counted. The differences are those to i
 with 95 % intervals by paired bootstrap over users.
 """
 
-import argparse
 import os
-import pathlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +25,14 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.quality.judging import interval
-from benchmarks.quality.recommendation import Benchmark, Fit, Method, Settings, by_products
+from benchmarks.quality.recommendation import (
+    Benchmark,
+    Fit,
+    Method,
+    Settings,
+    arguments,
+    by_products,
+)
 from tfrank_sel import losses
 from tfrank_sel.models import als
 
@@ -161,13 +166,7 @@ def gap(values: np.ndarray, base: np.ndarray) -> str:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder or npz file")
-    parser.add_argument(
-        "--results", type=pathlib.Path, required=True, help="folder to keep results in"
-    )
+    parser = arguments(__doc__)
     parser.add_argument("--seconds", type=int, default=30, help="CPU time of a fit")
     parser.add_argument("--seeds", type=int, default=3, help="number of fits of each row")
     options = parser.parse_args()

@@ -156,7 +156,6 @@ def test_what_cannot_be_mixed_is_refused(endpoint, ranker, log):
 def test_a_log_that_cannot_be_written_fails_no_request(base, caplog):
     model = ModelConfig("ranker", base, Specific([3, 4]))
     with (
-        open("/dev/full", "a"),
         Endpoint([model], interleaving=Interleaving([3, 4], "/dev/full")) as endpoint,
         Ranker(f"127.0.0.1:{endpoint.grpc_port}") as ranker,
     ):

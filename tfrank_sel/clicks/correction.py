@@ -88,7 +88,7 @@ def labels(
     if not isinstance(propensities, Propensities):
         examined = _rows(log, "propensities", probabilities("propensities", propensities))
     elif correction != "ips" and propensities.method in models.OF_SESSIONS:
-        [fitted] = models.fits(log, propensities.method, [np.ones(log.units.max() + 1)])
+        [fitted] = models.fits(log, propensities.method, [np.ones(log.num_units)])
         examined = fitted.seen()
     else:
         examined = propensities.at(log.positions)[log.columns]

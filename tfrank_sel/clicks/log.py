@@ -144,6 +144,11 @@ class Log:
         _, units = np.unique(values, return_inverse=True)
         return np.asarray(units.ravel() % _UNITS, np.int64)
 
+    @property
+    def num_units(self) -> int:
+        """Number of groups of `units`."""
+        return int(self.units.max()) + 1
+
     @functools.cached_property
     def sessions(self) -> Integers:
         """Rows of each session by position, `[sessions, positions]`; -1 where no item was shown.

@@ -108,7 +108,7 @@ def compare(
     train, test = (log.part(x[x >= 0]) for x in (rows[~is_held], rows[is_held]))
     found = []
     for name in models:
-        [fitted] = fits(train, name, [np.ones(train.units.max() + 1)])
+        [fitted] = fits(train, name, [np.ones(train.num_units)])
         probable = fitted.clicked(test)
         happened = np.where(test.clicks > 0.0, probable, 1.0 - probable)
         total = float(np.log(np.maximum(happened, _SURE)).sum())

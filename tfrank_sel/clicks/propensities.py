@@ -219,7 +219,7 @@ def estimate(
     if resamples < 1:
         raise ValueError(f"`resamples` must be at least 1. Received: {resamples}")
     random = np.random.default_rng(seed)
-    weights = random.poisson(1.0, (resamples + 1, log.units.max() + 1)).astype(np.float64)
+    weights = random.poisson(1.0, (resamples + 1, log.num_units)).astype(np.float64)
     weights[0] = 1.0  # the estimate itself
     weights[weights.sum(axis=1) == 0.0] = 1.0
     check_identified(log, method)

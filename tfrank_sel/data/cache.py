@@ -181,6 +181,10 @@ class Cache(Checked):
     def _starts(self) -> np.ndarray:
         return np.cumsum(self.sizes) - self.sizes
 
+    @property
+    def _item_bytes(self) -> int:
+        return sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
+
     def _plan(
         self, batch_size: int, edges: np.ndarray, orders: np.random.Generator | None, every: int
     ) -> list[tuple[int, np.ndarray]]:
@@ -189,7 +193,6 @@ class Cache(Checked):
         -1 is an empty list.
         """
         buckets = np.searchsorted(edges, self.sizes)
-        item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
         blocks, rest = [], np.array([], int)
         for bucket, edge in enumerate(edges.tolist()):
             lists = np.flatnonzero(buckets == bucket)[::every]
@@ -198,7 +201,7 @@ class Cache(Checked):
             lists = np.concatenate([rest, lists])
             whole = len(lists) // batch_size * batch_size
             batches, rest = lists[:whole].reshape([-1, batch_size]), lists[whole:]
-            step = max(1, BLOCK // (batch_size * edge * item))
+            step = max(1, BLOCK // (batch_size * edge * self._item_bytes))
             blocks += [(edge, batches[i : i + step]) for i in range(0, len(batches), step)]
         if len(rest):
             others = [-1] if orders is None else orders.permutation(len(self.sizes))
@@ -225,8 +228,7 @@ class Cache(Checked):
     @functools.cached_property
     def _in_memory(self) -> Mapping[str, tf.Tensor] | None:
         """The parts of all items and of padding, if they are small enough."""
-        item = sum(kind.dtype.size * kind.shape.num_elements() for kind in self.parts.values())
-        if self.sizes.sum() * item > IN_MEMORY:
+        if self.sizes.sum() * self._item_bytes > IN_MEMORY:
             return None
         found = {}
         for name, kind in self.parts.items():

@@ -14,7 +14,7 @@ from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.serving import input_features, transports
-from tfrank_sel.serving.status import Code, ServingError
+from tfrank_sel.serving.status import SESSION, Code, ServingError
 
 _OUTPUTS = {
     "mask": types_pb2.DT_BOOL,
@@ -140,7 +140,7 @@ class Ranker(Checked):
             "examples": np.array([example], np.object_),
             "k": np.array([size if k is None else k], np.int32),
         }
-        headers = {} if session is None else {transports.SESSION: session}
+        headers = {} if session is None else {SESSION: session}
         outputs = self._transport.predict("rank_top_k", inputs, _OUTPUTS, headers)
         mask, ranks, ids, scores = (outputs[name][0] for name in _OUTPUTS)
         return [

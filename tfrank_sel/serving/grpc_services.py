@@ -30,8 +30,7 @@ from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model
 from tfrank_sel.serving.engine.predict import predict, regress, serialized, signature_of
 from tfrank_sel.serving.limits import Limits
 from tfrank_sel.serving.monitoring import Observation
-from tfrank_sel.serving.status import Code, ServingError, invalid, mapped
-from tfrank_sel.serving.transports import SESSION
+from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid, mapped
 
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ANY_SIZE = -1

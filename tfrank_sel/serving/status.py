@@ -1,4 +1,4 @@
-"""Status codes that gRPC, REST and TensorFlow share, and the error that carries one."""
+"""What gRPC and REST share: status codes, the error that carries one, and the name of a session."""
 
 import contextlib
 import enum
@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from typing import Self
 
 from google.protobuf import message as protobuf
+
+SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
 
 _log = logging.getLogger(__name__)
 

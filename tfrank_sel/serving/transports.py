@@ -22,8 +22,6 @@ from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.rest import json_reader
 from tfrank_sel.serving.status import Code, ServingError
 
-SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
-
 _ANY_SIZE = -1
 # A server that starts, changes versions or has too much to do is asked again, and so is one that
 # cancels a call; other errors are not retried.

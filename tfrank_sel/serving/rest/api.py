@@ -19,8 +19,7 @@ from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
 from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
-from tfrank_sel.serving.status import Code, ServingError, invalid
-from tfrank_sel.serving.transports import SESSION
+from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
