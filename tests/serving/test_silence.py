@@ -68,11 +68,11 @@ def test_no_exception_of_one_round_ends_the_next(half, tmp_path, monkeypatch, ca
     failing, rounds = threading.Event(), []
 
     def fails(kept):
-        def wrapped(*arguments):
-            if failing.is_set():
+        def wrapped(place):
+            if failing.is_set() and str(tmp_path) in str(place):  # of this test's server
                 rounds.append(1)
                 raise error
-            return kept(*arguments)
+            return kept(place)
 
         return wrapped
 
