@@ -4,9 +4,10 @@
 
 The first ranker scores items by their labels with normal noise, the second one by these scores with
 more noise. Users of the position-based model (`data.synthetic.sessions`, eta 1) see ten items. The
-number of sessions gives a power of 80 % at a level of 5 %: for the A/B test, by the means and
-variances of clicks per session, of both halves together; for interleaving, by the probabilities
-that a team wins, of `clicks.team_draft` with 10 seeds for each query, in both orders.
+number of sessions gives a power of 80 % at a level of 5 %: for the A/B test and optimised
+interleaving, by the means and variances of clicks or credits per session (of both halves together;
+of all lists of `clicks.optimised`); for team draft, by the probabilities that a
+team wins, of `clicks.team_draft` with 10 seeds for each query, in both orders.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import numpy as np
 from benchmarks.quality.clicks import ndcg
 from benchmarks.quality.data import folds
 from tfrank_sel import clicks
+from tfrank_sel.clicks import interleaving
 
 NOISE = 1.0
 MORE = (0.05, 0.1, 0.2, 0.4)
@@ -48,10 +50,12 @@ def main() -> None:
         x for x in folds(options.data)[0]["train"] if len(x.labels) >= SHOWN and x.labels.any()
     ]
     examined = 1.0 / np.arange(1, SHOWN + 1)
-    print("| NDCG@10 apart | A/B test | interleaving | ratio |\n|---|---|---|---|")
+    print(
+        "| NDCG@10 apart | A/B test | team draft (ratio) | optimised (ratio) |\n|---|---|---|---|"
+    )
     for more in MORE:
         random = np.random.default_rng(0)
-        apart, means, spreads, won = [], [], [], []
+        apart, means, spreads, won, gains = [], [], [], [], []
         for one in lists:
             attraction = 0.1 + 0.9 * np.expm1(np.log(2.0) * one.labels) / 3.0
             better = one.labels + NOISE * random.standard_normal(len(one.labels))
@@ -65,14 +69,24 @@ def main() -> None:
                     items, teams = clicks.team_draft(first, second, seed=seed)
                     found = wins(attraction[items[:SHOWN]] * examined, teams[:SHOWN])
                     won.append(found if first is better else found[::-1])
+            orders = [np.argsort(-x, kind="stable")[:SHOWN] for x in (better, worse)]
+            items = interleaving.interleavings(orders, len(one.labels))
+            credits = interleaving.inverse_rank_credits(orders, len(one.labels))[items]
+            probable = attraction[items] * examined
+            gain = (probable * credits).sum(axis=1)
+            squares = gain**2 + (probable * (1.0 - probable) * credits**2).sum(axis=1)
+            gains.append(interleaving.allocation(credits) @ np.stack([gain, squares], axis=1))
         difference = np.subtract(*np.mean(means, axis=0))
         variance = np.mean(spreads, axis=0) + np.var(means, axis=0)
         tested = 2.0 * BOTH * variance.sum() / difference**2
         first, second = np.mean(won, axis=0)
         interleaved = BOTH * (first + second) / (first - second) ** 2
+        gain, square = np.mean(gains, axis=0)
+        optimised = BOTH * (square - gain**2) / gain**2
         print(
-            f"| {np.mean(apart):.4f} | {tested:,.0f} | {interleaved:,.0f} "
-            f"| {tested / interleaved:.0f} |"
+            f"| {np.mean(apart):.4f} | {tested:,.0f} "
+            f"| {interleaved:,.0f} ({tested / interleaved:.0f}) "
+            f"| {optimised:,.0f} ({tested / optimised:.0f}) |"
         )
 
 

@@ -1,6 +1,7 @@
 """`tfrank-sel-clicks`: tables in, labels, values and tests out."""
 
 import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +93,32 @@ def test_two_rankers_are_compared_by_the_sessions_they_win(tmp_path):
     done = invoke("interleaved", tmp_path / "log.jsonl")
     assert "by 0: 0, by 1: 40, by none: 10" in done.output
     assert f"p-value: {2.0**-39:.4g}" in done.output
+
+
+def test_credits_are_compared_by_their_mean(tmp_path):
+    with open(tmp_path / "log.jsonl", "w") as file, open(tmp_path / "mixed.jsonl", "w") as lists:
+        for session in range(12):
+            values = [0.5, 0.25, -0.75] if session % 4 else [-0.1, 0.0, 0.1]
+            for value in values:
+                row = {"session": f"s{session}", "credit": value, "click": int(value != -0.75)}
+                print(json.dumps(row), file=file)
+            line = {"session": f"s{session}", "items": ["a", "b", "c"], "credits": values}
+            print(json.dumps(line), file=lists)
+    clicked = [
+        {"session": f"s{s}", "item": x} for s in range(12) for x in ("ab" if s % 4 else "ac")
+    ]
+    csv.write_csv(pa.Table.from_pylist(clicked), tmp_path / "clicks.csv")
+    for arguments in (
+        ["log.jsonl", "--credit", "credit"],
+        ["mixed.jsonl", "--clicks", tmp_path / "clicks.csv"],
+    ):
+        done = invoke("interleaved", tmp_path / arguments[0], *arguments[1:])
+        assert "by 0: 9, by 1: 0, by none: 3" in done.output, done.output
+        assert f"p-value: {math.erfc(3.0 / math.sqrt(2.0)):.4g}" in done.output
+    with open(tmp_path / "mixed.jsonl", "a") as file:
+        print(json.dumps({"session": "t", "items": ["a"], "teams": [1]}), file=file)
+    done = invoke("interleaved", tmp_path / "mixed.jsonl", "--clicks", tmp_path / "clicks.csv")
+    assert "mixed.jsonl: line 13: expected the log of `serve --interleave`: KeyError" in done.output
 
 
 def event(action, query, item, ordinal=None, **more):

@@ -9,11 +9,16 @@ from tfrank_sel.clicks.correction import (
 from tfrank_sel.clicks.evaluation import (
     ESTIMATORS as ESTIMATORS,
     Value as Value,
-    drafted as drafted,
     reordered as reordered,
+    value as value,
+)
+from tfrank_sel.clicks.interleaving import (
+    credited as credited,
+    drafted as drafted,
+    mean_test as mean_test,
+    optimised as optimised,
     sign_test as sign_test,
     team_draft as team_draft,
-    value as value,
 )
 from tfrank_sel.clicks.log import Log as Log
 from tfrank_sel.clicks.models import MODELS as MODELS, Fit as Fit, compare as compare

@@ -184,26 +184,38 @@ def interleaved(
     session: Session = "session",
     item: Item = "item",
     team: Annotated[str, typer.Option(help="Column of the team of each item, 0 or 1.")] = "team",
+    credit: Annotated[
+        str | None,
+        typer.Option(help="Column of the credit of each item, of `optimised`, instead of teams."),
+    ] = None,
     click: Click = "click",
 ) -> None:
-    """Compare two rankers by the clicks on lists that were mixed by team draft."""
+    """Compare two rankers by the clicks on lists that were mixed by interleaving.
+
+    Sessions of teams are compared by the sign test, those of credits by the test of their mean.
+    """
     try:
         if clicked:
             roles = {"session": session, "item": item, "click": click}
-            counts = tables.team_clicks(log, clicked, roles)
+            credits, are_teams = tables.session_credits(log, clicked, roles)
         else:
-            roles = {"session": session, "team": team, "click": click}
+            are_teams = credit is None
+            roles = {"session": session, "credit": credit or team, "click": click}
             table = tables.columns(log, tables.read(log), roles)
-            teams = np.asarray(table["team"])
-            if (wrong := teams[(teams != 0) & (teams != 1)]).size:
-                raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
+            values = table["credit"]
+            if are_teams:
+                if (wrong := values[(values != 0) & (values != 1)]).size:
+                    raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
+                values = 1 - 2 * values
             _, sessions = np.unique(table["session"], return_inverse=True)
-            counts = [np.bincount(sessions, table["click"] * (teams == t)) for t in (0, 1)]
+            credits = np.bincount(sessions, table["click"] * values)
+        credits = credits.round(9)  # what is 0 but for rounding decides nothing
+        p = clicks.sign_test(credits, 0.0 * credits) if are_teams else clicks.mean_test(credits)
     except (OSError, ValueError) as error:
         raise refused(error) from error
-    wins = [int((counts[t] > counts[1 - t]).sum()) for t in (0, 1)]
-    print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(counts[0]) - sum(wins)}")
-    print(f"p-value: {clicks.sign_test(*counts):.4g}")
+    wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]
+    print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(credits) - sum(wins)}")
+    print(f"p-value: {p:.4g}")
 
 
 def main() -> None:

@@ -1,19 +1,15 @@
-"""Evaluation of a new ranker: its value from the log of another one, and interleaved sessions."""
+"""Evaluation of a new ranker: its value from the log of another one."""
 
 import dataclasses
-import math
-from collections.abc import Hashable, Sequence
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks.correction import effective, labels
-from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
+from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
-T = TypeVar("T", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,84 +178,3 @@ def _resampled(
     total = sums.sum(axis=0)
     low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
     return Value(float(total[0] / total[1]), float(low), float(high), effective)
-
-
-def team_draft(first: ArrayLike, second: ArrayLike, *, seed: int = 0) -> tuple[Integers, Integers]:
-    """Mixes two rankings of the same items.
-
-    In each round, a coin decides which ranker picks first; each adds its best item that is not yet
-    in the list.
-
-    Args:
-        first: Scores of the first ranker, `[list_size]`.
-        second: Scores of the second ranker, `[list_size]`.
-        seed: Seed of the coins, such as a hash of the session.
-
-    Returns:
-        Indices of the items in the mixed order, and the team (0 or 1) of each, `[list_size]` each.
-
-    Raises:
-        ValueError: If the scores differ in length.
-
-    Reference:
-        [Radlinski, Kurup and Joachims, How does clickthrough data reflect retrieval quality?,
-        CIKM 2008](https://doi.org/10.1145/1458082.1458092).
-
-    Example:
-        >>> items, teams = team_draft([3.0, 2.0, 1.0], [1.0, 2.0, 3.0])
-        >>> sorted(items.tolist())
-        [0, 1, 2]
-    """
-    scores = numbers("first", first), numbers("second", second)
-    if scores[0].shape != scores[1].shape:
-        raise ValueError(
-            f"`second` must have the shape of `first`, {scores[0].shape}. "
-            f"Received: {scores[1].shape}"
-        )
-    taken = drafted(*(np.argsort(-x, kind="stable").tolist() for x in scores), seed=seed)
-    return np.array(list(taken), np.int64), np.array(list(taken.values()), np.int64)
-
-
-def drafted(first: Sequence[T], second: Sequence[T], *, seed: int) -> dict[T, int]:
-    """Returns the team of each item in the order of `team_draft`.
-
-    Args:
-        first: Items by the first ranker, best first, each once, `[list_size]`.
-        second: Items by the second ranker, `[list_size]`; for the best of longer lists, these may
-            be others.
-        seed: As in `team_draft`.
-    """
-    size = len(first)
-    free = iter(first), iter(second)
-    taken: dict[T, int] = {}
-    for starts in np.random.default_rng(seed).integers(2, size=(size + 1) // 2).tolist():
-        for team in (starts, 1 - starts):
-            best = next((item for item in free[team] if item not in taken), None)
-            if best is not None and len(taken) < size:
-                taken[best] = team
-    return taken
-
-
-def sign_test(first: ArrayLike, second: ArrayLike) -> float:
-    """Tests whether two rankers win equally many sessions: the sign test, two-sided.
-
-    Args:
-        first: Clicks on the team of the first ranker in each session, `[sessions]`.
-        second: Clicks on the other team. Sessions of equal numbers of clicks are left out.
-
-    Returns:
-        The p-value.
-
-    Example:
-        >>> round(sign_test([1] * 8, [0] * 8), 4)
-        0.0078
-    """
-    difference = numbers("first", first) - numbers("second", second)
-    wins, count = int((difference > 0.0).sum()), int((difference != 0.0).sum())
-    fewer = min(wins, count - wins)
-    logs = [
-        math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1)
-        for k in range(fewer + 1)
-    ]
-    tail = math.fsum(math.exp(x - count * math.log(2.0)) for x in logs)
-    return min(2.0 * tail, 1.0)

@@ -137,16 +137,20 @@ def _field(path: str | pathlib.Path, number: int, row: Any, *keys: str) -> Any:
     return row
 
 
-def team_clicks(
+def session_credits(
     log: str | pathlib.Path, clicked: str | pathlib.Path, roles: Mapping[str, str]
-) -> list[Any]:
-    """Counts the clicked items of each team in each session, `[sessions]` for both teams.
+) -> tuple[Any, bool]:
+    """Sums the credits of the clicked items of each session for the first ranker.
 
     Args:
-        log: The log of `tfrank-sel-serving serve --interleave`.
+        log: The log of `tfrank-sel-serving serve --interleave`. An item of a team has the credit 1
+            or, for the second ranker, -1.
         clicked: File of a table with a row for each click or, if it has a column `click`, also for
             other items.
         roles: Names of its columns `session`, `item` and `click`.
+
+    Returns:
+        The sums, `[sessions]`, and whether the log has teams only.
 
     Raises:
         ValueError: If a file is no such file, or no click is on an item of the log.
@@ -162,12 +166,15 @@ def team_clicks(
         )
         if click
     }
-    won: dict[str, set[tuple[str, int]]] = {}  # clicked items; a session may have several lines
+    won: dict[str, set[tuple[str, float]]] = {}  # clicked items; a session may have several lines
+    kind = ""
     with open(log, errors="replace") as file:
         for number, line in enumerate(file, start=1):
             try:
                 row = json.loads(line)
-                session, pairs = row["session"], zip(row["items"], row["teams"], strict=True)
+                kind = kind or ("credits" if "credits" in row else "teams")
+                credits = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
+                session, pairs = row["session"], zip(row["items"], credits, strict=True)
                 shown = won.setdefault(session, set())
                 shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
             except (KeyError, TypeError, ValueError) as error:
@@ -176,7 +183,8 @@ def team_clicks(
                 ) from None
     if not any(won.values()):
         raise ValueError(f"{clicked}: no click is on an item of a session of {log}")
-    return [np.array([sum(t == team for _, t in x) for x in won.values()]) for team in (0, 1)]
+    sums = np.array([sum(credit for _, credit in x) for x in won.values()])
+    return sums, kind == "teams"
 
 
 def corrected(

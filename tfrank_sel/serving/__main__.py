@@ -1,6 +1,7 @@
 """The command line: `tfrank-sel-serving`, or `python -m tfrank_sel.serving`."""
 
 import contextlib
+import dataclasses
 import gc
 import json
 import logging
@@ -11,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import rich.console
 import rich.table
@@ -99,13 +100,19 @@ def serve(
     interleave: Annotated[
         str | None,
         typer.Option(
-            help="Two versions, such as 3,4, whose rankings are mixed by team draft for requests "
-            "with a session in the header `x-session`; the first one answers others."
+            help="Two versions, such as 3,4, or ranker:3,4 of one of several models, whose "
+            "rankings are mixed for requests with a session in the header `x-session`; the first "
+            "one answers others."
         ),
     ] = None,
+    interleave_method: Annotated[
+        Literal["team_draft", "optimised"], typer.Option(help="Method that mixes the rankings.")
+    ] = "team_draft",
     interleave_log: Annotated[
         pathlib.Path,
-        typer.Option(help="File to which the teams of the items of each session are appended."),
+        typer.Option(
+            help="File to which the items of each session are appended, with teams or credits."
+        ),
     ] = pathlib.Path("interleaved.jsonl"),
 ) -> None:
     """Answer TensorFlow Serving's gRPC and REST requests until interrupted.
@@ -134,16 +141,7 @@ def serve(
     # The event loop waits so long for a thread that runs Python, several times a request.
     sys.setswitchinterval(5e-4)
     mixed = None
-    policy: Any = model_config.Latest()
     try:
-        if interleave is not None:
-            if model_config_file:
-                fail("Expected --model-base-path with --interleave. Received: --model-config-file")
-            versions = [int(x) if x.isdecimal() else -1 for x in interleave.split(",")]
-            if len({*versions} - {-1}) != 2 or len(versions) != 2:
-                fail(f"--interleave must be two versions, such as 3,4. Received: {interleave}")
-            mixed = Interleaving(versions, interleave_log)
-            policy = model_config.Specific(versions)
         if model_config_file:
             models = model_config.read(model_config_file)
         else:
@@ -151,7 +149,12 @@ def serve(
             if isinstance(base_path, pathlib.Path):
                 base_path = base_path.resolve()
             name = model_name or pathlib.Path(base_path).name
-            models = [model_config.ModelConfig(name, base_path, policy)]
+            models = [model_config.ModelConfig(name, base_path)]
+        if interleave is not None:
+            name, versions = _interleaved(interleave, [model.name for model in models])
+            mixed = Interleaving(name, versions, interleave_log, interleave_method)
+            if not model_config_file:
+                models = [dataclasses.replace(models[0], policy=model_config.Specific(versions))]
         encryption = read(ssl_config_file, SSLConfig)
         endpoint = Endpoint(
             models,
@@ -345,6 +348,20 @@ def fail(message: str) -> NoReturn:
     """Ends the command with one line on stderr and status 2."""
     print(" ".join(message.split()), file=sys.stderr)
     raise typer.Exit(2)
+
+
+def _interleaved(option: str, models: Sequence[str]) -> tuple[str, list[int]]:
+    """The model and its two versions."""
+    name, _, pair = option.rpartition(":")
+    versions = [int(x) if x.isdecimal() else -1 for x in pair.split(",")]
+    if len({*versions} - {-1}) != 2 or len(versions) != 2:
+        fail(f"--interleave must be two versions, such as 3,4. Received: {option}")
+    if not name and len(models) == 1:
+        name = models[0]
+    if name not in models:
+        known = ", ".join(f"{model}:{pair}" for model in models)
+        fail(f"--interleave must name a served model: {known or 'none'}. Received: {option}")
+    return name, versions
 
 
 def _serve(endpoint: "Endpoint", names: Sequence[str]) -> bool:

@@ -40,7 +40,7 @@ class ServerCore:
         config_poll_seconds: Time between reads of that file; 0 to read it once.
         allow_labels_for_unavailable: Whether to accept a new label for a version that is not served
             yet.
-        interleaving: Versions of each model whose rankings are mixed, or None.
+        interleaving: Model and versions whose rankings are mixed, or None.
         load: Function that loads a version from its folder and number.
 
     Raises:
@@ -85,8 +85,7 @@ class ServerCore:
         try:
             self.reload(self._configs)
             if self._interleaving:
-                for model in self._models.values():
-                    self._interleaving.check(model)
+                self._interleaving.check(self._models[self._interleaving.model])
         except ServingError:
             self._close_models()
             raise
@@ -190,7 +189,9 @@ class ServerCore:
                 raise invalid(f"Unrecognized servable version label: {label}")
         if versions is None:
             raise unknown_servable(name, version)
-        mixed = self._interleaving if version is None else None
+        mixed = self._interleaving
+        if mixed is not None and (mixed.model != name or version is not None):
+            mixed = None
         with mixed.acquire(versions) if mixed else versions.acquire(version) as model:
             if model is None:
                 raise unknown_servable(name, version)

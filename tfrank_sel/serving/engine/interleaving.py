@@ -1,4 +1,4 @@
-"""Interleaving: the rankings of two versions of a model, mixed by team draft."""
+"""Interleaving: the rankings of two versions of a model, mixed."""
 
 import contextlib
 import contextvars
@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,22 +21,37 @@ from tfrank_sel.serving.status import Code, ServingError, invalid
 # of the request that this thread or task answers
 session: contextvars.ContextVar[str] = contextvars.ContextVar("session", default="")
 
+_METHODS: dict[str, tuple[str, Callable[..., Mapping[Any, float]]]] = {
+    "team_draft": ("teams", clicks.drafted),
+    "optimised": ("credits", clicks.credited),
+}
+
 
 class Interleaving:
-    """Two versions of a model whose rankings are mixed, and the log of their teams.
+    """Two versions of a model whose rankings are mixed, and the log of the lists.
 
     Args:
+        model: Name of the model.
         versions: Two versions. Requests without a session get answers of the first one.
         log: File to append to: a JSON line for each list, with `session`, its `items` in the mixed
             order (their doc ids, or else their indices in the request) and the `teams` of these, 0
-            for the first version and 1 for the second.
+            for the first version and 1 for the second, or their `credits`, those of
+            `clicks.optimised`.
+        method: `"team_draft"` or `"optimised"`.
 
     Raises:
         OSError: If the file cannot be written.
     """
 
-    def __init__(self, versions: Sequence[int], log: str | os.PathLike[str]) -> None:
-        self.versions = tuple(versions)
+    def __init__(
+        self,
+        model: str,
+        versions: Sequence[int],
+        log: str | os.PathLike[str],
+        method: str = "team_draft",
+    ) -> None:
+        self.model, self.versions = model, tuple(versions)
+        self._values, self._mix = _METHODS[method]
         self._log = log
         self._file = open(log, "a")  # noqa: SIM115 - it is written to until the end
         self._lock, self._rounds = threading.Lock(), Rounds()
@@ -53,21 +69,28 @@ class Interleaving:
 
     @contextlib.contextmanager
     def acquire(self, served: ModelVersions) -> Iterator[Model | None]:
-        """Holds both versions for a request of a session, or else the first one."""
+        """Holds both versions for a request of a session, or else the first one, or the latest."""
         with contextlib.ExitStack() as held:
             first, second = (held.enter_context(served.acquire(x)) for x in self.versions)
             if first and second and session.get():
                 yield _Mixed(first, second, self)
-            else:
-                yield first
+                return
+            if not first or not second:  # a new configuration may serve others
+                with self._rounds.attempt(""):
+                    self.check(served)
+            yield first or held.enter_context(served.acquire(None))
 
-    def write(self, items: Sequence[bytes | int], teams: Sequence[int]) -> None:
-        """Appends the teams of a list; a log that cannot be written fails no request."""
-        names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in items]
-        line = json.dumps({"session": session.get(), "items": names, "teams": teams})
+    def mix(self, orders: Sequence[Sequence[bytes | int]]) -> list[bytes | int]:
+        """Mixes two orders and logs the list; a log that cannot be written fails no request."""
+        digest = hashlib.blake2b(session.get().encode(), digest_size=8).digest()
+        mixed = self._mix(*orders, seed=int.from_bytes(digest))
+        names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in mixed]
+        values = {self._values: list(mixed.values())}
+        line = json.dumps({"session": session.get(), "items": names} | values)
         with self._lock, self._rounds.attempt(f"cannot write {self._log}"):
             self._file.write(line + "\n")
             self._file.flush()
+        return list(mixed)
 
 
 class _Mixed(Model):
@@ -117,16 +140,14 @@ def _mixed(
     for order in orders:
         if len(set(order)) < len(order):
             raise invalid("`doc_ids` must differ to be interleaved. Received: one of them twice")
-    digest = hashlib.blake2b(session.get().encode(), digest_size=8).digest()
-    teams = clicks.drafted(*orders, seed=int.from_bytes(digest))
-    interleaving.write(list(teams), list(teams.values()))
+    places = np.array(interleaving.mix(orders))
+    size = len(places)
     mixed = {"scores": np.full_like(scores, PADDING_SCORE)}
-    places = np.array(list(teams))
     if len(first) > 1:
         mixed["doc_ids"] = first[1].copy()
-        mixed["doc_ids"][0, : len(teams)] = places
-        places = np.arange(len(teams))
-    mixed["scores"][0, places.astype(int)] = np.arange(len(teams), 0, -1)
+        mixed["doc_ids"][0, :size] = places
+        places = np.arange(size)
+    mixed["scores"][0, places.astype(int)] = np.arange(size, 0, -1)
     return mixed
 
 
