@@ -262,6 +262,16 @@ def test_many_bad_lines_are_listed_and_counted(tmp_path):
     assert count == "expected no bad line. Received: 75"  # the same file three times
 
 
+@pytest.mark.parametrize("options", [[], ["--set", "serving.canary=true"]])
+@pytest.mark.parametrize("step", ["ingest", "push"])
+def test_a_step_of_no_run_names_the_folder(tmp_path, step, options):
+    done = CliRunner().invoke(app, [step, "--output", str(tmp_path / "none"), *options])
+    assert done.exit_code == 2
+    expected = f"{tmp_path / 'none'}: expected the folder of a run, or --config. Received: neither"
+    assert done.stderr == expected + "\n"
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -28,8 +28,8 @@ _ROWS = 1 << 16  # written at once
 
 def table(
     queries: np.ndarray, doc_ids: np.ndarray, scores: np.ndarray, mask: np.ndarray
-) -> pa.Table:
-    """Returns ranked lists, one after another, each by rank; equal scores keep the order of items.
+) -> tuple[pa.Table, np.ndarray]:
+    """Ranks lists; equal scores keep the order of items.
 
     Args:
         queries: Identifier of each query, bytes `[batch_size]`.
@@ -37,18 +37,23 @@ def table(
         scores: Their scores, of the same shape.
         mask: True for items, False for padding, of the same shape; padding is last.
 
+    Returns:
+        The lists, one after another, each by rank; and the indices of their items, best first, of
+        the shape of the scores.
+
     Example:
         >>> ids, scores = np.array([[b"a", b"b", b""]], object), np.array([[1.0, 2.0, 0.0]])
         >>> mask = np.array([[True, True, False]])
-        >>> table(np.array([b"q"], object), ids, scores, mask).to_pylist()
+        >>> table(np.array([b"q"], object), ids, scores, mask)[0].to_pylist()
         [{'query_id': 'q', 'rank': 1, 'doc_id': 'b', 'score': 2.0},
          {'query_id': 'q', 'rank': 2, 'doc_id': 'a', 'score': 1.0}]
     """
+    order = np.lexsort([-scores, ~mask])  # stable
     lists, places = np.nonzero(mask)
-    order = np.lexsort([-scores[mask], lists])  # stable
-    columns = queries[lists], places + 1, doc_ids[mask][order], scores[mask][order]
+    best = lists, order[mask]
+    columns = queries[lists], places + 1, doc_ids[best], scores[best]
     arrays = [pa.array(x, field.type) for x, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=SCHEMA), order
 
 
 @contextlib.contextmanager

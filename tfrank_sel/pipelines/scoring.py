@@ -309,17 +309,17 @@ class _Score(beam.DoFn):
         with rankings.written(path, schema) as write:
             while batch := list(itertools.islice(records, _BATCH)):
                 found, inputs = self.scored(tf.constant(batch))
-                ranked = rankings.table(*(x.numpy() for x in found))
+                queries, doc_ids, scores, mask = (x.numpy() for x in found)
+                ranked, order = rankings.table(queries, doc_ids, scores, mask)
                 if self.explain:
-                    contributions = self._contributions(inputs, *(x.numpy() for x in found[2:]))
+                    contributions = self._contributions(inputs, order, mask)
                     ranked = ranked.append_column(schema[-1], [contributions])
                 write(ranked)
 
     def _contributions(
-        self, inputs: dict[str, tf.Tensor], scores: np.ndarray, mask: np.ndarray
+        self, inputs: dict[str, tf.Tensor], order: np.ndarray, mask: np.ndarray
     ) -> list[str | None]:
         """What puts the first items of lists above the next, for each row of ranked lists."""
-        order = np.argsort(-np.where(mask, scores, -np.inf), axis=1, kind="stable")
         ranks, sizes = np.arange(mask.shape[1]), mask.sum(axis=1, keepdims=True)
         lists, places = np.nonzero((ranks < self.explain) & (ranks < sizes - 1))
         told = np.full(mask.shape, None, object)

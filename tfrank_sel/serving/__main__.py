@@ -100,9 +100,9 @@ def serve(
     interleave: Annotated[
         str | None,
         typer.Option(
-            help="Two versions, such as 3,4, or ranker:3,4 of one of several models, whose "
-            "rankings are mixed for requests with a session in the header `x-session`; the first "
-            "one answers others."
+            help="Two versions whose rankings are mixed, such as 3,4 or, of one of several models, "
+            "ranker:3,4, for requests with a session in the header `x-session`; the first one "
+            "answers others."
         ),
     ] = None,
     interleave_method: Annotated[

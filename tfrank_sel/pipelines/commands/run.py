@@ -211,6 +211,8 @@ def execute(
     console = Console(soft_wrap=True)
     with _ending(lambda: _tell_interrupted(output)):
         asked = given.load(output)
+        if only and given.file is None and asked.data == Configuration().data:
+            raise InputError(output, "expected the folder of a run, or --config. Received: neither")
         if only in (None, "train") and os.environ.get("TF_CONFIG"):
             with quiet():
                 from tfrank_sel.pipelines import run as pipeline
