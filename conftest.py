@@ -7,11 +7,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np
 import pytest
-import tensorflow as tf
-
-import tfrank_sel
 
 # TFX has an environment of its own: `make test-tfx`
 if importlib.util.find_spec("tfx") is None:
@@ -26,8 +22,14 @@ if not (pathlib.Path(__file__).parent / "build/kubernetes/installed").exists():
     collect_ignore.append("tests/kubernetes")
 
 
-@pytest.fixture(autouse=True)
+# imported by the processes that run tests, and not by the one that hands them out
+@pytest.fixture(autouse=True, scope="session")
 def _names_of_examples(doctest_namespace: dict[str, Any]) -> None:
+    import numpy as np
+    import tensorflow as tf
+
+    import tfrank_sel
+
     doctest_namespace.update(
         np=np,
         tf=tf,

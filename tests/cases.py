@@ -385,7 +385,7 @@ def name_of(case: Any) -> str:
     if isinstance(case, LinkCase):
         return repr(case.link)
     arguments = (*case.make.args, *case.make.keywords.values())
-    words = [type(case.make()).__name__, *map(_shortly, arguments)]
+    words = [case.make.func.__name__, *map(_shortly, arguments)]
     return re.sub(r"<function (\w+) at \w+>", r"\1", "-".join(words))  # the same in any process
 
 

@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import functools
 import logging
 import pathlib
 import zlib
@@ -80,15 +81,29 @@ class _OfAutoGraph(logging.Handler):
 logging.getLogger("tensorflow").addHandler(_OfAutoGraph())
 
 
+@functools.cache
+def is_long(path: pathlib.Path) -> bool:
+    return any(path.is_relative_to(TESTS / name) for name in LONG)
+
+
+@functools.cache
+def is_golden(path: pathlib.Path) -> bool:
+    return path.is_relative_to(TESTS / "golden")
+
+
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Does not even read the long trials where they are left out: what they import takes long."""
+    leaves_out = config.getoption("markexpr") in ("not long", "not(long)")
+    return True if leaves_out and is_long(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests of these files and folders, and most cases of samples, as long."""
     for item in items:
         sample = 1
         if hasattr(item, "callspec"):
-            is_golden = item.path.is_relative_to(TESTS / "golden")
-            sample = GOLDEN_SAMPLE if is_golden else SAMPLES.get(item.originalname, 1)
-        left_out = zlib.crc32(item.nodeid.encode()) % sample
-        if left_out or any(item.path.is_relative_to(TESTS / name) for name in LONG):
+            sample = GOLDEN_SAMPLE if is_golden(item.path) else SAMPLES.get(item.originalname, 1)
+        if is_long(item.path) or zlib.crc32(item.nodeid.encode()) % sample:
             item.add_marker(pytest.mark.long)
 
 
