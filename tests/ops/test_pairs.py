@@ -17,12 +17,12 @@ def items_of(size: int) -> Items:
     return Items(*map(tf.constant, (scores, labels, ones > 0.0, ones, ranks, labels)))
 
 
-def bowl(first: Items, second: Items, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """A symmetric function that is no polynomial, and the height: 0 for an item with itself."""
+def bowl(first: Items, second: Items, x: tf.Tensor) -> pairs.Sums:
+    """A symmetric function that is no polynomial, and its height: 0 for an item with itself."""
     is_pair = first.mask & second.mask
     height = tf.abs(first.labels - second.labels) + tf.abs(first.ranks - second.ranks)
     height = tf.where(is_pair, height, tf.zeros_like(height))
-    return height * tf.cos(x), height
+    return tf.cos(x), height, height
 
 
 def expected(items: Items) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

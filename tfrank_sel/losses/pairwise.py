@@ -115,21 +115,21 @@ class PairwiseLoss(Normalized, ListwiseLoss):
         scores, labels, mask, weights, gains = ranking.sort_by(scores, *fields, mask=mask)
         return Items(scores, labels, mask, weights, ranks, gains)
 
-    def _pair(self, first: Items, second: Items, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Computes the loss and the count of a pair, in both directions if both count."""
+    def _pair(self, first: Items, second: Items, x: Tensor) -> pairs.Sums:
+        """Computes loss, weight and count of a pair, in both directions if both count."""
         y = first.labels - second.labels
+        is_pair = first.mask & second.mask
         if self.ordered:
-            values = tf.where(y > 0.0, first.weights, second.weights)
-            values *= self.surrogate(tf.sign(y) * x, tf.abs(y))
+            count = tf.cast(is_pair & (y != 0.0), x.dtype)
+            weights = tf.where(y > 0.0, first.weights, second.weights)
+            values = self.surrogate(tf.sign(y) * x, tf.abs(y))
         else:
-            values = (first.weights + second.weights) * self.surrogate(x, y)
-        differ = first.labels != second.labels if self.ordered else first.ranks != second.ranks
-        is_pair = first.mask & second.mask & differ
+            count = 2.0 * tf.cast(is_pair & (first.ranks != second.ranks), x.dtype)
+            weights = 0.5 * (first.weights + second.weights)
+            values = self.surrogate(x, y)
         if self.lambda_weight is not None:
-            weights = tf.stop_gradient(self.lambda_weight.pairs(first, second))
-            values *= tf.where(is_pair, weights, tf.zeros_like(weights))
-        count = tf.cast(is_pair, x.dtype) * (1.0 if self.ordered else 2.0)
-        return tf.where(is_pair, values, tf.zeros_like(values)), count
+            weights *= tf.stop_gradient(self.lambda_weight.pairs(first, second))
+        return values, tf.math.multiply_no_nan(weights, count), count
 
 
 @register

@@ -132,7 +132,7 @@ def sinh(x: Tensor) -> Tensor:
 def sigmoid(x: Tensor) -> Tensor:
     """Computes `1 / (1 + exp(-x))`."""
     exp = tf.exp(-tf.abs(x))
-    return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
+    return tf.maximum(exp, tf.nn.relu(tf.sign(x))) / (1.0 + exp)
 
 
 def softplus(x: Tensor) -> Tensor:

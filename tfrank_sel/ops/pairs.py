@@ -1,6 +1,6 @@
 """Sums over the pairs of items of each list, in memory that does not grow with their number.
 
-Rows of the matrix of pairs are computed in chunks, and only the sums of rows are stored. Value and
+The matrix of pairs is computed in blocks, each pair once, and only sums are stored. Value and
 gradient are sums of the same kind, so you can train on lists of any size: the sums are exact,
 without sampling of pairs.
 """
@@ -11,11 +11,9 @@ from typing import NamedTuple
 import tensorflow as tf
 from tensorflow import Tensor
 
-# The summands of a row are first added in lanes: adding along a row is a chain of dependent
-# operations, but lanes are independent of one another.
-LANES = 4
-SHORT = 64  # lists of fewer items have one lane
-PAIRS_AT_A_TIME = 2**22
+PAIRS_AT_A_TIME = 2**15  # what operations leave in a cache is there for the next
+PAIRS_ON_GPU = 2**22
+WIDTH = 32  # of a block, at least: operations on short rows are slow
 
 
 class Items(NamedTuple):
@@ -41,19 +39,20 @@ class Items(NamedTuple):
     gains: Tensor
 
 
-# Maps the items on both sides and the differences of their scores to the cost and the count of
-# each pair.
-PairFunction = Callable[[Items, Items, Tensor], tuple[Tensor, Tensor]]
 Sums = tuple[Tensor, Tensor, Tensor]
+# Maps the items on both sides and the differences of their scores to the cost, the weight and the
+# count of each pair.
+PairFunction = Callable[[Items, Items, Tensor], Sums]
 
 
 def sums_over_pairs(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
-    """Sums the costs and the counts of the unordered pairs of each list.
+    """Sums the weighted costs and the counts of the unordered pairs of each list.
 
     Args:
-        function: Computes cost and count of each pair, from the first items, the second items, and
-            the score of the first less that of the second. It must be symmetric in the two items,
-            and 0 for an item with itself and for padding.
+        function: Computes cost, weight and count of each pair, from the first items, the second
+            items, and the score of the first less that of the second. It must be symmetric in the
+            two items, with weight and count 0 for an item with itself and for padding. No gradient
+            flows through weights.
         items: The items.
 
     Returns:
@@ -64,28 +63,28 @@ def sums_over_pairs(function: PairFunction, items: Items) -> tuple[Tensor, Tenso
     def with_slope(first: Items, second: Items, difference: Tensor) -> Sums:
         with tf.GradientTape() as tape:
             tape.watch(difference)
-            cost, count = function(first, second, difference)
-        return cost, count, tape.gradient(cost, difference)
+            cost, weight, count = function(first, second, difference)
+        slope = tape.gradient(cost, difference, weight)
+        return tf.math.multiply_no_nan(cost, weight), count, slope
 
     @tf.custom_gradient
     def slopes_again(scores: Tensor, slopes: Tensor) -> tuple[Tensor, object]:
         def gradient(upstream: Tensor) -> tuple[Tensor, None]:
             with tf.GradientTape() as tape:
                 tape.watch(scores)
-                slopes = _row_sums(with_slope, items._replace(scores=scores))[2]
+                slopes = _sums(with_slope, items._replace(scores=scores), -1.0)[2]
             return tape.gradient(slopes, scores, upstream), None
 
         return slopes, gradient
 
     @tf.custom_gradient
     def f(scores: Tensor) -> tuple[tuple[Tensor, Tensor], object]:
-        costs, counts, slopes = _row_sums(with_slope, items._replace(scores=scores))
+        costs, counts, slopes = _sums(with_slope, items._replace(scores=scores), -1.0)
 
         def gradient(upstream: Tensor, _: Tensor) -> Tensor:
             return upstream[:, tf.newaxis] * slopes_again(scores, slopes)
 
-        # each pair is computed from both sides
-        return tuple(0.5 * tf.reduce_sum(x, axis=-1) for x in (costs, counts)), gradient
+        return (costs, counts), gradient
 
     return f(items.scores)
 
@@ -107,61 +106,57 @@ def curvatures(function: PairFunction, items: Items) -> tuple[Tensor, Tensor]:
             outer.watch(difference)
             with tf.GradientTape() as inner:
                 inner.watch(difference)
-                cost, count = function(first, second, difference)
-            slope = inner.gradient(cost, difference)
+                cost, weight, count = function(first, second, difference)
+            slope = inner.gradient(cost, difference, weight)
         return cost, count, outer.gradient(slope, difference, unconnected_gradients="zero")
 
-    _, counts, curvature = _row_sums(with_curvature, items)
-    return curvature, 0.5 * tf.reduce_sum(counts, axis=-1)
+    _, counts, curvature = _sums(with_curvature, items, 1.0)
+    return curvature, counts
 
 
-def _row_sums(function: Callable[[Items, Items, Tensor], Sums], items: Items) -> Sums:
-    """Adds up a function of each item with the others, `[batch_size, list_size]`.
+def _sums(function: Callable[[Items, Items, Tensor], Sums], items: Items, parity: float) -> Sums:
+    """Adds up three functions of the pairs: two by list, `[batch_size]`, the third by item.
 
-    Lists are split into one block per lane; lane `l` pairs each block with the one `l` blocks
-    behind it, cyclically.
+    Lists are split into an odd number of blocks. Each block is paired with itself, from both sides,
+    and with those behind it, cyclically, up to half way round: so two blocks meet once.
+
+    Args:
+        function: Computes the functions of each pair.
+        items: The items.
+        parity: 1 if the third function stays the same when the items swap, -1 if its sign changes.
     """
-    is_short = items.scores.shape[1] is not None and items.scores.shape[1] < SHORT
-    num_lanes = 1 if is_short else LANES
     batch_size, list_size = tf.unstack(tf.shape(items.scores))
-    width = -(-list_size // num_lanes)  # of a block
-    if not is_short:
-        rows = tf.maximum(PAIRS_AT_A_TIME // tf.maximum(batch_size * list_size, 1), 1)
-        chunks = tf.maximum(-(-width // rows), 1)
-        rows = tf.maximum(-(-width // chunks), 1)
-        width = chunks * rows
+    size = PAIRS_ON_GPU if tf.config.list_logical_devices("GPU") else PAIRS_AT_A_TIME
+    widest = tf.maximum(size // tf.maximum(batch_size * list_size, 1), WIDTH)
+    half = -(-list_size // widest) // 2
+    num_blocks = 2 * half + 1
+    width = -(-list_size // num_blocks)
 
     def blocks(x: Tensor) -> Tensor:
-        x = tf.pad(x, [[0, 0], [0, num_lanes * width - list_size]])
-        return tf.reshape(x, [tf.shape(x)[0], num_lanes, width])
+        x = tf.pad(x, [[0, 0], [0, num_blocks * width - list_size]])
+        return tf.reshape(x, [tf.shape(x)[0], num_blocks, width])
+
+    def paired(second: Items) -> tuple[Tensor, Tensor, Tensor]:
+        second = Items(*(x[:, :, tf.newaxis, :] for x in second))
+        cost, count, by_item = function(first, second, first.scores - second.scores)
+        of_rows = (tf.reduce_sum(x, axis=-1) for x in (cost, count))
+        return *(tf.reduce_sum(x, axis=[1, 2]) for x in of_rows), by_item
+
+    def add(step: Tensor, cost: Tensor, count: Tensor, total: Tensor) -> tuple[Tensor, ...]:
+        more_cost, more_count, by_item = paired(
+            Items(*(tf.roll(x, -step, axis=1) for x in blocked))
+        )
+        behind = tf.roll(tf.reduce_sum(by_item, axis=-2), step, axis=1)
+        total += tf.reduce_sum(by_item, axis=-1) + parity * behind
+        return step + 1, cost + more_cost, count + more_count, total
 
     blocked = Items(*map(blocks, items))
-    behind = [
-        Items(*(tf.roll(x, -k, axis=1)[:, :, tf.newaxis, :] for x in blocked))
-        for k in range(num_lanes)
-    ]
-
-    def row_sums(chunk: Items) -> Sums:
-        first = Items(*(x[..., tf.newaxis] for x in chunk))
-        lanes = (function(first, second, first.scores - second.scores) for second in behind)
-        return tuple(tf.reduce_sum(tf.add_n(x), axis=-1) for x in zip(*lanes, strict=True))
-
-    sums = row_sums(blocked) if is_short else _in_chunks(row_sums, blocked, rows)
-    return tuple(tf.reshape(x, [batch_size, num_lanes * width])[:, :list_size] for x in sums)
-
-
-def _in_chunks(row_sums: Callable[[Items], Sums], blocked: Items, rows: Tensor) -> Sums:
-    """Computes the sums of a number of rows of each block at a time."""
-
-    def chunks(x: Tensor) -> Tensor:
-        batch_size, num_lanes, width = tf.unstack(tf.shape(x))
-        x = tf.reshape(x, [batch_size, num_lanes, width // rows, rows])
-        return tf.transpose(x, [2, 0, 1, 3])
-
-    sums = tf.map_fn(
-        row_sums,
-        Items(*map(chunks, blocked)),
-        fn_output_signature=(blocked.scores.dtype,) * 3,
-        parallel_iterations=1,
-    )
-    return tuple(tf.transpose(x, [1, 2, 0, 3]) for x in sums)
+    first = Items(*(x[..., tf.newaxis] for x in blocked))
+    cost, count, by_item = paired(blocked)
+    sums = 0.5 * cost, 0.5 * count, tf.reduce_sum(by_item, axis=-1)
+    if items.scores.shape[1] is None or items.scores.shape[1] > WIDTH:
+        _, *sums = tf.while_loop(
+            lambda step, *_: step <= half, add, (1, *sums), maximum_iterations=half
+        )
+    cost, count, total = sums
+    return cost, count, tf.reshape(total, [batch_size, num_blocks * width])[:, :list_size]
