@@ -79,7 +79,7 @@ def arguments(draw: st.DrawFn) -> tuple[Any, Any, Any]:
     )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(given=arguments())
 @every_class
 def test_any_input_gives_a_value_or_an_error_that_says_what_was_wanted(
@@ -159,10 +159,15 @@ def test_no_lists_and_lists_without_items_are_zero(case: Case) -> None:
         return  # its lists have an item each
     width = batch(case)[1].shape[2:]
     topics = (3,) if case in DIVERSITY else ()
-    for shape in ((0, 3), (0, 0), (2, 0))[2 * LEAST :]:
+    for shape, weights in (
+        ((0, 3), np.ones([0, 3])),
+        ((0, 3), np.ones(0)),
+        ((0, 0), None),
+        ((2, 0), np.ones([2, 0])),
+        ((2, 0), np.ones(2)),
+    )[3 * LEAST :]:
         labels = np.zeros([*shape, *(width if case in N_WAY else topics)])
-        for weights in (None, np.ones(shape), np.ones(shape[0])):
-            assert case.make()(labels, np.zeros([*shape, *width]), weights) == 0.0
+        assert case.make()(labels, np.zeros([*shape, *width]), weights) == 0.0
 
 
 @every_class

@@ -128,12 +128,13 @@ def test_several_files_come_together_in_another_order_each_pass(days):
             assert of_day == [100 * day + number for number in range(20)]
 
 
-@pytest.mark.parametrize("count", [2, 5, 20])
+@pytest.mark.parametrize("count", [2, 4])
 def test_workers_share_shuffled_files_whatever_order_each_has(days, count):
+    files = days[:3]
     parts = [
-        numbers(days, shard=(index, count), shuffle_buffer=4, seed=index) for index in range(count)
+        numbers(files, shard=(index, count), shuffle_buffer=4, seed=index) for index in range(count)
     ]
-    assert sorted(itertools.chain(*parts)) == numbers(days)
+    assert sorted(itertools.chain(*parts)) == numbers(files)
     assert max(map(len, parts)) - min(map(len, parts)) <= 20
 
 

@@ -15,20 +15,18 @@ from tfrank_sel.features import Category, Number
 def shapley(score, features, item, against):
     """The Shapley values by all subsets, in float64."""
     count = features.shape[-1]
-
-    def value(subset):
-        x = features.copy()
-        x[item] = [features[item if k in subset else against][k] for k in range(count)]
-        scores = np.asarray(score(x[np.newaxis]), np.float64)[0]
-        return scores[item] - scores[against]
-
+    subsets = list(itertools.product([False, True], repeat=count))
+    lists = np.stack([features] * len(subsets))
+    lists[:, item] = np.where(subsets, features[item], features[against])
+    scores = np.asarray(score(lists), np.float64)
+    values = dict(zip(subsets, scores[:, item] - scores[:, against], strict=True))
     found = np.zeros(count)
-    for k in range(count):
-        others = [j for j in range(count) if j != k]
-        for size in range(count):
+    for subset in subsets:
+        size = sum(subset)
+        for k in np.flatnonzero(np.logical_not(subset)):
             weight = math.factorial(size) * math.factorial(count - size - 1) / math.factorial(count)
-            for subset in itertools.combinations(others, size):
-                found[k] += weight * (value({*subset, k}) - value({*subset}))
+            with_feature = (*subset[:k], True, *subset[k + 1 :])
+            found[k] += weight * (values[with_feature] - values[subset])
     return found
 
 

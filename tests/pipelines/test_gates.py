@@ -56,11 +56,13 @@ def shards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inferred(tmp_path_factory, shards):
-    """The schema that a run writes, as text."""
+    """The schema that a run writes, as text; its own lists break nothing of it."""
     folder = tmp_path_factory.mktemp("schema")
     found = statistics.summarise({"train": shards}, SPEC, folder, features=FEATURES)["train"]
     schema.infer(found, SPEC, folder / "schema.pbtxt")
-    return (folder / "schema.pbtxt").read_text()
+    text = (folder / "schema.pbtxt").read_text()
+    assert validated(folder, shards, text) == []
+    return text
 
 
 def feature(name, more):
@@ -91,16 +93,13 @@ def without(text, name):
 def test_a_schema_that_is_edited_names_what_breaks_it(
     tmp_path, shards, inferred, edits, rule, name, line
 ):
-    assert validated(tmp_path, shards, inferred) == []
     known = 'string_domain { name: "known" value: "x" value: "z" }\n'
     for edited, more in edits.items():
         inferred = without(inferred, edited) + (feature(edited, more) if more else "")
-    [anomaly] = validated(tmp_path, shards, inferred + known)
-    assert (anomaly.rule, anomaly.feature, anomaly.action) == (rule, name, "warn")
-    assert str(anomaly).startswith(f"{name}: expected {line}")
     fails = Gates(features={name: {rule: Gate("fail")}})
-    [failed] = validated(tmp_path, shards, inferred + known, gates=fails)
-    assert failed.action == "fail"
+    [anomaly] = validated(tmp_path, shards, inferred + known, gates=fails)
+    assert (anomaly.rule, anomaly.feature, anomaly.action) == (rule, name, "fail")
+    assert str(anomaly).startswith(f"{name}: expected {line}")
     off = Gates(**{rule: "off"})
     assert validated(tmp_path, shards, inferred + known, gates=off) == []
 
@@ -111,6 +110,7 @@ def test_a_share_of_items_may_be_outside(tmp_path, shards, inferred):
     assert validated(tmp_path, shards, narrow, gates=at_most[0]) == []
     [anomaly] = validated(tmp_path, shards, narrow, gates=at_most[1])
     assert anomaly.distance == 4 / ITEMS
+    assert anomaly.action == "warn"
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,6 @@ OF_SECOND = "gates.features.'features[2]'.zero"
     ("sets", "status", "told", "lines"),
     [
         ([], 2, VANISHED, ["training: begins"]),
-        (["gates.zero=off"], 2, "train: 0 anomalies", ["training: begins"]),
-        (["gates.zero=fail"], 3, VANISHED, [f"{ENDS}Received: 0 throughout", "nothing is trained"]),
         (
             [f"{OF_SECOND}=fail"],
             3,

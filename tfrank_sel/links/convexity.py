@@ -141,7 +141,7 @@ def _last_true(holds: Callable[[float], bool]) -> float:
         return 0.0
     if holds(math.exp(high)):
         return math.inf
-    for _ in range(50):
+    for _ in range(40):  # to ten digits
         middle = 0.5 * (low + high)
         low, high = (middle, high) if holds(math.exp(middle)) else (low, middle)
     return math.exp(low)
