@@ -98,7 +98,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", KINDS)
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(made=st.data())
 def test_the_lists_of_all_parts_are_those_of_the_file(folder, name, made):
     path, starts = written(folder, name, made)
@@ -107,7 +107,7 @@ def test_the_lists_of_all_parts_are_those_of_the_file(folder, name, made):
 
 
 @pytest.mark.parametrize("name", ["csv", "tsv", "jsonl"])
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(made=st.data())
 def test_the_rows_of_all_parts_are_those_of_the_file_in_order(folder, name, made):
     path, starts = written(folder, name, made)
@@ -174,7 +174,7 @@ def test_parts_are_of_about_the_same_size_and_compressed_files_are_whole(tmp_pat
     assert formats.reader([path]).parts(path) == [Part(path)]
 
 
-@settings(deadline=None)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.integers(1, 6), min_size=1, max_size=6),
     group=st.integers(1, 7),
