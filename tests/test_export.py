@@ -115,16 +115,17 @@ def test_the_names_of_tensorflow_ranking_answer(model, signatures):
         np.testing.assert_allclose(single, model(features[:, None])[:, 0], atol=1e-6)
 
 
-def test_the_manifest_tells_what_was_exported(tmp_path, model):
+def test_the_manifest_tells_what_was_exported(tmp_path, model, path):
     metadata = {"metrics": {"ndcg": 0.5}}
-    hashes = []
-    for name, exported in (("a", model), ("b", model), ("c", keras.models.clone_model(model))):
-        export.export(exported, SPEC, tmp_path / name, metadata=metadata)
-        manifest = json.loads((tmp_path / name / "assets.extra" / "manifest.json").read_text())
+    export.export(model, SPEC, tmp_path / "same", metadata=metadata)
+    export.export(keras.models.clone_model(model), SPEC, tmp_path / "other", metadata=metadata)
+    folders = path, tmp_path / "same", tmp_path / "other"
+    told = [json.loads((x / "assets.extra" / "manifest.json").read_text()) for x in folders]
+    for manifest in told[1:]:
         assert manifest["metrics"] == {"ndcg": 0.5}
         assert manifest["versions"]["tensorflow"] == tf.__version__
         assert FeatureSpec(**manifest["features"]) == SPEC
-        hashes.append(manifest["weights_sha256"])
+    hashes = [manifest["weights_sha256"] for manifest in told]
     assert hashes[0] == hashes[1] != hashes[2]
 
 

@@ -98,24 +98,24 @@ def test_labels_of_unknown_width_stay_labels() -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("run_eagerly", [True, False])
-def test_a_classifier_trains(run_eagerly: bool) -> None:
+@pytest.mark.parametrize(("run_eagerly", "shape"), [(True, [-1]), (False, [-1]), (False, [-1, 1])])
+def test_a_classifier_trains(run_eagerly: bool, shape: list[int]) -> None:
     keras.utils.set_random_seed(2)
     features = np.random.default_rng(2).normal(size=[64, 6]).astype(np.float32)
     classes = np.argmax(features[:, :4], axis=1)
-    for y_true in (classes, classes[:, np.newaxis]):
-        model = keras.Sequential([keras.Input([6]), keras.layers.Dense(4)])
-        model.compile(
-            keras.optimizers.Adam(0.1),
-            losses.SoftmaxLoss(),
-            metrics=[metrics.MRR()],
-            run_eagerly=run_eagerly,
-        )
-        model.fit(features, y_true, batch_size=24, epochs=8, verbose=0)
-        found = model.evaluate(features, y_true, verbose=0, return_dict=True)
-        assert found["mrr"] > 0.9
-        expected = metrics.MRR()(np.eye(4)[classes], model.predict(features, verbose=0))
-        np.testing.assert_allclose(found["mrr"], expected, rtol=1e-5)
+    y_true = classes.reshape(shape)
+    model = keras.Sequential([keras.Input([6]), keras.layers.Dense(4)])
+    model.compile(
+        keras.optimizers.Adam(0.1),
+        losses.SoftmaxLoss(),
+        metrics=[metrics.MRR()],
+        run_eagerly=run_eagerly,
+    )
+    model.fit(features, y_true, batch_size=24, epochs=8, verbose=0)
+    found = model.evaluate(features, y_true, verbose=0, return_dict=True)
+    assert found["mrr"] > 0.9
+    expected = metrics.MRR()(np.eye(4)[classes], model.predict(features, verbose=0))
+    np.testing.assert_allclose(found["mrr"], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", OF_SCORES, ids=name_of)

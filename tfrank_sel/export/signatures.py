@@ -114,7 +114,7 @@ def export(
             if isinstance(found, tf.saved_model.experimental.TrackableResource)
         ]
         for name, endpoint, signature in _endpoints(model, inputs, top_k):
-            archive.add_endpoint(name, endpoint, input_signature=signature)
+            archive.add_endpoint(name, _traced(endpoint, signature), input_signature=signature)
         with contextlib.redirect_stdout(io.StringIO()):  # `verbose` exists since Keras 3.7
             archive.write_out(str(written))
         saved_model.check_servable(written)
@@ -202,6 +202,17 @@ def _endpoints(
     if isinstance(inputs, Packed):
         endpoints.append(("predict_bytes", predict_bytes, [strings("features")]))
     return endpoints
+
+
+def _traced(endpoint: Endpoint, signature: list[Any]) -> Endpoint:
+    """Returns a call of the only trace of a function, which an archive traces twice."""
+    trace = tf.function(endpoint, autograph=False).get_concrete_function(*signature)
+
+    @functools.wraps(endpoint)  # with its names and defaults
+    def call(*arguments: Any) -> Any:
+        return trace(*arguments)
+
+    return call
 
 
 def _pair(inputs: Iterable[str]) -> str:
