@@ -259,8 +259,11 @@ def test_a_bad_start_is_one_line_and_status_2(base, tmp_path):
     "options",
     [
         ["--model-base-path", "{base}", "--interleave", "3,4"],
-        ["--model-config-file", "{config}", "--interleave", "ranker:3,4"]
-        + ["--interleave-method", "optimised"],
+        pytest.param(
+            ["--model-config-file", "{config}", "--interleave", "ranker:3,4"]
+            + ["--interleave-method", "optimised"],
+            marks=pytest.mark.long,  # the tests above have both methods and both ways to a model
+        ),
     ],
 )
 def test_a_better_version_wins_from_the_command_line(base, tmp_path, options):

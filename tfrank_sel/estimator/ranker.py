@@ -100,7 +100,7 @@ class Ranker(BaseEstimator):
         >>> random = np.random.default_rng(0)
         >>> X = random.normal(size=(600, 3))
         >>> y, qid = (X[:, 0] > 0.5).astype(int), np.repeat(np.arange(100), 6)
-        >>> ranker = Ranker(epochs=5, random_state=0).fit(X, y, qid=qid)
+        >>> ranker = Ranker(members=2, epochs=5, random_state=0).fit(X, y, qid=qid)
         >>> scores = ranker.predict(X[:6], qid=qid[:6])
         >>> scores.shape, ranker.score(X, y, qid=qid) > 0.7
         ((6,), True)
