@@ -74,7 +74,7 @@ def test_gradient_of_logarithms_is_the_chance_of_being_sampled() -> None:
     np.testing.assert_allclose(np.sum(chances), 3.0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=15)
 @given(st.data())
 def test_soft_kth_equals_its_plain_form(data: st.DataObject) -> None:
     size = data.draw(st.sampled_from([2, 7, 41, 333]))
