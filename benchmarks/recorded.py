@@ -84,12 +84,12 @@ def topk() -> Figure:
 
 
 def recommendation() -> Figure:
-    """NDCG@20 by the seconds of a fit on MovieLens-1M and Gowalla, a line for each method."""
-    sets = {"MovieLens-1M": "recommendation-movielens", "Gowalla": "recommendation-gowalla"}
+    """NDCG@20 by the seconds of a fit on each set, a line for each method."""
+    sets = {"MovieLens-1M": "movielens", "Gowalla": "gowalla", "Yelp2018": "yelp2018"}
     figure = Figure(figsize=(7.2, 3.6), layout="constrained")
     lines: dict[str, str] = {}
-    for axes, (title, name) in zip(figure.subplots(1, 2), sets.items(), strict=True):
-        found = cells(name)[1]
+    for axes, (title, name) in zip(figure.subplots(1, len(sets)), sets.items(), strict=True):
+        found = cells(f"recommendation-{name}")[1]
         methods = [row[0].partition(", K = ")[0] for row in found]
         for method in dict.fromkeys(methods):
             if method in ("popularity", "implicit BPR"):  # far below
@@ -100,8 +100,10 @@ def recommendation() -> Figure:
             label = None if method in lines else method
             color = lines.setdefault(method, f"C{len(lines)}")
             axes.plot(seconds, ndcgs, "o-", ms=3, color=color, label=label)
-        axes.set(title=title, xscale="log", xlabel="seconds of the fit", ylabel="NDCG@20")
+        axes.set(title=title, xscale="log", xlabel="seconds of the fit")
+        axes.xaxis.set(major_formatter="{x:g}", minor_formatter="")
         axes.grid(alpha=0.3)
+    figure.axes[0].set(ylabel="NDCG@20")
     figure.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=8)
     return figure
 

@@ -44,6 +44,7 @@ from tfrank_sel.models.als.objectives import activity_weights
 K = 20
 JUDGED = 128, 8  # factors and sweeps
 FACTORS = {64: 12, 256: 8, 1024: 4}  # sweeps by number of factors
+MORE = FACTORS | {2048: 4}
 EPOCHS = 5  # of stochastic gradients, for each sweep
 CHUNK = 256  # users at a time
 BASE = "EASE"
@@ -199,7 +200,7 @@ METHODS = {
         {"regularization": (100.0, 200.0, 400.0, 800.0), "activity_exponent": (0.25, 0.5, 0.75)},
     ),
     "RG^2": Method(by_factors(als.RG2, "alpha"), {**ALPHAS, **OURS}, FACTORS, seeded=True),
-    "RG^x": Method(by_factors(als.RGCross, "alpha"), {**ALPHAS, **OURS}, FACTORS, seeded=True),
+    "RG^x": Method(by_factors(als.RGCross, "alpha"), {**ALPHAS, **OURS}, MORE, seeded=True),
     "WRMF": Method(by_factors(squares, "unobserved"), {**UNOBSERVED, **OURS}, FACTORS, seeded=True),
     "iALS, regularization by count": Method(
         by_factors(squares, "unobserved", count_exponent=1.0),
@@ -311,9 +312,9 @@ class Benchmark:
         return choices[int(np.argmax(judged))]
 
     def rows(
-        self, seeds: int, names: Sequence[str]
+        self, seeds: int, names: Sequence[str], most: int
     ) -> Iterator[tuple[str, Settings, list[dict[str, Any]]]]:
-        """Each method, its settings, and its results on the test by seed."""
+        """Each method, its settings, and its results on the test by seed, up to `most` factors."""
         num_items = self.parts["test"][0].shape[1]
         for name in names:
             method = self.methods[name]
@@ -321,6 +322,8 @@ class Benchmark:
                 continue
             settings = self.chosen(name)
             for size in method.factors.items():
+                if size[0] > most:
+                    continue
                 found = [
                     self.quality(name, "test", settings, size, seed)
                     for seed in range(seeds if method.seeded else 1)
@@ -345,6 +348,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="number of fits of RG and WRMF")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--factors", type=int, default=1024, help="maximum number of factors")
     options = parser.parse_args()
     base = None
     head = ["model", "settings", "Recall@20", "NDCG@20", "CPU s"]
@@ -352,7 +356,7 @@ def main() -> None:
         head.insert(-1, "- EASE's (95 %)")
     print(f"| {' | '.join(head)} |\n{'|---' * len(head)}|")
     benchmark = Benchmark(options.data, options.results)
-    for name, settings, runs in benchmark.rows(options.seeds, options.methods):
+    for name, settings, runs in benchmark.rows(options.seeds, options.methods, options.factors):
         row = [name, ", ".join(f"{key} {value:g}" for key, value in settings.items())]
         row += [over_seeds(runs, key) for key in ("recall@20", "ndcg@20")]
         ndcgs, gap = np.mean([x["users"] for x in runs], axis=0), ""
