@@ -68,13 +68,13 @@ class Sigmoid(ElementaryLink):
     phi_image = (0.0, 1.0)
 
     def phi(self, x: Tensor) -> Tensor:
-        return bregman.sigmoid(x)
+        return tf.sigmoid(x)
 
     def phi_potential(self, x: Tensor) -> Tensor:
         return bregman.softplus(x)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return bregman.sigmoid(x) * bregman.sigmoid(-x)  # 1 - sigmoid(x), without cancellation
+        return bregman.sigmoid_slope(x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.math.log(y) - tf.math.log1p(-y)
@@ -133,7 +133,7 @@ class Tanh(ElementaryLink):
         return size + tf.math.log1p(tf.exp(-2.0 * size)) - math.log(2.0)
 
     def phi_slope(self, x: Tensor) -> Tensor:
-        return 4.0 * bregman.sigmoid(2.0 * x) * bregman.sigmoid(-2.0 * x)
+        return 4.0 * bregman.sigmoid_slope(2.0 * x)
 
     def phi_inverse(self, y: Tensor) -> Tensor:
         return tf.atanh(y)

@@ -545,16 +545,18 @@ def relaxed_ranks(x: Tensor, among: Tensor, link: Link) -> Tensor:
 
     @tf.custom_gradient
     def f(x: Tensor) -> tuple[Tensor, object]:
+        counts = tf.cast(among, x.dtype)
+
         def gradient(upstream: Tensor) -> Tensor:
             # the slope is even, so a pair changes both ranks by the same amount
-            counts, slope = tf.cast(among, x.dtype), link.slope(_differences(x))
-            moved = counts[:, :, tf.newaxis] * upstream[:, tf.newaxis, :]
-            moved -= upstream[:, :, tf.newaxis] * counts[:, tf.newaxis, :]
-            return tf.reduce_sum(moved * slope, axis=-1)
+            slope = link.slope(_differences(x))
+            moved, met = (
+                tf.reduce_sum(slope * y[:, tf.newaxis, :], axis=-1) for y in (upstream, counts)
+            )
+            return counts * moved - upstream * met
 
-        ahead = link(_differences(x))
-        counted = tf.broadcast_to(among[:, tf.newaxis, :], tf.shape(ahead))
-        return 0.5 + masking.masked_sum(ahead, counted), gradient
+        ahead = link(_differences(x)) * counts[:, tf.newaxis, :]
+        return 0.5 + tf.reduce_sum(ahead, axis=-1), gradient
 
     return f(x)
 

@@ -132,7 +132,13 @@ def sinh(x: Tensor) -> Tensor:
 def sigmoid(x: Tensor) -> Tensor:
     """Computes `1 / (1 + exp(-x))`."""
     exp = tf.exp(-tf.abs(x))
-    return tf.maximum(exp, tf.nn.relu(tf.sign(x))) / (1.0 + exp)
+    return tf.where(x < 0.0, exp, 1.0) / (1.0 + exp)
+
+
+def sigmoid_slope(x: Tensor) -> Tensor:
+    """Computes `sigmoid(x) * (1 - sigmoid(x))`, without cancellation."""
+    exp = tf.exp(-tf.abs(x))
+    return exp / tf.square(1.0 + exp)
 
 
 def softplus(x: Tensor) -> Tensor:
