@@ -312,9 +312,9 @@ class Benchmark:
         return choices[int(np.argmax(judged))]
 
     def rows(
-        self, seeds: int, names: Sequence[str], most: int
+        self, seeds: int, names: Sequence[str], factors: Sequence[int]
     ) -> Iterator[tuple[str, Settings, list[dict[str, Any]]]]:
-        """Each method, its settings, and its results on the test by seed, up to `most` factors."""
+        """Each method, its settings, and its results on the test by seed."""
         num_items = self.parts["test"][0].shape[1]
         for name in names:
             method = self.methods[name]
@@ -322,7 +322,7 @@ class Benchmark:
                 continue
             settings = self.chosen(name)
             for size in method.factors.items():
-                if size[0] > most:
+                if size[0] not in (0, *factors):
                     continue
                 found = [
                     self.quality(name, "test", settings, size, seed)
@@ -348,7 +348,7 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="number of fits of RG and WRMF")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--factors", type=int, default=1024, help="maximum number of factors")
+    parser.add_argument("--factors", type=int, nargs="+", choices=MORE, default=list(FACTORS))
     options = parser.parse_args()
     base = None
     head = ["model", "settings", "Recall@20", "NDCG@20", "CPU s"]
