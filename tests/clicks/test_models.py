@@ -16,9 +16,17 @@ EXAMINATION = 0.9 / np.arange(1, SIZE + 1)
 AFTER_CLICK = 0.9 ** np.arange(SIZE)[:, None] * np.linspace(1.0, 0.4, SIZE + 1)
 
 
-def examination(model, place, last):
-    """Examination of a place, where `last` is the place of the last click from 1, or 0."""
-    return EXAMINATION[place] if model == "pbm" else AFTER_CLICK[place, last]
+EFFECT = np.array([0.5, 0.0, -1.0, -1.5, -2.0])  # of positions on the log-odds
+ALONE = ("none", "pbm", "additive", "ubm")  # a place is examined whatever users think of others
+
+
+def chance(model, place, last, item):
+    """Probability of a click, where `last` is the place of the last click from 1, or 0."""
+    a = ATTRACTION[item]
+    if model == "additive":
+        return 1.0 / (1.0 + (1.0 - a) / a * np.exp(-EFFECT[place]))
+    examined = {"none": 1.0, "pbm": EXAMINATION[place], "ubm": AFTER_CLICK[place, last]}
+    return examined[model] * a
 
 
 def reading(model, items):
@@ -34,11 +42,10 @@ def simulated(model, sessions):
     for order, clicked in zip(items, found, strict=True):
         last, is_reading = 0, True
         for k, item in enumerate(order):
-            if model in ("pbm", "ubm"):
-                is_reading = random.random() < examination(model, k, last)
-            clicked[k] = is_reading and random.random() < ATTRACTION[item]
+            alone = chance(model, k, last, item) if model in ALONE else ATTRACTION[item]
+            clicked[k] = is_reading and random.random() < alone
             last = k + 1 if clicked[k] else last
-            if model not in ("pbm", "ubm"):
+            if model not in ALONE:
                 satisfies, going = reading(model, order)
                 stays = not (clicked[k] and random.random() < satisfies[k])
                 is_reading = is_reading and stays and random.random() < going
@@ -48,10 +55,10 @@ def simulated(model, sessions):
 def probability(model, items, clicked):
     """Probability of the clicks of a session: a sum over where the user stops."""
     a = ATTRACTION[items]
-    if model in ("pbm", "ubm"):
+    if model in ALONE:
         last, found = 0, 1.0
         for k in range(SIZE):
-            p = examination(model, k, last) * a[k]
+            p = chance(model, k, last, items[k])
             found *= p if clicked[k] else 1.0 - p
             last = k + 1 if clicked[k] else last
         return found
@@ -91,19 +98,21 @@ def test_the_model_of_a_log_is_named_with_the_likelihood_of_its_parameters(model
     assert by_name[model].log_likelihood == pytest.approx(truth, abs=4e-3)
     assert by_name[model].log_likelihood > found[0].log_likelihood - 2e-3
     assert by_name[model].perplexity == pytest.approx(np.exp(-by_name[model].log_likelihood / SIZE))
-    wrong = "pbm" if model in ("cascade", "dcm", "dbn") else "cascade"
+    wrong = "cascade" if model in ALONE else "pbm"
     assert found[0].log_likelihood - by_name[wrong].log_likelihood > 0.02
+    assert clicks.estimate(log, resamples=1).method == found[0].model
 
 
 @pytest.mark.parametrize("model", clicks.MODELS)
 def test_propensities_are_the_mean_examinations_of_the_simulation(model):
     items, clicked = simulated(model, 12_000)
     estimated = clicks.estimate(log_of(items, clicked), model, resamples=1)
-    if model in ("pbm", "ubm"):
+    if model in ALONE:  # of all items at the position, relative to the first
         above = np.maximum.accumulate(clicked * np.arange(1, SIZE + 1), axis=1)
         above = np.pad(above, [(0, 0), (1, 0)])[:, :-1]
-        truth = np.array([examination(model, k, above[:, k]).mean() for k in range(SIZE)])
-        truth /= truth[0]
+        everything = np.arange(SIZE)[:, np.newaxis]
+        truth = [np.mean(chance(model, k, above[:, k], everything)) for k in range(SIZE)]
+        truth = np.array(truth) / truth[0]
     else:
         stays = np.ones([len(items), SIZE])
         for i, order in enumerate(items):
@@ -131,7 +140,7 @@ def test_items_and_places_that_were_not_fitted_have_a_likelihood():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"models": ["all_pairs"]}, "`models` must be of pbm, ubm, cascade, dcm, dbn"),
+        ({"models": ["all_pairs"]}, "`models` must be of none, pbm, additive, ubm, cascade, dcm"),
         ({"held_out": 1.0}, "`held_out` must be above 0 and below 1. Received: 1.0"),
         ({"held_out": 1e-9}, "`held_out` must leave sessions on both sides. Received: 1e-09"),
     ],
@@ -141,6 +150,6 @@ def test_a_bad_comparison_is_refused(wrong, message):
     log = log_of(*simulated("pbm", 10))
     with pytest.raises(ValueError, match=re.escape(message)):
         clicks.compare(log, **wrong)
-    counts = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [3, 1], shown=[5, 5], session=[0, 0])
+    counts = clicks.Log(["q"] * 2, ["a", "b"], [1, 2], [3, 1], shown=[5, 5], session=[0, 1])
     with pytest.raises(ValueError, match="`shown` must be 1 in a log with sessions"):
-        clicks.compare(counts)
+        clicks.compare(counts, ["dcm"], held_out=0.5)

@@ -1,4 +1,7 @@
+import json
 import re
+import tracemalloc
+import warnings
 
 import matplotlib.figure
 import numpy as np
@@ -58,7 +61,8 @@ def test_a_file_keeps_all_and_a_picture_shows_it(tmp_path):
     axes = matplotlib.figure.Figure().subplots()
     loaded.draw(axes)
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), kept.values)
-    (tmp_path / "p.json").write_text((tmp_path / "p.json").read_text().replace("0.5", "0.0"))
+    fields = json.loads((tmp_path / "p.json").read_text())
+    (tmp_path / "p.json").write_text(json.dumps(fields | {"values": [1.0, 0.0]}))
     with pytest.raises(ValueError, match="`values` must be above 0 and at most 1"):
         clicks.Propensities.load(tmp_path / "p.json")
     with pytest.raises(ValueError, match=re.escape("position 3 has no propensity")):
@@ -93,13 +97,10 @@ def test_what_a_log_cannot_identify_is_refused():
             clicks.estimate(single, method)
     two = {"item": list("aabb"), "position": [1, 2, 3, 4]}
     apart = clicks.Log(**{**SWAPPED, **two})
-    for method in ("all_pairs", "pbm", "ubm"):
-        with pytest.raises(ValueError, match=re.escape("positions: [1, 2] and [3, 4]")):
-            clicks.estimate(apart, method)
     with pytest.raises(ValueError, match="`session` is required"):
         clicks.estimate(apart, "dbn")
     with pytest.raises(
-        ValueError, match="`method` must be one of all_pairs, pbm, ubm, cascade, dcm"
+        ValueError, match="`method` must be one of auto, all_pairs, none, pbm, additive, ubm"
     ):
         clicks.estimate(apart, "em")
     with pytest.raises(ValueError, match="the log has no column 'position'"):
@@ -133,3 +134,73 @@ def test_a_log_of_one_query_with_sessions_has_an_interval():
         log = clicks.Log.of(columns, session="session")
         estimated = clicks.estimate(log, method, resamples=20)
         assert np.all(estimated.high[1:] > estimated.low[1:])
+
+
+def test_positions_that_no_item_connects_have_the_nearest_propensity_or_none():
+    # items a and b at 1 and 2, c and d, of fewer clicks, at 3 and 4
+    items, places = list("aabbccdd"), [1, 2, 1, 2, 3, 4, 3, 4]
+    found = [60, 30, 40, 20, 6, 3, 4, 2]
+    log = clicks.Log(["q"] * 8, items, places, found, shown=[100] * 8)
+    assert clicks.groups(log) == [[1, 2], [3, 4]]
+    with pytest.warns(UserWarning, match=r"positions 3, 4 \(4 of 8 rows\).*the nearest position"):
+        estimated = clicks.estimate(log, "all_pairs", resamples=2)
+    np.testing.assert_allclose(estimated.values, [1.0, 0.5, 0.5, 0.5])
+    with pytest.warns(UserWarning, match="are left out"):
+        estimated = clicks.estimate(log, "all_pairs", unconnected="drop", resamples=2)
+    assert estimated.positions.tolist() == [1, 2]
+    further = estimated.nearest(np.array([1, 2, 7]))
+    np.testing.assert_allclose(further.at([1, 7]), [1.0, 0.5])
+    np.testing.assert_allclose(further.draws[:, 2], further.draws[:, 1])
+    with pytest.raises(ValueError, match="`unconnected` must be one of nearest, drop"):
+        clicks.estimate(log, unconnected="skip")
+
+
+@pytest.mark.parametrize("peak", [1, 2, 5])
+def test_ratios_are_kept_where_another_position_is_examined_most(peak):
+    places = np.arange(1, 7)
+    seen = 0.8 / (1.0 + np.abs(places - peak))
+    items, shown = np.repeat(np.arange(12), 6), np.full(72, 5000)
+    attraction = np.random.default_rng(0).uniform(0.1, 0.9, 12)
+    clicked = np.random.default_rng(1).binomial(shown, attraction[items] * np.tile(seen, 12))
+    log = clicks.Log(items % 4, items, np.tile(places, 12), clicked, shown=shown)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        estimated = clicks.estimate(log, "pbm", resamples=20)
+    np.testing.assert_allclose(estimated.values, seen / seen.max(), rtol=0.03)
+    told = f"position {peak} is examined most, the first one"
+    assert [told in str(x.message) for x in warned if "most" in str(x.message)] == [True] * (
+        peak > 1
+    )
+
+
+def test_deep_positions_of_few_clicks_are_pooled():
+    places = np.concatenate([np.arange(1, 61), np.arange(1, 61)[::-1]])
+    found = np.where(places < 15, 30, 3)
+    log = clicks.Log(["q"] * 120, np.repeat([0, 1], 60), places, found, shown=[100] * 120)
+    assert log.pools[:14].tolist() == [*range(14)]
+    sizes = np.bincount(log.pools)[14:]
+    assert sizes.min() >= 4  # of 6 clicks each
+    estimated = clicks.estimate(log, "pbm", resamples=2)
+    np.testing.assert_allclose(estimated.values[14:], 0.1, rtol=1e-6)
+    assert clicks.Log(["q"] * 2, ["a", "b"], [20, 40], [1, 0]).pools.tolist() == [0, 0]
+
+
+def test_memory_is_bounded_for_lists_of_a_thousand_positions():
+    random = np.random.default_rng(0)
+    order = np.concatenate([random.permutation(1000) for _ in range(300)])
+    places = np.tile(np.arange(1, 1001), 300)
+    clicked = random.random(len(places)) < 5.0 / (4.0 + places)
+    log = clicks.Log(places * 0, order, places, clicked, session=np.repeat(np.arange(300), 1000))
+    tracemalloc.start()
+    try:
+        estimated = clicks.estimate(log, "all_pairs", resamples=20)
+        assert tracemalloc.get_traced_memory()[1] < 1e9
+    finally:
+        tracemalloc.stop()
+    assert estimated.at(500) == pytest.approx(5.0 / 504.0, rel=0.5)
+
+
+def test_few_clicks_are_told():
+    table = synthetic.sessions(LABELS, 100, temperature=2.0, seed=0)
+    with pytest.warns(UserWarning, match="too few clicks: the propensity of position .* interval"):
+        clicks.estimate(clicks.Log.of(table, session="session"), "pbm")

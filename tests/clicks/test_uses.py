@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import re
 import warnings
@@ -48,11 +49,13 @@ def test_labels_of_sessions_are_of_the_items_that_each_user_examined(model, corr
 
 
 def test_the_pooled_label_of_a_cascade_is_that_of_the_items_read():
-    # the user of the first session leaves at the first item, and the other one reads on
-    log = clicks.Log(list("qqqq"), list("abab"), [1, 2, 1, 2], [1, 0, 0, 1], session=[0, 0, 1, 1])
+    # half of the users leave at the first item, and the others read on
+    session = np.repeat(np.arange(4000), 2)
+    items, places = np.tile([0, 1], 4000), np.tile([1, 2], 4000)
+    clicked = np.where(session % 2 == 0, places == 1, places == 2)
+    log = clicks.Log(items * 0, items, places, clicked, session=session)
     made = clicks.labels(log, clicks.estimate(log, "cascade", resamples=1))["label"]
-    mean = 2 / 3  # clicks of the items read
-    np.testing.assert_allclose(made, [(1 + mean) / (2 + 1), (1 + mean) / (1 + 1)])
+    np.testing.assert_allclose(made, [0.5, 1.0], rtol=0.02)  # item 1 is read by half of the users
 
 
 def test_clipping_biases_a_doubly_robust_label_less():
@@ -130,11 +133,21 @@ def test_the_expected_loss_of_corrected_labels_is_that_of_the_relevance(correcti
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
-def test_pooled_labels_have_one_more_examined_impression_of_the_mean_relevance():
-    log = clicks.Log(["q"] * 3, ["a", "a", "b"], [1, 2, 2], [30, 6, 0], shown=[100, 40, 2])
-    made = clicks.labels(log, [1.0, 0.5, 0.5])
-    mean = 36.0 / 121.0
-    np.testing.assert_allclose(made["label"], [(36.0 + mean) / 121.0, mean / 2.0])
+@pytest.mark.parametrize("false", [0.0, 0.05])
+def test_pooled_labels_are_posterior_means_and_shares_of_many_impressions(false):
+    random = np.random.default_rng(0)
+    truth = random.beta(1.0, 6.0, 4000)
+    seen = np.tile([1.0, 0.4], 4000)
+    for shown, largest in ((3, 0.11), (3000, 0.02)):
+        counts = np.full(8000, shown)
+        clicked = random.binomial(counts, np.repeat(truth, 2) * seen + false)
+        places = np.tile([1, 2], 4000)
+        log = clicks.Log(places * 0, np.repeat(np.arange(4000), 2), places, clicked, shown=counts)
+        made = clicks.labels(log, seen, false_clicks=false)["label"]
+        plain = clicks.labels(log, seen, "ips", false_clicks=false)["label"]
+        assert np.sqrt(np.mean((made - truth) ** 2)) < largest
+        assert np.mean((made - truth) ** 2) <= 1.05 * np.mean((plain - truth) ** 2)
+        assert made.mean() == pytest.approx(truth.mean(), rel=0.05)
 
 
 @pytest.mark.parametrize("estimator", clicks.ESTIMATORS)
@@ -162,39 +175,60 @@ def test_intervals_cover_the_value_of_another_policy(estimator):
     assert covered >= 88
 
 
-@pytest.mark.parametrize("correction", clicks.CORRECTIONS)
+@pytest.mark.parametrize("correction", ["ips", "doubly_robust"])
 def test_the_value_of_a_new_order_is_that_of_the_simulation(correction):
     columns = synthetic.sessions(LABELS, 40_000, temperature=1.0, seed=3)
     log, truth = clicks.Log.of(columns, session="session"), columns["attraction"]
-    rows = log.sessions
     known = 1.0 / np.arange(1.0, 9.0)
     propensities = clicks.Propensities(log.positions, known, known, known, "known")
-    found = clicks.reordered(log, propensities, truth, correction, resamples=200)
-    best = (np.sort(truth[rows], axis=1)[:, ::-1] * known).sum(axis=1).mean()
+    found = clicks.reordered(log, propensities, truth, correction)
+    best = (np.sort(truth.reshape(-1, 8), axis=1)[:, ::-1] * known).sum(axis=1).mean()
     assert found["new"].low < best < found["new"].high
-    clicked = log.clicks.sum() / len(rows)
+    clicked = log.clicks.sum() / 40_000
     assert found["logged"].value == pytest.approx(clicked)
     assert found["difference"].value == pytest.approx(found["new"].value - clicked)
     assert found["difference"].low > 0.0
     assert found["new"].effective < len(truth)
-    same = clicks.reordered(log, propensities, np.zeros(len(truth)), correction, resamples=10)
-    assert same["new"].value == pytest.approx(clicked, rel=0.01)
-    assert same["new"].effective == pytest.approx(len(truth))
-    worst = clicks.reordered(log, propensities, -truth, correction, resamples=200)
+    worst = clicks.reordered(log, propensities, -truth, correction)
     assert worst["difference"].high < 0.0
     with pytest.raises(ValueError, match="`scores` must have a value for each of 320000 rows"):
         clicks.reordered(log, propensities, [1.0])
+    with pytest.raises(ValueError, match="`correction` must be one of ips, doubly_robust"):
+        clicks.reordered(log, propensities, truth, "pooled")
+
+
+@pytest.mark.parametrize("method", ["auto", *clicks.MODELS])
+def test_the_same_order_has_the_same_value_to_the_last_digit(method):
+    columns = synthetic.sessions(LABELS, 3000, temperature=1.0, seed=3)
+    log = clicks.Log.of(columns, session="session")
+    estimated = clicks.estimate(log, method, resamples=5)
+    same = clicks.reordered(log, estimated, np.zeros(len(log.clicks)))
+    assert same["difference"] == clicks.Value(0.0, 0.0, 0.0, len(log.clicks))
+    assert same["new"].value == same["logged"].value == pytest.approx(log.clicks.sum() / 3000)
+
+
+def test_propensities_that_are_uncertain_widen_the_interval_of_a_value():
+    columns = synthetic.sessions(LABELS, 4000, temperature=1.0, seed=3)
+    log = clicks.Log.of(columns, session="session")
+    estimated = clicks.estimate(log, "pbm")
+    found = [
+        clicks.reordered(log, x, columns["attraction"])["new"]
+        for x in (estimated, dataclasses.replace(estimated, draws=np.zeros((0, 0))))
+    ]
+    assert found[0].high - found[0].low > 1.005 * (found[1].high - found[1].low)
 
 
 def test_items_of_a_session_take_its_positions():
     log = clicks.Log([0] * 5, [1, 2, 3, 1, 2], [2, 5, 9, 2, 9], [1] * 5, session=[0, 0, 0, 1, 1])
     known = np.array([1.0, 0.5, 0.1])
     propensities = clicks.Propensities(log.positions, known, known, known, "known")
-    scores = [1.0, 3.0, 2.0, 1.0, 2.0]
-    found = clicks.reordered(log, propensities, scores, "pooled", resamples=2)
-    [first, second, third] = clicks.labels(log, propensities, "pooled")["label"]
+    found = clicks.reordered(log, propensities, [1.0, 3.0, 2.0, 1.0, 2.0])
+    first, second, third = 2.0 / 2.0, 2.0 / 0.6, 1.0 / 0.1  # clicks by examinations
     expected = 0.1 * first + second + 0.5 * third + 0.1 * first + second
     assert found["new"].value == pytest.approx(expected / 2)
+    alone = clicks.Log([0] * 2, [1, 2], [1, 2], [1, 0], session=[0, 0])
+    with pytest.raises(ValueError, match="`session` must have at least two values"):
+        clicks.reordered(alone, propensities.nearest(alone.positions), [1.0, 2.0])
 
 
 def test_bad_values_are_refused():

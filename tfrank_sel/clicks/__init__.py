@@ -1,6 +1,7 @@
 """Click logs: propensities of positions, labels without position bias, values of new rankers."""
 
 from tfrank_sel import lazy
+from tfrank_sel.clicks.comparison import Fit as Fit, compare as compare
 from tfrank_sel.clicks.correction import (
     CORRECTIONS as CORRECTIONS,
     effective as effective,
@@ -21,12 +22,12 @@ from tfrank_sel.clicks.interleaving import (
     team_draft as team_draft,
 )
 from tfrank_sel.clicks.log import Log as Log
-from tfrank_sel.clicks.models import MODELS as MODELS, Fit as Fit, compare as compare
+from tfrank_sel.clicks.models import MODELS as MODELS
+from tfrank_sel.clicks.pairs import groups as groups
 from tfrank_sel.clicks.propensities import (
     METHODS as METHODS,
     Propensities as Propensities,
     estimate as estimate,
-    groups as groups,
 )
 
 

@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks import models
+from tfrank_sel.clicks.attractions import GRID, Attractions, log_likelihood, refined
 from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
 from tfrank_sel.clicks.propensities import Propensities
 
 Correction = Literal["ips", "pooled", "doubly_robust"]
 CORRECTIONS: tuple[str, ...] = get_args(Correction)
+_LEAST = 1e-9
 _FEW = 0.1  # effective share of the clicks below which a warning is given
 
 
@@ -30,25 +32,28 @@ def labels(
     label is
 
     $$\text{ips: } \frac{\sum_i (c_i - n_i b_i) / \max(a_i, t)}{\sum_i n_i}, \quad
-    \text{pooled: } \frac{\sum_i (c_i - n_i b_i) + m}{\sum_i n_i a_i + 1}, \quad
+    \text{pooled: } \frac{\sum_i (c_i - n_i b_i) + \kappa m}{\sum_i n_i a_i + \kappa}, \quad
     \text{doubly robust: }
     r + \frac{\sum_i (c_i - n_i b_i - n_i a_i r)}{\max(\sum_i n_i a_i, t \sum_i n_i)}$$
 
-    where m is the mean relevance of all items, r the regression estimate of the item, and t is
-    `least`. `"pooled"` has one examined impression more, of relevance m: that bias vanishes with
-    impressions, and an item of few has no extreme label. Labels below 0 become 0.
+    where r is the regression estimate of the item, and t is `least`. `"pooled"` is the mean of the
+    posterior distribution of the relevance: m is the mean relevance of the items with about the
+    same mean position, and \kappa, in examined impressions, the strength of this prior, which is
+    estimated. An item of few impressions has no extreme label. Labels below 0 become 0. If the
+    method of the propensities is `"additive"`, `"pooled"` is the probability of a click at the best
+    position, by the model.
 
-    Train on them as on other labels, by boosted trees, too. For a loss linear in the labels, such
-    as `SoftmaxLoss(targets=targets.Gains())`, `"ips"` and `"doubly_robust"` with t = 0 give the
-    loss of full information without bias, except for the labels that became 0.
+    Train on `"pooled"` labels as on other labels, by boosted trees, too; do not compute values from
+    them, for which their shrinkage is a bias. For a loss linear in the labels, such as
+    `SoftmaxLoss(targets=targets.Gains())`, `"ips"` and `"doubly_robust"` with t = 0 give the loss
+    of full information without bias, except for the labels that became 0.
 
     Args:
         log: The log.
         propensities: Estimated propensities of positions, or a propensity for each row, `[rows]`.
-            If they are those of a click model of sessions (all of `MODELS` but `"pbm"`), a_i is the
+            If they are those of `"additive"` or of a click model of sessions, a_i is the
             probability that the row was examined, given the clicks of its session, by the model
-            fitted to this log: the pooled label is the attraction that the model estimates. Only
-            `"ips"` takes the means of the positions.
+            fitted to this log. Only `"ips"` takes the means of the positions.
             With trust bias, the difference of the probabilities of a click on a relevant and an
             irrelevant item.
         correction: Name of the correction, of `CORRECTIONS`.
@@ -57,8 +62,7 @@ def labels(
         least: Least propensity by which clicks are divided. Clipping reduces the variance, and adds
             a bias, which is less for `"doubly_robust"`.
         regression: Estimate r of each row, `[rows]`, which must be equal for all rows of an item.
-            By default, the pooled estimate with one examined impression added, of the mean
-            relevance of all items.
+            By default, the pooled estimate.
 
     Returns:
         Columns `query`, `item`, `label` and `shown` (the number of impressions), `[items]` each.
@@ -85,10 +89,11 @@ def labels(
         raise ValueError(f"`correction` must be one of {known}. Received: {correction!r}")
     if not 0.0 <= least <= 1.0:
         raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
+    fitted = None
     if not isinstance(propensities, Propensities):
         examined = _rows(log, "propensities", probabilities("propensities", propensities))
-    elif correction != "ips" and propensities.method in models.OF_SESSIONS:
-        [fitted] = models.fits(log, propensities.method, [np.ones(log.num_units)])
+    elif correction != "ips" and propensities.method in models.OF_ITEMS:
+        [fitted] = models.fits(log, propensities.method, [np.ones(len(log.items))])
         examined = fitted.seen()
     else:
         examined = propensities.at(log.positions)[log.columns]
@@ -97,26 +102,38 @@ def labels(
     def per_item(values: np.ndarray) -> Floats:
         return np.asarray(np.bincount(log.items, values, log.num_items), np.float64)
 
-    clicks = log.clicks - log.shown * false
+    clicks, weights = log.clicks - log.shown * false, 1.0 / np.maximum(examined, least or _LEAST)
     shown, seen = per_item(log.shown), per_item(log.shown * examined)
-    amounts, divisor = per_item(clicks), seen + 1.0
-    label = (amounts + max(float(clicks.sum() / seen.sum()), 0.0)) / divisor
+    if correction == "ips":
+        label = per_item(clicks * weights) / shown
+    elif fitted is not None:
+        label = fitted.attraction
+    else:
+        found = _posterior(log, examined, false)
+        label = refined(found, per_item(clicks), seen)
     if correction == "doubly_robust":
-        divisor = np.maximum(np.maximum(seen, least * shown), 1e-9)  # some are never examined
+        divisor = np.maximum(np.maximum(seen, least * shown), _LEAST)  # some are never examined
         if regression is not None:
             label[log.items] = _rows(log, "regression", numbers("regression", regression))
-        label += (amounts - seen * label) / divisor
-    weights = (shown / divisor)[log.items]
-    if correction == "ips":
-        weights = 1.0 / np.maximum(examined, least)
-        label = per_item(clicks * weights) / shown
-    _warn_if_few(log.clicks, weights)
+        label = label + (per_item(clicks) - seen * label) / divisor
+        weights = (shown / divisor)[log.items]
+    if correction != "pooled":
+        _warn_if_few(log.clicks, weights)
     return {
         "query": log.query_ids[log.query_of_item],
         "item": log.item_ids,
         "label": np.maximum(label, 0.0),
         "shown": shown,
     }
+
+
+def _posterior(log: Log, examined: Floats, false: Floats) -> Floats:
+    """Posterior of the relevance of each item, where P(click) = examined * relevance + false."""
+    kinds, of = np.unique(np.stack([examined, false], axis=1), axis=0, return_inverse=True)
+    table = np.outer(kinds[:, 0], GRID) + kinds[:, 1:]
+    others = log.shown - log.clicks
+    found = log_likelihood(table, log.items, of.ravel(), log.clicks, others, log.num_items)
+    return Attractions(log).posterior(found)
 
 
 def effective(weights: ArrayLike) -> float:

@@ -1,15 +1,21 @@
 """Evaluation of a new ranker: its value from the log of another one."""
 
 import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel.clicks.correction import effective, labels
-from tfrank_sel.clicks.log import Floats, Log, numbers, probabilities
+from tfrank_sel.clicks.correction import effective
+from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
+from tfrank_sel.clicks.models import READING, fits
 from tfrank_sel.clicks.propensities import Propensities
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
+_UNSHRUNK = ("ips", "doubly_robust")
+_GROUPS = 20  # that are left out in turn
+_LEAST, _DIGITS = 1e-9, 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,60 +111,159 @@ def reordered(
     log: Log,
     propensities: Propensities,
     scores: ArrayLike,
-    correction: str = "pooled",
+    correction: str = "doubly_robust",
     *,
     least: float = 0.0,
-    resamples: int = 1000,
     seed: int = 0,
 ) -> dict[str, Value]:
     r"""Estimates the clicks per session if its items were ordered by new scores.
 
-    For the propensity a of the position k_i that item i gets by its score, and its label y_i
-    without position bias, a session has the value
+    For the click c_i of item i, its probability p_i at its position by the click model, and p'_i at
+    the position that it gets by its score, the clicks of a session become
 
-    $$\sum_i a(k_i) \, y_i$$
+    $$\text{ips: } \sum_i \frac{p'_i}{p_i} c_i, \quad
+    \text{doubly robust: } \sum_i p'_i \frac{\sum_j c_j}{\sum_j p_j}$$
+
+    where j runs over all impressions of the item. If the method of the propensities is of users who
+    read from the top (`"cascade"`, `"dcm"`, `"dbn"`), a click changes what is examined below it.
+    Both are then, by the model fitted to this log,
+
+    $$\sum_i c_i + p'_i - p_i$$
 
     Args:
         log: A log with sessions, of the other ranker.
         propensities: Propensities of its positions.
         scores: Score of each row by the new ranker, `[rows]`; the items of a session take its
             positions, the best one first, and those of equal scores as they were.
-        correction: Correction that makes the labels, as in `labels`.
-        least: As in `labels`.
-        resamples: Number of resamples of the queries (Poisson bootstrap).
-        seed: Seed of the resamples.
+        correction: `"ips"` or `"doubly_robust"`, which has less variance if items repeat. Labels of
+            `"pooled"` are shrunk, so that values of them would be biased.
+        least: Least probability p_i that divides, relative to that at the best position.
+        seed: Seed of the groups of queries that are left out for the intervals.
 
     Returns:
         The values `"logged"`, which are the clicks themselves, `"new"`, and their `"difference"`.
-        The effective numbers of impressions are those of inverse propensity weights.
+        Intervals are by the jackknife: each of 20 groups of queries is left out in turn, of
+        sessions if there are fewer queries. They contain the errors of the propensities. The
+        effective numbers of impressions are those of the weights p' / p.
 
     Raises:
-        ValueError: If the log has no sessions, or there is no score for each row.
+        ValueError: If the log has no sessions or only one, there is no score for each row, or an
+            argument is out of range.
     """
-    score, rows = numbers("scores", scores), log.sessions
+    if correction not in _UNSHRUNK:
+        raise ValueError(
+            f"`correction` must be one of {', '.join(_UNSHRUNK)}. Received: {correction!r}"
+        )
+    if not 0.0 <= least <= 1.0:
+        raise ValueError(f"`least` must be from 0 to 1. Received: {least}")
+    score = numbers("scores", scores)
     if score.shape != log.clicks.shape:
         raise ValueError(
             f"`scores` must have a value for each of {len(log.clicks)} rows. "
             f"Received: shape {score.shape}"
         )
-    best = np.argsort(np.where(rows >= 0, -score[rows], np.inf), axis=1, kind="stable")
-    free = np.argsort(rows < 0, axis=1, kind="stable")  # the positions of the session
-    ranked, columns = np.take_along_axis(rows, best, axis=1), np.empty_like(log.columns)
-    columns[ranked[ranked >= 0]] = free[ranked >= 0]
-    known = propensities.at(log.positions)
-    label = labels(log, propensities, correction, least=least)["label"]
-    gains = known[columns] * label[log.items]
-    size = effective(known[columns] / known[log.columns])
-    share = np.full(len(gains), len(rows) / len(gains))  # of a session
+    log.check_sessions()
+    session = log.session_of_row
+    if not session.max():
+        raise ValueError("`session` must have at least two values for an interval. Received: one")
+    columns = np.empty_like(log.columns)  # the items of a session take its positions
+    taken = log.columns[np.lexsort((log.columns, session))]
+    columns[np.lexsort((log.columns, -score, session))] = taken
+    placed = _Placed(log, propensities, columns, correction == "doubly_robust", least)
+    size, gains = effective(placed.weights()), placed.gains(np.ones(len(score)))
+    parts = [
+        (weight, placed.gains(weight) if placed.is_fitted else gains)
+        for weight in _left_out(log, seed)
+    ]
+    drawn = placed.drawn()
+    is_first = np.zeros(len(score))
+    is_first[np.unique(session, return_index=True)[1]] = 1.0  # a row of each session
 
-    def of(values: Floats, effective: float) -> Value:
-        return _resampled(values, share, log.queries, effective, resamples, seed)
+    def of(of_rows: Callable[[Floats], Floats], effective: float, draws: Sequence[Floats]) -> Value:
+        value = float(of_rows(gains).sum() / is_first.sum())
+        others = [of_rows(x) @ weight / (is_first @ weight) for weight, x in parts]
+        of_draws = [of_rows(x).sum() / is_first.sum() for x in draws]
+        variance = (len(parts) - 1.0) * np.var(others) + (np.var(of_draws) if draws else 0.0)
+        half = _student(len(parts) - 1) * math.sqrt(variance)
+        ends = np.round([value, value - half, value + half], _DIGITS)  # equal orders differ by 0
+        return Value(*ends.tolist(), effective)
 
     return {
-        "logged": of(log.clicks, float(len(gains))),
-        "new": of(gains, size),
-        "difference": of(gains - log.clicks, size),
+        "logged": of(lambda _: log.clicks, float(len(gains)), []),
+        "new": of(lambda x: x, size, drawn),
+        "difference": of(lambda x: x - log.clicks, size, drawn),
     }
+
+
+def _left_out(log: Log, seed: int) -> Iterator[Floats]:
+    """Weights of rows, `[rows]`, 0 for a group of queries, or sessions if queries are few."""
+    unit = log.queries if log.num_queries >= _GROUPS else log.session_of_row
+    order = np.random.default_rng(seed).permutation(int(unit.max()) + 1)
+    for group in range(min(_GROUPS, len(order))):
+        yield (order[unit] % _GROUPS != group) * 1.0
+
+
+def _student(freedom: int) -> float:
+    """The 97.5 % point of Student's distribution, by its expansion about the normal one."""
+    z = 1.959964
+    first, second = (z**3 + z) / 4.0, (5.0 * z**5 + 16.0 * z**3 + 3.0 * z) / 96.0
+    return z + first / freedom + second / freedom**2
+
+
+@dataclasses.dataclass
+class _Placed:
+    """Clicks on rows that take other places, by propensities or a click model.
+
+    Args:
+        log: The log.
+        propensities: Its propensities.
+        columns: The new places, `[rows]`.
+        is_pooled: Whether the impressions of an item share their clicks.
+        least: Least probability that divides, relative to that at the best position.
+    """
+
+    log: Log
+    propensities: Propensities
+    columns: Integers
+    is_pooled: bool
+    least: float
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a click model is fitted to the log, since propensities do not suffice."""
+        return self.propensities.method in ("additive", *READING)
+
+    def probable(self, weights: Floats, known: Floats | None = None) -> tuple[Floats, Floats]:
+        """Probability of a click at the old and the new place of each row, up to a factor."""
+        log = self.log
+        if self.is_fitted:
+            [fitted] = fits(log, self.propensities.method, [weights])
+            return fitted.placed(log.columns), fitted.placed(self.columns)
+        known = self.propensities.at(log.positions) if known is None else known
+        return np.maximum(known, max(self.least, _LEAST))[log.columns], known[self.columns]
+
+    def gains(self, weights: Floats, known: Floats | None = None) -> Floats:
+        """Clicks on each row at its new place, `[rows]`, by a model of weighted rows."""
+        log, (old, new) = self.log, self.probable(weights, known)
+        if self.propensities.method in READING:
+            return log.clicks + new - old
+        if not self.is_pooled:
+            return new / np.maximum(old, _LEAST) * log.clicks
+        clicks, expected = (np.bincount(log.items, x, log.num_items) for x in (log.clicks, old))
+        return np.asarray(new * (clicks / np.maximum(expected, _LEAST))[log.items])
+
+    def weights(self) -> Floats:
+        """Weight of each impression."""
+        old, new = self.probable(np.ones(len(self.columns)))
+        return new / np.maximum(old, _LEAST)
+
+    def drawn(self) -> list[Floats]:
+        """The gains by each draw of the propensities."""
+        if self.is_fitted or not self.propensities.draws.size:
+            return []
+        place = np.searchsorted(self.propensities.positions, self.log.positions)
+        weights = np.ones(len(self.columns))
+        return [self.gains(weights, x[place]) for x in self.propensities.draws]
 
 
 def _resampled(

@@ -1,6 +1,7 @@
 """Click logs: which item was shown at which position, and how often it was clicked."""
 
 import copy
+import dataclasses
 import functools
 from typing import Any
 
@@ -10,6 +11,30 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _UNITS = 1000
+_SINGLE = 10  # positions that are never pooled
+_CLICKS = 20  # of a pool
+_SPAN = 0.05  # of a pool, relative to its first position
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cells:
+    """Pairs of an item and a pool of positions.
+
+    Args:
+        item: Item of each cell, `[cells]`.
+        pool: Pool of positions of each cell, `[cells]`.
+        of_row: Cell of each row of the log, `[rows]`.
+        num_pools: Number of pools.
+    """
+
+    item: Integers
+    pool: Integers
+    of_row: Integers
+    num_pools: int
+
+    def sums(self, values: Floats) -> Floats:
+        """Sums values of rows, `[rows]`, for each cell."""
+        return np.asarray(np.bincount(self.of_row, values, len(self.item)), np.float64)
 
 
 class Log:
@@ -21,7 +46,7 @@ class Log:
         position: Position at which the item was shown, `[rows]`, whole numbers from 1.
         click: Whether the item was clicked, `[rows]`, 0 or 1; with `shown`, the number of clicks.
         shown: Number of impressions of each row, `[rows]`; 1 if None.
-        session: Session of each row, `[rows]`, which click models other than PBM need.
+        session: Session of each row, `[rows]`, which models of sessions and `reordered` need.
 
     Attributes:
         num_queries, num_items: Number of queries, and of pairs of a query and an item.
@@ -105,11 +130,18 @@ class Log:
     def part(self, rows: Integers) -> "Log":
         """Returns the log of some of the rows, with the items and positions of this one."""
         found = copy.copy(self)
-        for name in ("counts", "sessions", "units"):
+        found.pools = self.pools
+        for name in ("cells", "session_of_row", "units"):
             found.__dict__.pop(name, None)
         for name in ("queries", "items", "columns", "shown", "clicks", "_sessions"):
             if (values := getattr(self, name)) is not None:
                 setattr(found, name, values[rows])
+        return found
+
+    def moved(self, columns: Integers) -> "Log":
+        """Returns the log with rows at other places of `positions`, `[rows]`."""
+        found = self.part(np.arange(len(columns)))
+        found.columns = columns
         return found
 
     @property
@@ -123,16 +155,45 @@ class Log:
         return len(self.item_ids)
 
     @functools.cached_property
-    def counts(self) -> tuple[Floats, Floats]:
-        """Clicks and impressions of each item at each position, `[items, positions]` each."""
-        shape = self.num_items, len(self.positions)
-        cells = self.items * shape[1] + self.columns
+    def pools(self) -> Integers:
+        """Index of the pool of each position, `[positions]`: of positions with equal propensity.
 
-        def summed(values: Floats) -> Floats:
-            sums = np.bincount(cells, values, shape[0] * shape[1])
-            return np.asarray(sums, np.float64).reshape(shape)
+        The first ten positions are pools of their own. A pool of later ones has at least 20 clicks,
+        if there are as many, and spans at least a twentieth of its first position.
+        """
+        clicks = np.bincount(self.columns, self.clicks, len(self.positions)).tolist()
+        pools, first, amount = [0], int(self.positions[0]), clicks[0]
+        for place, more in zip(self.positions[1:].tolist(), clicks[1:], strict=True):
+            is_full = amount >= _CLICKS and place >= first * (1.0 + _SPAN)
+            if is_full or place <= _SINGLE:
+                pools.append(pools[-1] + 1)
+                first, amount = place, 0.0
+            else:
+                pools.append(pools[-1])
+            amount += more
+        is_last = np.array(pools) == pools[-1]
+        if amount < _CLICKS and first > _SINGLE and pools[-1]:  # the rest is no pool of its own
+            return np.where(is_last, pools[-1] - 1, pools)
+        return np.array(pools)
 
-        return summed(self.clicks), summed(self.shown)
+    @functools.cached_property
+    def cells(self) -> "Cells":
+        """The pairs of an item and a pool of positions at which it was shown."""
+        size = int(self.pools[-1]) + 1
+        keys, of_row = np.unique(self.items * size + self.pools[self.columns], return_inverse=True)
+        return Cells(keys // size, keys % size, of_row.ravel(), size)
+
+    @property
+    def has_sessions(self) -> bool:
+        """Whether the session of each row is known."""
+        return self._sessions is not None
+
+    @functools.cached_property
+    def session_of_row(self) -> Integers:
+        """Index of the session of each row, `[rows]`; without sessions, each row is its own."""
+        if self._sessions is None:
+            return np.arange(len(self.items))
+        return np.asarray(np.unique(self._sessions, return_inverse=True)[1], np.int64).ravel()
 
     @functools.cached_property
     def units(self) -> Integers:
@@ -149,23 +210,11 @@ class Log:
         """Number of groups of `units`."""
         return int(self.units.max()) + 1
 
-    @functools.cached_property
-    def sessions(self) -> Integers:
-        """Rows of each session by position, `[sessions, positions]`; -1 where no item was shown.
-
-        Raises:
-            ValueError: If the log has no sessions or has counts, or a session has two items at one
-                position.
-        """
+    def check_sessions(self) -> None:
+        """Raises a ValueError if the log has no sessions, or has counts."""
         if self._sessions is None:
-            raise ValueError("`session` is required for click models other than pbm")
+            raise ValueError("`session` is required for models of sessions: ubm, cascade, dcm, dbn")
         _refuse("shown", self.shown, self.shown != 1.0, "1 in a log with sessions")
-        _, session = np.unique(self._sessions, return_inverse=True)
-        rows = np.full((session.max() + 1, len(self.positions)), -1)
-        rows[session, self.columns] = np.arange(len(session))
-        if np.count_nonzero(rows >= 0) < len(session):
-            raise ValueError("`position` must be unique within each `session`")
-        return rows
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:

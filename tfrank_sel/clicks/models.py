@@ -1,4 +1,4 @@
-"""Click models: fits by expectation maximisation, and comparison by held-out sessions."""
+"""Click models: fits, and comparison by held-out sessions."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -6,14 +6,19 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from tfrank_sel.clicks.additive import Additive, sigmoid
+from tfrank_sel.clicks.attractions import GRID, Attractions, expected, log_likelihood, refined
 from tfrank_sel.clicks.log import Floats, Integers, Log
+from tfrank_sel.clicks.pairs import all_pairs
+from tfrank_sel.clicks.sessions import Sessions
 
-Model = Literal["pbm", "ubm", "cascade", "dcm", "dbn"]
+Model = Literal["none", "pbm", "additive", "ubm", "cascade", "dcm", "dbn"]
 MODELS: tuple[str, ...] = get_args(Model)
-OF_SESSIONS = MODELS[1:]  # a click depends on other clicks
-_STEPS, _TOLERANCE = 500, 1e-5
+READING = ("cascade", "dcm", "dbn")  # users read from the top, and may leave after each item
+OF_SESSIONS = ("ubm", *READING)  # a click depends on other clicks
+OF_ITEMS = ("additive", *OF_SESSIONS)  # examination depends on more than the position
+_STEPS, _TOLERANCE = 300, 3e-5
 _LEAST = 1e-9
-_SURE = 1e-6  # least probability of what happened: a model may exclude it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,36 +26,48 @@ class Fitted:
     """A fitted click model.
 
     Args:
-        examined: Mean probability of examination of each position, `[positions]`; relative to the
-            first position for `"pbm"` and `"ubm"`.
+        examined: Mean probability of examination of each position, `[positions]`, up to a factor.
+        attraction: Probability of a click on each item if it is examined, `[items]`, up to a
+            factor.
         clicked: Function from a log with the same items and positions to the probability of a click
             on each row, given the clicks above it in its session, `[rows]`.
         seen: Function that returns the probability of examination of each row of the fitted log,
             given all clicks of its session, `[rows]`; on the scale of `examined`.
+        placed: Function from places in `log.positions`, which the rows of the fitted log would
+            have, `[rows]`, to the probability of a click on each row, before any click is known.
     """
 
     examined: Floats
+    attraction: Floats
     clicked: Callable[[Log], Floats]
     seen: Callable[[], Floats]
+    placed: Callable[[Integers], Floats]
 
 
 def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
-    """Fits a click model with each of several weights of the groups of rows, `log.units`.
+    """Fits a click model with each of several weights of the rows of a log.
 
     An item is clicked if it is examined and attractive; each item of a query has an attraction.
     Examination is, in
 
-    * `"pbm"`: a probability of the position.
+    * `"none"`: sure.
+    * `"pbm"`: a probability of the position, by `all_pairs`.
     * `"ubm"`: a probability of the position and of the last click above it.
     * `"cascade"`: that of a user who reads from the top and leaves at the first click.
     * `"dcm"`: the same, but a click satisfies the user with a probability of its position.
     * `"dbn"`: the same, but a click satisfies with a probability of its item, and a user who is not
       satisfied reads on with a probability, equal for all.
 
+    In `"additive"`, the log-odds of a click are the sum of one of the position and one of the item,
+    as if users trusted high positions and saw what catches the eye at low ones.
+
+    Attractions have a prior distribution for each group of items of about the same mean position,
+    which is estimated, too: see `Attractions`.
+
     Args:
-        log: A log; for all but `"pbm"`, with sessions.
+        log: A log; for all of `OF_SESSIONS`, with sessions.
         model: Name of the model, of `MODELS`.
-        weights: Weights of the groups, `[groups]` each.
+        weights: Weights of the rows, `[rows]` each. Each fit begins at the last one.
 
     References:
         [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
@@ -60,240 +77,250 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
         [Guo, Liu and Wang, Efficient multiple-click models in web search, WSDM 2009](
         https://doi.org/10.1145/1498759.1498818);
         [Chapelle and Zhang, A dynamic Bayesian network click model, WWW 2009](
-        https://doi.org/10.1145/1526709.1526711).
+        https://doi.org/10.1145/1526709.1526711);
+        [Guo et al., PAL: a position-bias aware learning framework, RecSys 2019](
+        https://doi.org/10.1145/3298689.3347033), for the additive model.
     """
-    made = _Contexts(log, model) if model in ("pbm", "ubm") else _Reading(log, model)
-    return map(made.fit, weights)
+    if model == "ubm":
+        return map(_Contexts(log).fit, weights)
+    if model in READING:
+        return map(_Reading(log, model).fit, weights)
+    return map(_Places(log, model).fit, weights)
 
 
-@dataclasses.dataclass(frozen=True)
-class Fit:
-    """How well a click model predicts the clicks of sessions that it was not fitted to.
+class _Places:
+    """No bias, PBM and the additive model: a click depends on the position and the item."""
 
-    Args:
-        model: Name of the model.
-        log_likelihood: Mean log-likelihood of a session, natural logarithm; at most 0.
-        perplexity: Exponential of the mean negative log-likelihood of a row, of its click given the
-            clicks above it: 1 if all are known, 2 for the toss of a coin.
-    """
+    def __init__(self, log: Log, model: str) -> None:
+        self.log, self.model, self.prior = log, model, Attractions(log)
+        self.additive = Additive(log) if model == "additive" else None
 
-    model: str
-    log_likelihood: float
-    perplexity: float
+    def table(self, weights: Floats) -> Floats:
+        """Probability of a click at each pool of positions by attraction, `[pools, grid]`."""
+        if self.additive is not None:
+            self.additive.fit(weights)
+            places = self.additive.places - self.additive.places.max()
+            return sigmoid(places[:, np.newaxis] + np.log(GRID) - np.log1p(-GRID))
+        if self.model == "pbm":
+            [places] = all_pairs(self.log, [weights])
+            return np.outer(places / places.max(), GRID)
+        return np.outer(np.ones(self.log.cells.num_pools), GRID)
 
-
-def compare(
-    log: Log, models: Iterable[str] = MODELS, *, held_out: float = 0.2, seed: int = 0
-) -> list[Fit]:
-    """Compares click models by the likelihood of held-out sessions, the best one first.
-
-    Args:
-        log: A log with sessions.
-        models: Names of the models, of `MODELS`.
-        held_out: Share of the sessions, drawn at random, that are not fitted; above 0, below 1.
-        seed: Seed of the draw.
-
-    Raises:
-        ValueError: If a name is unknown, the share is out of range, or there are no sessions.
-    """
-    models = list(models)
-    if unknown := [name for name in models if name not in MODELS]:
-        raise ValueError(f"`models` must be of {', '.join(MODELS)}. Received: {unknown[0]!r}")
-    if not 0.0 < held_out < 1.0:
-        raise ValueError(f"`held_out` must be above 0 and below 1. Received: {held_out}")
-    rows = log.sessions
-    is_held = np.random.default_rng(seed).random(len(rows)) < held_out
-    if is_held.all() or not is_held.any():
-        raise ValueError(f"`held_out` must leave sessions on both sides. Received: {held_out}")
-    train, test = (log.part(x[x >= 0]) for x in (rows[~is_held], rows[is_held]))
-    found = []
-    for name in models:
-        [fitted] = fits(train, name, [np.ones(train.num_units)])
-        probable = fitted.clicked(test)
-        happened = np.where(test.clicks > 0.0, probable, 1.0 - probable)
-        total = float(np.log(np.maximum(happened, _SURE)).sum())
-        found.append(
-            Fit(name, total / int(is_held.sum()), float(np.exp(-total / len(test.clicks))))
+    def fit(self, weights: Floats) -> Fitted:
+        log, table = self.log, self.table(weights)
+        cells = log.cells
+        clicks, others = (cells.sums(weights * x) for x in (log.clicks, log.shown - log.clicks))
+        posterior = self.prior.posterior(
+            log_likelihood(table, cells.item, cells.pool, clicks, others, log.num_items)
         )
-    return sorted(found, key=lambda fit: -fit.log_likelihood)
+        coarse = posterior @ GRID
+        seen = cells.sums(weights * log.shown) * expected(posterior, table, cells.item, cells.pool)
+        amounts, counts = (
+            _sums(cells.item, x, log.num_items) for x in (clicks, seen / coarse[cells.item])
+        )
+        attraction = refined(posterior, amounts, counts)
+        examined = table @ (np.bincount(log.items, weights * log.shown, log.num_items) @ posterior)
+        pools = log.pools
+
+        def at(log: Log, columns: Integers) -> Floats:
+            found = expected(posterior, table, log.items, pools[columns])
+            return np.minimum(found * (attraction / coarse)[log.items], 1.0)
+
+        return Fitted(
+            (examined / examined.max())[pools],
+            attraction,
+            lambda of: at(of, of.columns),
+            lambda: at(log, log.columns) / attraction[log.items],
+            lambda columns: at(log, columns),
+        )
 
 
 class _Contexts:
-    """PBM and UBM: P(click) = examination(context) * attraction(item).
+    """UBM: P(click) = examination(context) * attraction(item).
 
     The numbers of impressions and clicks of each pair of an item and a context suffice.
     """
 
-    def __init__(self, log: Log, model: str) -> None:
-        self.log, self.is_ubm = log, model == "ubm"
+    def __init__(self, log: Log) -> None:
+        self.log, self.prior = log, Attractions(log)
         contexts = self.contexts(log)
-        self.size = len(log.positions) * (len(log.positions) + 1)
+        self.size = log.cells.num_pools * (len(log.positions) + 1)
         pairs, self.pair = np.unique(log.items * self.size + contexts, return_inverse=True)
         self.item, self.context = pairs // self.size, pairs % self.size
+        self.start = np.full(log.num_items, 0.5), np.full(self.size, 0.5)
 
     def contexts(self, log: Log) -> Integers:
-        """The context of each row: its position, and for UBM the last click above."""
-        size = len(log.positions)
-        last = np.zeros(len(log.items), np.int64)  # the place of the last click, or 0
-        if self.is_ubm:
-            rows, places = log.sessions, np.arange(1, size + 1)
-            clicks = np.where((rows >= 0) & (log.clicks[rows] > 0.0), places, 0)
-            above = np.maximum.accumulate(clicks, axis=1)[:, :-1]
-            shown = rows[:, 1:] >= 0
-            last[rows[:, 1:][shown]] = above[shown]
-        return log.columns * (size + 1) + last
+        """The context of each row: its pool of positions, and the last click above."""
+        sessions = Sessions(log)
+        last = sessions.clicks_above()[sessions.of_row]
+        return np.asarray(log.pools[log.columns] * (len(log.positions) + 1) + last, np.int64)
 
     def fit(self, weights: Floats) -> Fitted:
-        weight = weights[self.log.units]
-        clicks, shown = (_sums(self.pair, weight * x, 0) for x in (self.log.clicks, self.log.shown))
-        skipped = shown - clicks
-        items, contexts = self.log.num_items, self.size
-        per_item = _sums(self.item, shown, items)
-        per_context = _sums(self.context, shown, contexts)
-        attraction, examination = np.full(items, 0.5), np.full(contexts, 0.5)
-        examined = np.ones(len(self.log.positions))
+        clicks, shown = (
+            _sums(self.pair, weights * x, 0) for x in (self.log.clicks, self.log.shown)
+        )
+        skipped, items, size = shown - clicks, self.log.num_items, self.size
+        per_item, per_context = _sums(self.item, shown, items), _sums(self.context, shown, size)
+        (attraction, examination), examined = self.start, np.ones(self.log.cells.num_pools)
         for _ in range(_STEPS):
             a, e = attraction[self.item], examination[self.context]
             share = skipped / np.maximum(1.0 - a * e, _LEAST)
             attracted = _sums(self.item, clicks + share * (1.0 - e) * a, items)
-            seen = _sums(self.context, clicks + share * (1.0 - a) * e, contexts)
-            attraction = attracted / np.maximum(per_item, _LEAST)
+            seen = _sums(self.context, clicks + share * (1.0 - a) * e, size)
+            attraction = self.prior.mean(attracted, per_item)
             examination = seen / np.maximum(per_context, _LEAST)
-            previous, examined = examined, _of_positions(seen, per_context, len(examined))
+            read, shown = (x.reshape(len(examined), -1).sum(axis=1) for x in (seen, per_context))
+            previous, examined = examined, read / np.maximum(shown, _LEAST)
+            examined /= max(float(examined.max()), _LEAST)
             if np.abs(examined - previous).max() < _TOLERANCE:
                 break
-        attraction = _smooth(attracted, per_item)
-        examination = _smooth(seen, per_context)
-        relative = np.minimum(examination / max(examination[0], _LEAST), 1.0)
+        self.start = attraction, examination
+        mean = seen.sum() / per_context.sum()
+        smooth = (seen + mean) / (per_context + 1.0)
+        best = max(float(np.max(examination[per_context > 0.0])), _LEAST)
+        of_position = examined[self.log.pools]
         return Fitted(
-            examined,
-            lambda log: attraction[log.items] * examination[self.contexts(log)],
-            lambda: relative[self.contexts(self.log)],
+            of_position,
+            attraction,
+            lambda log: attraction[log.items] * smooth[self.contexts(log)],
+            lambda: examination[self.contexts(self.log)] / best,
+            lambda columns: attraction[self.log.items] * of_position[columns],
         )
 
 
-def _of_positions(seen: Floats, shown: Floats, positions: int) -> Floats:
-    """Mean examination of each position over its contexts, relative to the first position."""
-    totals = seen.reshape(positions, -1).sum(axis=1)
-    means = totals / np.maximum(shown.reshape(positions, -1).sum(axis=1), _LEAST)
-    return np.asarray(means / max(means[0], _LEAST), np.float64)
+@dataclasses.dataclass
+class _User:
+    """What a user does who reads from the top, and may leave after each item.
+
+    Args:
+        attraction: Probability of a click on each item that is examined, `[items]`.
+        satisfaction: Probability that a click satisfies, of each item or each position.
+        going: Probability of reading on if not satisfied.
+    """
+
+    attraction: Floats
+    satisfaction: Floats
+    going: float
 
 
 class _Reading:
-    """Cascade, DCM and DBN: a user who reads from the top, and may leave after each item."""
+    """Cascade, DCM and DBN."""
 
     def __init__(self, log: Log, model: str) -> None:
-        self.log, self.model = log, model
-        self.item, self.present, self.clicked = _places(log)
-        self.unit = log.units[log.sessions.max(axis=1)]
-        size = self.item.shape[1]
-        rank = np.arange(size)
-        any_click = self.clicked.any(axis=1)
-        last = np.where(any_click, size - 1 - np.argmax(self.clicked[:, ::-1], axis=1), -1)
-        first = np.where(any_click, np.argmax(self.clicked, axis=1), size)
-        self.below, self.is_last = rank > last[:, None], rank == last[:, None]
-        self.until_first = self.present & (rank <= first[:, None])
+        self.log, self.model, self.prior = log, model, Attractions(log)
+        self.sessions = Sessions(log)
+        things = log.num_items if model == "dbn" else len(log.positions)
+        satisfaction = np.full(things, 1.0 if model == "cascade" else 0.5)
+        self.user = _User(
+            np.full(log.num_items, 0.2), satisfaction, 0.9 if self._may_leave else 1.0
+        )
 
-    def satisfiers(self, item: Integers) -> tuple[Integers, int]:
-        """What satisfies at each place, and the number of such things."""
-        if self.model == "dbn":
-            return item, self.log.num_items
-        return np.broadcast_to(np.arange(item.shape[1]), item.shape), item.shape[1]
+    @property
+    def _may_leave(self) -> bool:
+        return self.model == "dbn"
+
+    def satisfiers(self, sessions: Sessions) -> Integers:
+        """What satisfies at each place: its item, or its position."""
+        return sessions.items if self.model == "dbn" else sessions.column
 
     def fit(self, weights: Floats) -> Fitted:
-        item, present, clicked, is_last = self.item, self.present, self.clicked, self.is_last
-        weight, size = weights[self.unit], item.shape[1]
-        thing, things = self.satisfiers(item)
-
-        def total(values: np.ndarray, keys: Integers = item, count: int = 0) -> Floats:
-            weighted = values * weight[:, None]
-            return _sums(keys.ravel(), weighted.ravel(), count or self.log.num_items)
-
+        weight = weights[self.sessions.rows] * self.sessions.present
         if self.model == "cascade":
-            clicks, read = total(clicked & self.until_first), total(self.until_first)
-            attraction = clicks / np.maximum(read, _LEAST)
-            satisfaction = np.ones(things)
-            examined = _examined(attraction[item], present, np.ones(item.shape), 1.0, weight)
-            clicked_on = self._clicked(_smooth(clicks, read), satisfaction, 1.0)
-            return Fitted(examined, clicked_on, lambda: _of_rows(self.log, self.until_first))
-        attraction, satisfaction = np.full(self.log.num_items, 0.2), np.full(things, 0.5)
-        going, examined = 0.9 if self.model == "dbn" else 1.0, np.zeros(size)
-        clicks, of_things = total(clicked), total(clicked, thing, things)
+            above = self.sessions.clicks_above()
+            seen = (above == 0) * 1.0
+            self.user.attraction = self.prior.mean(
+                *(self._per_item(x * seen * weight) for x in (self.sessions.clicked, 1.0))
+            )
+        else:
+            seen = self._maximised(weight)
+        user = dataclasses.replace(self.user)
+        examined = self._examined(self.sessions, user)
+
+        def clicked(log: Log) -> Floats:
+            sessions = Sessions(log)
+            found = self._examined(sessions, user)[sessions.of_row]
+            return np.asarray(found * user.attraction[log.items])
+
+        def placed(columns: Integers) -> Floats:
+            sessions = Sessions(self.log.moved(columns))
+            found = self._examined(sessions, user, known=False)[sessions.of_row]
+            return np.asarray(found * user.attraction[self.log.items])
+
+        return Fitted(
+            self.sessions.means(examined, weight),
+            user.attraction,
+            clicked,
+            lambda: seen[self.sessions.of_row],
+            placed,
+        )
+
+    def _per_item(self, values: Floats) -> Floats:
+        return _sums(self.sessions.items, values, self.log.num_items)
+
+    def _maximised(self, weight: Floats) -> Floats:
+        """Finds what users do, and returns the probability of examination of each place."""
+        sessions, user = self.sessions, self.user
+        thing, things = self.satisfiers(sessions), len(user.satisfaction)
+        last = sessions.last_click()[sessions.session]
+        is_last, is_below = sessions.column == last, sessions.column > last
+        steps = [*sessions.steps()]
+        clicks = self._per_item(sessions.clicked * weight)
+        of_things = _sums(thing, sessions.clicked * weight, things)
+        before = np.zeros(len(sessions.counts))
         for _ in range(_STEPS):
-            a, s = np.where(present, attraction[item], 0.0), satisfaction[thing]
-            # probability of no click from a position on, if it is examined
-            silent = np.ones((len(item), size + 1))
-            for k in reversed(range(size)):
-                silent[:, k] = (1.0 - a[:, k]) * (1.0 - going + going * silent[:, k + 1])
-            on = going * silent[:, 1:]
-            off = 1.0 - going
+            a = user.attraction[sessions.items] * sessions.present
+            s, going = user.satisfaction[thing], user.going
+            # probability of no click below a place, if the user reads on
+            silent = np.ones(len(a))
+            for here, below in reversed(steps):
+                silent[here] = (1.0 - a[below]) * (1.0 - going + going * silent[below])
+            on, off = going * silent, 1.0 - going
             satisfied = is_last * s / np.maximum(s + (1.0 - s) * (off + on), _LEAST)
             after = np.where(is_last, 1.0 - satisfied, 1.0) * on / np.maximum(off + on, _LEAST)
-            seen = np.ones((len(item), size))
-            for k in range(1, size):
-                seen[:, k] = np.where(self.below[:, k], seen[:, k - 1] * after[:, k - 1], 1.0)
-            read, content = total(np.where(present, seen, 0.0)), total(satisfied, thing, things)
-            attraction = clicks / np.maximum(read, _LEAST)
-            satisfaction = content / np.maximum(of_things, _LEAST)
-            if self.model == "dbn":
-                stays = (seen * (1.0 - satisfied))[:, :-1] * present[:, 1:] * weight[:, None]
-                moves = seen[:, 1:] * present[:, 1:] * weight[:, None]
-                going = float(moves.sum() / max(stays.sum(), _LEAST))
-            previous = examined
-            examined = _examined(attraction[item], present, satisfaction[thing], going, weight)
-            if np.abs(examined - previous).max() < _TOLERANCE:
+            seen = np.ones(len(a))
+            for here, below in steps:
+                seen[below] = np.where(is_below[below], seen[here] * after[here], 1.0)
+            user.attraction = self.prior.mean(clicks, self._per_item(seen * weight))
+            content = _sums(thing, satisfied * weight, things)
+            if self._may_leave:
+                user.satisfaction = self.prior.mean(content, of_things)
+                user.going = self._going(seen, satisfied, weight)
+            else:
+                mean = content.sum() / max(of_things.sum(), _LEAST)
+                user.satisfaction = (content + mean) / (of_things + 1.0)
+            previous, before = before, sessions.means(seen, weight)
+            if np.abs(before - previous).max() < _TOLERANCE:
                 break
-        smooth = _smooth(clicks, read), _smooth(content, of_things)
-        clicked_on = self._clicked(*smooth, going)
-        return Fitted(examined, clicked_on, lambda: _of_rows(self.log, seen))
+        return seen
 
-    def _clicked(
-        self, attraction: Floats, satisfaction: Floats, going: float
-    ) -> Callable[[Log], Floats]:
-        def clicked(log: Log) -> Floats:
-            item, present, is_click = _places(log)
-            a = np.where(present, attraction[item], 0.0)
-            stays = 1.0 - satisfaction[self.satisfiers(item)[0]]
-            examined, found = np.ones(len(item)), np.zeros(item.shape)
-            for k in range(item.shape[1]):
-                found[:, k] = examined * a[:, k]
-                skipped = examined * (1.0 - a[:, k]) / np.maximum(1.0 - found[:, k], _LEAST)
-                examined = going * np.where(is_click[:, k], stays[:, k], skipped)
-            return _of_rows(log, found)
+    def _going(self, seen: Floats, satisfied: Floats, weight: Floats) -> float:
+        """Share of the users who read on, of those who could and were not satisfied."""
+        stays = moves = 0.0
+        for here, below in self.sessions.steps():
+            stays += float((seen * (1.0 - satisfied))[here] @ weight[below])
+            moves += float(seen[below] @ weight[below])
+        return moves / max(stays, _LEAST)
 
-        return clicked
+    def _examined(self, sessions: Sessions, user: _User, *, known: bool = True) -> Floats:
+        """Probability of examination of each place, `[places]`.
 
-
-def _places(log: Log) -> tuple[Integers, np.ndarray, np.ndarray]:
-    """Item, presence and click at each place of each session, `[sessions, positions]`."""
-    present = log.sessions >= 0
-    items = np.where(present, log.items[log.sessions], 0)
-    return items, present, present & (log.clicks[log.sessions] > 0.0)
-
-
-def _of_rows(log: Log, values: np.ndarray) -> Floats:
-    """The values of each place of each session, by row."""
-    present = log.sessions >= 0
-    rows: Floats = np.zeros(len(log.items))
-    rows[log.sessions[present]] = values[present]
-    return rows
-
-
-def _examined(
-    attraction: Floats, present: np.ndarray, satisfaction: Floats, going: float, weight: Floats
-) -> Floats:
-    """Mean probability of examination at each position, before any click is known."""
-    stays = going * (1.0 - np.where(present, attraction * satisfaction, 0.0))[:, :-1]
-    reach = np.cumprod(np.concatenate([np.ones((len(stays), 1)), stays], axis=1), axis=1)
-    shown = present * weight[:, None]
-    means: Floats = (reach * shown).sum(axis=0) / np.maximum(shown.sum(axis=0), _LEAST)
-    return means
-
-
-def _smooth(amounts: Floats, counts: Floats) -> Floats:
-    """Shares with one more count, of the mean share: a click on an unseen item is no wonder."""
-    mean = amounts.sum() / max(counts.sum(), _LEAST)
-    return np.asarray((amounts + mean) / (counts + 1.0), np.float64)
+        Args:
+            sessions: Sessions with the same items and positions.
+            user: What users do.
+            known: Whether the clicks above are known.
+        """
+        a = user.attraction[sessions.items] * sessions.present
+        stays = 1.0 - user.satisfaction[self.satisfiers(sessions)]
+        examined = np.ones(len(a))
+        for here, below in sessions.steps():
+            now, chance, stay = examined[here], a[here], stays[here]
+            if known:
+                unclicked = now * (1.0 - chance) / np.maximum(1.0 - now * chance, _LEAST)
+                on = np.where(sessions.clicked[here], stay, unclicked)
+            else:
+                on = now * (1.0 - chance * (1.0 - stay))
+            examined[below] = user.going * on
+        return examined
 
 
 def _sums(keys: Integers, values: np.ndarray, count: int) -> Floats:

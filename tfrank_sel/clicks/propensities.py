@@ -3,119 +3,30 @@
 import dataclasses
 import json
 import pathlib
+import warnings
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tfrank_sel.clicks.comparison import compare, unidentified
 from tfrank_sel.clicks.log import Floats, Integers, Log, probabilities
 from tfrank_sel.clicks.models import Model, fits
+from tfrank_sel.clicks.pairs import all_pairs, connected
 
-
-def groups(log: Log) -> list[list[int]]:
-    """Returns the groups of positions whose propensities can be compared.
-
-    Two positions are joined if items that were shown at both for the same query were clicked at
-    each. Only relative propensities within a group are identified.
-
-    Args:
-        log: The log.
-
-    Example:
-        >>> log = Log(["q"] * 4, ["a", "a", "b", "b"], [1, 2, 3, 4], [1, 1, 1, 0])
-        >>> groups(log)
-        [[1, 2], [3], [4]]
-    """
-    clicks, shown = log.counts
-    common = (clicks > 0.0).T.astype(np.float64) @ (shown > 0.0)
-    reach = (common * common.T > 0.0) | np.eye(len(log.positions), dtype=bool)
-    while not np.array_equal(further := reach @ reach, reach):
-        reach = further
-    firsts = sorted({int(np.argmax(row)) for row in reach})
-    return [log.positions[reach[first]].tolist() for first in firsts]
-
-
-def check_identified(log: Log, method: str) -> None:
-    """Raises an error if the log cannot identify the propensities of all its positions.
-
-    `"all_pairs"`, `"pbm"` and `"ubm"` compare positions by items shown at several of them, so all
-    positions must be connected. In `"dbn"`, one probability of reading on connects them all, but
-    needs some item at two positions. `"cascade"` and `"dcm"` know that the first position and all
-    below it are examined until the first click, which identifies the items without any swap.
-
-    Raises:
-        ValueError: If the positions fall into several groups, which the message names.
-    """
-    if method in ("cascade", "dcm"):
-        return
-    apart = groups(log)
-    if len(apart) == len(log.positions):
-        raise ValueError(
-            "each clicked item was shown at one position only, as in the log of a single ranker. "
-            "Propensities need items at several positions for the same query: "
-            "swap items at random, or add the log of another ranker"
-        )
-    if len(apart) > 1 and method != "dbn":
-        named = " and ".join(str(group) for group in apart)
-        raise ValueError(
-            f"no clicked item was shown in two of these groups of positions: {named}. "
-            "Swap items between them, or leave out the positions of all groups but one"
-        )
-
-
-def all_pairs(log: Log, weights: Floats) -> Floats:
-    """Estimates propensities by intervention harvesting over all pairs of positions.
-
-    For positions j and k, items shown at both give the ratio of the propensities as that of their
-    clicks, where an item with n_j and n_k impressions has the weight n_j n_k / (n_j + n_k). The log
-    propensities are the least squares solution for the log ratios of all pairs, weighted by the
-    inverse variances of their clicks.
-
-    Args:
-        log: A connected log.
-        weights: Weights of the groups of rows in each resample, `[resamples, groups]`.
-
-    Returns:
-        Propensities relative to the first position, `[resamples, positions]`.
-
-    Reference:
-        [Agarwal et al., Estimating position bias without intrusive interventions, WSDM 2019](
-        https://doi.org/10.1145/3289600.3291017), with weights of least variance.
-    """
-    _, shown = log.counts
-    size, units = len(log.positions), weights.shape[1]
-    rows = np.flatnonzero(log.clicks)
-    item, column, clicks = log.items[rows], log.columns[rows], log.clicks[rows]
-    place = log.units[rows] * size + column
-    sums = np.zeros((units, 2, size, size))
-    for k in range(size):
-        at_k = shown[item, k]
-        share = at_k / (shown[item, column] + at_k)
-        # the clicks at all j, and the variance of this sum
-        for part, values in enumerate((share * clicks, share**2 * clicks)):
-            sums[:, part, :, k] = np.bincount(place, values, units * size).reshape(units, size)
-    drawn = (weights @ sums.reshape(units, -1)).reshape(-1, 2, size, size)
-    amounts, spread = drawn[:, 0], np.maximum(drawn[:, 1], 1e-12)
-    known = (amounts > 0.0) & (amounts.transpose(0, 2, 1) > 0.0) & ~np.eye(size, dtype=bool)
-    safe = np.where(known, amounts, 1.0)
-    ratios = np.log(safe) - np.log(safe.transpose(0, 2, 1))
-    relative = np.where(known, spread / safe**2, 0.0)
-    precision = np.where(known, 1.0 / np.maximum(relative + relative.transpose(0, 2, 1), 1e-12), 0)
-    laplacian = np.eye(size) * precision.sum(axis=2)[:, None] - precision
-    right = (precision * ratios).sum(axis=2)
-    solution = np.zeros((len(weights), size))
-    for row, (left, value) in enumerate(zip(laplacian, right, strict=True)):
-        solution[row, 1:] = np.linalg.lstsq(left[1:, 1:], value[1:], rcond=None)[0]
-    return np.exp(solution)
-
-
-Method = Literal["all_pairs", Model]
-METHODS: tuple[str, ...] = get_args(Method)
+Method = Literal["auto", "all_pairs", Model]
+Unconnected = Literal["nearest", "drop"]
+METHODS: tuple[str, ...] = ("auto", "all_pairs", *get_args(Model))
+_POSITIONAL = ("all_pairs", "pbm")  # two names of one method
+_LISTED = 5
+_TOP = 10  # positions whose intervals are looked at
+_WIDE = 1.0  # width of an interval, relative to the propensity
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Propensities:
-    """Probabilities of examination of positions, relative to the first position.
+    """Probabilities of examination of positions, relative to the one examined most.
 
     Args:
         positions: The positions, increasing, `[positions]`.
@@ -123,6 +34,8 @@ class Propensities:
         low: Lower ends of their 95 % intervals, `[positions]`.
         high: Upper ends, `[positions]`.
         method: Name of the method.
+        draws: Propensities of each resample, `[resamples, positions]`.
+        compared: Log-likelihood per held-out session of each click model that was compared.
     """
 
     positions: Integers
@@ -130,6 +43,20 @@ class Propensities:
     low: Floats
     high: Floats
     method: str
+    draws: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
+    compared: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def nearest(self, positions: Integers) -> "Propensities":
+        """Returns those of given positions, which are the nearest ones where these have none.
+
+        Args:
+            positions: The positions, increasing, `[positions]`.
+        """
+        place = np.abs(positions[:, np.newaxis] - self.positions).argmin(axis=1)
+        names = ("values", "low", "high")
+        arrays = {name: getattr(self, name)[place] for name in names}
+        draws = self.draws[:, place] if self.draws.size else self.draws
+        return dataclasses.replace(self, positions=positions, draws=draws, **arrays)
 
     def at(self, positions: ArrayLike) -> Floats:
         """Returns the propensities of positions, of the same shape.
@@ -168,10 +95,11 @@ class Propensities:
         """
         try:
             fields = json.loads(pathlib.Path(path).read_text())
-            names = ("values", "low", "high")
-            arrays = {name: np.asarray(fields[name], np.float64) for name in names}
-            propensities = cls(np.asarray(fields["positions"]), **arrays, method=fields["method"])
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            names = ("values", "low", "high", "draws")
+            arrays = {x: np.asarray(fields[x], np.float64) for x in names if x in fields}
+            arrays["positions"] = np.asarray(fields["positions"])
+            propensities = cls(**{**fields, **arrays})
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{path}: no propensities that `save` wrote: {error!r}") from None
         probabilities("values", propensities.values)
         return propensities
@@ -188,45 +116,141 @@ class Propensities:
 
 
 def estimate(
-    log: Log, method: str = "all_pairs", *, resamples: int = 100, seed: int = 0
+    log: Log,
+    method: str = "auto",
+    *,
+    unconnected: str = "nearest",
+    resamples: int = 100,
+    seed: int = 0,
 ) -> Propensities:
     """Estimates the propensities of the positions of a log.
 
-    `"all_pairs"` compares the clicks of the same items at different positions, and does not assume
-    how clicks depend on items. The others fit a click model by expectation maximisation; see
-    `compare`. `"pbm"` is more precise for items with many impressions; in `"ubm"`, examination also
-    depends on the last click above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from
-    the top and stop. All of them but `"pbm"` need sessions.
+    `"auto"` takes the model that best predicts held-out clicks, which may be `"none"`: see
+    `compare`. `"all_pairs"` compares the clicks of the same items at different positions, and does
+    not assume how clicks depend on items. The others fit a click model; see `compare`.
+    `"additive"` fits many kinds of users. In `"ubm"`, examination also depends on the last click
+    above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and stop. These four
+    but `"additive"` need sessions.
+
+    Beyond the tenth position, positions of few clicks are pooled: they have equal propensities.
 
     Args:
         log: The log.
         method: Name of the method, of `METHODS`.
+        unconnected: What becomes of positions that no clicked item connects to the largest group:
+            `"nearest"` gives each the propensity of the nearest position of the group, `"drop"`
+            leaves them out.
         resamples: Number of resamples of the sessions (Poisson bootstrap) for the intervals. A log
             without sessions has resamples of its queries, and too narrow intervals if these are
             few.
         seed: Seed of the resamples.
 
+    Returns:
+        Propensities relative to the first position or, if another one is examined significantly
+        more often, to the one examined most.
+
     Raises:
         ValueError: If the log does not identify the propensities, or an argument is invalid.
 
+    Warns:
+        UserWarning: If the first position is not examined most, if positions are unconnected, or
+            if an interval is wide.
+
     Example:
         >>> log = Log(["q"] * 4, list("aabb"), [1, 2, 1, 2], [60, 30, 20, 10], shown=[100] * 4)
-        >>> estimate(log).values.round(3).tolist()
+        >>> estimate(log, "all_pairs").values.round(3).tolist()
         [1.0, 0.5]
     """
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {', '.join(METHODS)}. Received: {method!r}")
+    for name, value, known in (
+        ("method", method, METHODS),
+        ("unconnected", unconnected, get_args(Unconnected)),
+    ):
+        if value not in known:
+            raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r}")
     if resamples < 1:
         raise ValueError(f"`resamples` must be at least 1. Received: {resamples}")
-    random = np.random.default_rng(seed)
-    weights = random.poisson(1.0, (resamples + 1, log.num_units)).astype(np.float64)
-    weights[0] = 1.0  # the estimate itself
-    weights[weights.sum(axis=1) == 0.0] = 1.0
-    check_identified(log, method)
-    if method == "all_pairs":
-        values = all_pairs(log, weights)
+    compared = compare(log) if method == "auto" else []
+    method = compared[0].model if compared else method
+    if reason := unidentified(log, method):
+        raise ValueError(reason)
+    weights = _weights(log, resamples, seed)
+    if method in _POSITIONAL:
+        examined = all_pairs(log, weights)[:, log.pools]
     else:
-        values = np.stack([fitted.examined for fitted in fits(log, method, weights)])
+        examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
+    kept, source = _connected(log, method, unconnected)
+    relative = examined[:, source]
+    values = relative / relative[:, :1]
+    if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
+        values = relative / relative[:, best : best + 1]
+        _warn_of_first(log.positions[kept][best], values[0, 0])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
-    return Propensities(log.positions, values[0], low, high, method)
+    _warn_if_wide(log.positions[kept], values[0], low, high)
+    return Propensities(
+        log.positions[kept],
+        values[0],
+        low,
+        high,
+        method,
+        values[1:].round(6),
+        {fit.model: fit.log_likelihood for fit in compared},
+    )
+
+
+def _weights(log: Log, resamples: int, seed: int) -> Iterator[Floats]:
+    """Weights of rows, `[rows]`: 1 for the estimate itself, and those of each resample."""
+    yield np.ones(len(log.items))
+    random = np.random.default_rng(seed)
+    for _ in range(resamples):
+        drawn = random.poisson(1.0, log.num_units).astype(np.float64)
+        yield (drawn if drawn.any() else np.ones_like(drawn))[log.units]
+
+
+def _connected(log: Log, method: str, unconnected: str) -> tuple[Integers, Integers]:
+    """Indices of the positions to keep, and of the position from which each has its propensity."""
+    every = np.arange(len(log.positions))
+    if method not in (*_POSITIONAL, "ubm"):
+        return every, every
+    group = connected(log)[log.pools]
+    clicks = np.bincount(group, np.bincount(log.columns, log.clicks, len(every)))
+    inside = np.flatnonzero(group == clicks.argmax())
+    if len(inside) == len(every):
+        return every, every
+    outside = log.positions[group != clicks.argmax()]
+    rows = np.isin(log.columns, inside, invert=True).sum()
+    become = {"nearest": "have that of the nearest position", "drop": "are left out"}[unconnected]
+    warnings.warn(
+        f"no clicked item connects positions {_listed(outside)} ({rows} of {len(log.columns)} "
+        f"rows) to the other ones: they {become}",
+        stacklevel=3,
+    )
+    if unconnected == "drop":
+        return inside, inside
+    distance = np.abs(log.positions[:, np.newaxis] - log.positions[inside])
+    return every, inside[distance.argmin(axis=1)]
+
+
+def _warn_if_wide(positions: Integers, values: Floats, low: Floats, high: Floats) -> None:
+    top = positions <= _TOP
+    if (wide := top & (high - low > _WIDE * values)).any():
+        k = int(np.argmax(wide))
+        warnings.warn(
+            f"too few clicks: the propensity of position {positions[k]} is {values[k]:.3f}, with a "
+            f"95 % interval of {low[k]:.3f} to {high[k]:.3f}. Add sessions",
+            stacklevel=3,
+        )
+
+
+def _warn_of_first(best: int, first: float) -> None:
+    warnings.warn(
+        f"position {best} is examined most, the first one {first:.2f} times as often: propensities "
+        f"are relative to position {best}",
+        stacklevel=3,
+    )
+
+
+def _listed(positions: Integers) -> str:
+    """The first few positions, and how many more there are."""
+    more = len(positions) - _LISTED
+    return ", ".join(map(str, positions[:_LISTED])) + (f" and {more} more" if more > 0 else "")
