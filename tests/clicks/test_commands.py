@@ -1,5 +1,6 @@
 """`tfrank-sel-clicks`: tables in, labels, values and tests out."""
 
+import gzip
 import json
 import math
 
@@ -34,6 +35,12 @@ def path(log, tmp_path):
     return tmp_path / "log.parquet"
 
 
+def read(log, **roles):
+    """The log of a table as commands read it: identifiers are texts."""
+    ids = {name: log[name].astype(str) for name in ("query", "item", "session")}
+    return clicks.Log.of(log | ids, **roles)
+
+
 def options():
     return [word for name, column in NAMES.items() for word in (f"--{name}", column)]
 
@@ -43,14 +50,18 @@ def test_a_log_becomes_a_table_of_corrected_labels(log, path, tmp_path):
     done = invoke("correct", path, "--output", output, *options(), "--label", "y")
     assert done.exit_code == 0, done.output
     table = parquet.read_table(output)
-    read = clicks.Log.of(log)
-    expected = clicks.labels(read, clicks.estimate(read))
-    np.testing.assert_array_equal(table["search"], expected["query"])
-    np.testing.assert_array_equal(table["price"], expected["query"] * 100 + expected["item"])
-    np.testing.assert_array_equal(table["y"], expected["label"])
+    expected = clicks.labels(read(log), clicks.estimate(read(log)))
+    found = {(x["search"], x["doc"]): x for x in table.to_pylist()}
+    pairs = list(zip(expected["query"], expected["item"], strict=True))
+    assert [found[x]["y"] for x in pairs] == expected["label"].tolist()
+    assert [found[x]["price"] for x in pairs] == [int(q) * 100 + int(i) for q, i in pairs]
+    first = dict.fromkeys(zip(log["query"].tolist(), log["item"].tolist(), strict=True))
+    assert list(found) == [(str(q), str(i)) for q, i in first]
+    names = parquet.read_schema(path).names
+    assert table.column_names == [x for x in names if x not in ("place", "clicked")] + ["y"]
     assert not {"place", "clicked"} & set(table.column_names)
     saved = clicks.Propensities.load(tmp_path / "train.propensities.json")
-    np.testing.assert_array_equal(saved.values, clicks.estimate(read).values)
+    np.testing.assert_array_equal(saved.values, clicks.estimate(read(log)).values)
     assert f"{saved.values[1]:.3f}" in done.output
     assert sorted(x.name for x in tmp_path.iterdir()) == [
         "log.parquet",
@@ -63,7 +74,7 @@ def test_click_models_are_compared(log, path):
     done = invoke("models", path, *options(), "--session", "session")
     assert done.exit_code == 0, done.output
     lines = done.output.splitlines()[1:]
-    best = clicks.compare(clicks.Log.of(log, session="session"))
+    best = clicks.compare(read(log, session="session"))
     assert [line.split()[0] for line in lines] == [fit.model for fit in best]
     assert f"{best[0].log_likelihood:.4f}" in lines[0]
 
@@ -118,7 +129,10 @@ def test_credits_are_compared_by_their_mean(tmp_path):
     with open(tmp_path / "mixed.jsonl", "a") as file:
         print(json.dumps({"session": "t", "items": ["a"], "teams": [1]}), file=file)
     done = invoke("interleaved", tmp_path / "mixed.jsonl", "--clicks", tmp_path / "clicks.csv")
-    assert "mixed.jsonl: line 13: expected the log of `serve --interleave`: KeyError" in done.output
+    assert (
+        "mixed.jsonl, row 13: expected the log of `serve --interleave`. Received: KeyError"
+        in done.output
+    )
 
 
 def event(action, query, item, ordinal=None, **more):
@@ -192,19 +206,85 @@ def test_insights_without_impressions_have_their_hits(tmp_path):
     ]
 
 
+HITS = [
+    {"query_id": "1", "user_query": "shoes", "query_response_hit_ids": ["a", "b"]},
+    {"query_id": "2", "user_query": "shoes", "query_response_hit_ids": ["b", "a"]},
+]
+PAGE = HITS[0] | {"query_response_hit_ids": ["b", "c", "d"]}
+CLICK = event("click", "1", "a", 1)
+LEFT_OUT = {
+    "outside the hits": (
+        HITS,
+        [CLICK, event("click", "2", "z", 11), event("click", "2", "b", 1)],
+        [*"abba"],
+        [1, 2, 1, 2],
+        [1, 0, 1, 0],
+        "1 clicks on items that were not among the hits",
+    ),
+    "a next page": (
+        [HITS[0], PAGE, HITS[1], PAGE],
+        [CLICK, event("click", "1", "c", 1), event("click", "1", "c", 7)],
+        [*"abcdba"],
+        [1, 2, 3, 4, 1, 2],
+        [1, 0, 1, 0, 0, 0],
+        "",
+    ),
+    "ordinals within a page": (
+        [HITS[0], PAGE],
+        [event("impression", "1", x, y) for x, y in zip("abcd", (1, 2, "1", 2.0), strict=True)]
+        + [event("click", "1", "d")],
+        [*"abcd"],
+        [1, 2, 3, 4],
+        [0, 0, 0, 1],
+        "",
+    ),
+    "ordinals of texts": (
+        HITS,
+        [event("impression", "1", "a", "0"), event("impression", "1", "b", "first")]
+        + [event("impression", "1", "z", -1), event("click", "1", "y", "1.5"), CLICK]
+        + [event("click", "1", "a", "0")],
+        [*"ab"],
+        [1, 2],
+        [1, 0],
+        "1 impressions without a position, 1 clicks without a position",
+    ),
+    "nothing to know them by": (
+        [*HITS, {"user_query": "x"}, {"query_id": "3"}, {"query_id": 4.0, "user_query": 7}],
+        [CLICK, event("click", None, "a"), event("click", "3", "a"), event("click", "1", None)],
+        [*"abba"],
+        [1, 2, 1, 2],
+        [1, 0, 0, 0],
+        "1 queries without query_id, 1 queries without user_query, "
+        "2 events without a known query, 1 events without an item",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_insights_keep_what_can_be_kept_and_count_the_rest(tmp_path, name):
+    asked, events, items, positions, clicked, told = LEFT_OUT[name]
+    queries, log = ubi_files(tmp_path, asked, events)
+    text = queries.read_text().replace("\n", "\n\n")  # blank lines, a byte order mark, gzip
+    queries = tmp_path / "queries.jsonl.gz"
+    queries.write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
+    done = invoke("ubi", queries, log, "--output", tmp_path / "log.parquet")
+    assert done.exit_code == 0, done.output
+    found = parquet.read_table(tmp_path / "log.parquet").to_pydict()
+    assert (found["item"], found["position"], found["click"]) == (items, positions, clicked)
+    assert done.output.splitlines()[1:] == ([f"left out: {told}"] if told else [])
+
+
 @pytest.mark.parametrize(
     ("asked", "events", "message"),
     [
-        ([{"user_query": "x"}], EVENTS, "queries.jsonl: row 1 has no query_id"),
-        (ASKED, EVENTS[:2], "has the action click"),
-        (ASKED, [5], "events.jsonl: row 1 must be a JSON object"),
-        (ASKED, [event("click", "1", None)], "row 1 has no event_attributes.object.object_id"),
-        (ASKED, [*EVENTS, event("impression", "1", "c")], "has no event_attributes.position.ordin"),
-        (ASKED, [*EVENTS, event("click", "1", "c")], "row 9 has no event_attributes.position.ordi"),
-        ([{"query_id": "1"}], [event("click", "1", "a")], "row 1 has no query_response_hit_ids"),
+        (ASKED, EVENTS[:2], "events.jsonl: expected an event 'click' on an item of a query of"),
+        ([{"query_id": "1"}], [CLICK], "1 queries without user_query, 1 events without a known"),
+        (ASKED, [5], "events.jsonl, row 1: a row must be a JSON object"),
+        ([{"query_id": {"x": 1}}], EVENTS, "row 1: 'query_id' must be UTF-8 text"),
+        ([{"_source": "x"}], EVENTS, "queries.jsonl, row 1: expected an object in '_source'"),
     ],
 )
-def test_insights_that_lack_a_field_are_one_line(tmp_path, asked, events, message):
+def test_insights_without_a_click_are_one_line(tmp_path, asked, events, message):
     paths = ubi_files(tmp_path, asked, events)
     done = invoke("ubi", *paths, "--output", tmp_path / "log.parquet")
     assert (done.exit_code, message in done.output) == (2, True), done.output
@@ -227,16 +307,16 @@ def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
     done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "clicks.csv")
     assert "by 0: 1, by 1: 2, by none: 27" in done.output, done.output
     done = invoke("interleaved", tmp_path / "clicks.csv", "--clicks", tmp_path / "clicks.csv")
-    assert "clicks.csv: line 1: expected the log of `serve --interleave`" in done.output
+    assert "clicks.csv, row 1: a row must be a JSON object" in done.output
     (tmp_path / "other.csv").write_text("session,item\nu,7\n")
     done = invoke("interleaved", tmp_path / "teams.jsonl", "--clicks", tmp_path / "other.csv")
-    assert "other.csv: no click is on an item of a session of" in done.output
+    assert "other.csv: expected a click on an item of a session of" in done.output
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["correct", "{log}", "--output", "{new}"], "has no column query for query"),
+        (["correct", "{log}", "--output", "{new}"], "expected a column 'query'"),
         (["correct", "{log}", "--output", "{log}", *options()], "exists"),
         (["correct", "{log}", "--output", "{new}", *options(), "--label", "price"], "price"),
         (["correct", "{log}x", "--output", "{new}", *options()], "log.parquetx"),
@@ -244,7 +324,7 @@ def test_clicks_are_joined_with_the_log_of_interleaved_versions(tmp_path):
         (["interleaved", "{log}", "--team", "price", "--click", "clicked"], "must be 0 or 1"),
         (
             ["interleaved", "{log}", "--clicks", "{log}", "--item", "doc"],
-            "line 1: expected the log",
+            "row 1: a row must be a JSON object",
         ),
     ],
 )

@@ -14,14 +14,23 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel import clicks
-from tfrank_sel.clicks import tables
+from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
 from tfrank_sel.clicks.propensities import Method
 from tfrank_sel.commandline import Application, Version, refused
+from tfrank_sel.data import stores
+from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.locks import created
 
-File = Annotated[
-    pathlib.Path, typer.Argument(help="The log: Parquet, Arrow, CSV, TSV or JSON lines.")
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        help="The log: files, folders or patterns; Parquet, Arrow, CSV, TSV or JSON lines."
+    ),
+]
+Format = Annotated[
+    str | None,
+    typer.Option(help="Format of the files, such as tsv; inferred from their names if unset."),
 ]
 Query = Annotated[str, typer.Option(help="Column of the query.")]
 Item = Annotated[str, typer.Option(help="Column of the item.")]
@@ -39,7 +48,7 @@ def _commands(version: Version = False) -> None:
 
 @app.command()
 def correct(
-    log: File,
+    log: Files,
     output: Annotated[
         pathlib.Path, typer.Option(help="Parquet file to write, with one row per query and item.")
     ],
@@ -60,6 +69,7 @@ def correct(
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
     ] = 0.0,
+    format: Format = None,
 ) -> None:
     """Make a training table without position bias from a log of clicks.
 
@@ -69,16 +79,18 @@ def correct(
     try:
         if output.exists():
             raise ValueError(f"{output}: exists. Expected a new file")
-        table = tables.read(log)
         roles = {"query": query, "item": item, "position": position, "click": click}
         roles |= {} if session is None else {"session": session}
-        if label in set(table.column_names) - {click}:
-            raise ValueError(f"{log}: has a column {label}, which --label would replace")
-        found = clicks.Log(**tables.columns(log, table, roles))
+        table = tables.read(stores.expand(log), roles, others=True, format=format)
+        typed = table.typed()
+        if label in set(typed.column_names) - {click}:
+            raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
+        found = tables.log_of(table)
         estimated = clicks.estimate(found, method)
-        kept = tables.corrected(table, roles, found, estimated, label, correction, least)
+        kept = tables.corrected(typed, roles, found, estimated, label, correction, least)
         with created(output) as written:
-            parquet.write_table(kept, written)
+            with readable(str(output), "columns that Parquet can hold"):
+                parquet.write_table(kept, written)
             estimated.save(output.with_suffix(".propensities.json"))
     except (OSError, ValueError) as error:
         raise refused(error) from error
@@ -87,48 +99,59 @@ def correct(
         estimated.positions, estimated.values, estimated.low, estimated.high, strict=True
     ):
         print("{:8d}  {:10.3f}  {:.3f} to {:.3f}".format(*row))
+    for name, reason in table.left_out.items():
+        print(f"left out: column {name}: {reason}")
     print(f"{kept.num_rows} labels in {output}")
 
 
 @app.command()
 def ubi(
     queries: Annotated[
-        pathlib.Path, typer.Argument(help="Rows of `ubi_queries`: JSON lines or Parquet.")
+        str,
+        typer.Argument(
+            help="Rows of `ubi_queries`: a file, folder or pattern; JSON lines or Parquet."
+        ),
     ],
-    events: Annotated[pathlib.Path, typer.Argument(help="Rows of `ubi_events`.")],
+    events: Annotated[str, typer.Argument(help="Rows of `ubi_events`.")],
     output: Annotated[pathlib.Path, typer.Option(help="Parquet file to write: the log.")],
     click: Annotated[str, typer.Option(help="Name of the action of a click.")] = "click",
     impression: Annotated[
         str,
         typer.Option(help="Name of the action of an impression; without any, hits were shown."),
     ] = "impression",
+    format: Format = None,
 ) -> None:
     """Make a log for the other commands from OpenSearch's User Behavior Insights."""
     try:
         if output.exists():
             raise ValueError(f"{output}: exists. Expected a new file")
-        table = tables.ubi(queries, events, click=click, impression=impression)
+        paths = stores.expand([queries]), stores.expand([events])
+        table, left_out = insights.read(*paths, click=click, impression=impression, format=format)
         with created(output) as written:
             parquet.write_table(table, written)
     except (OSError, ValueError) as error:
         raise refused(error) from error
     print(f"{table.num_rows} items of {len(table['session'].unique())} sessions in {output}")
+    if left_out:
+        print(insights.told(left_out))
 
 
 @app.command()
 def models(
-    log: File,
+    log: Files,
     query: Query = "query",
     item: Item = "item",
     position: Position = "position",
     click: Click = "click",
     session: Session = "session",
+    format: Format = None,
 ) -> None:
     """Compare click models by the likelihood of held-out sessions, the best one first."""
     try:
         roles = {"query": query, "item": item, "position": position, "click": click}
         roles["session"] = session
-        found = clicks.compare(clicks.Log(**tables.columns(log, tables.read(log), roles)))
+        table = tables.read(stores.expand(log), roles, format=format)
+        found = clicks.compare(tables.log_of(table))
     except (OSError, ValueError) as error:
         raise refused(error) from error
     print("model    log-likelihood per session  perplexity")
@@ -138,7 +161,7 @@ def models(
 
 @app.command()
 def value(
-    log: File,
+    log: Files,
     score: Annotated[str, typer.Option(help="Column of the new ranker's score.")],
     propensities: Annotated[
         pathlib.Path, typer.Option(help="File of propensities that `correct` wrote.")
@@ -146,6 +169,7 @@ def value(
     position: Position = "position",
     click: Click = "click",
     session: Session = "session",
+    format: Format = None,
 ) -> None:
     """Estimate the clicks per session that a new ranker would earn, from the log of another.
 
@@ -155,15 +179,11 @@ def value(
     try:
         known = clicks.Propensities.load(propensities)
         roles = {"score": score, "position": position, "click": click, "session": session}
-        table = tables.columns(log, tables.read(log), roles)
-        found = clicks.Log(  # each row is an item of its own
-            table["session"],
-            np.arange(len(table["session"])),
-            table["position"],
-            table["click"],
-            session=table["session"],
-        )
-        values = clicks.reordered(found, known, table["score"], "ips")
+        table = tables.read(stores.expand(log), roles, format=format)
+        sessions, scores = table.ids["session"], table.numbers.pop("score")
+        items = np.arange(len(sessions))  # each row is an item of its own
+        found = clicks.Log(query=sessions, item=items, session=sessions, **table.numbers)
+        values = clicks.reordered(found, known, scores, "ips")
     except (OSError, ValueError) as error:
         raise refused(error) from error
     print("ranker      clicks per session  95 % interval  effective impressions")
@@ -174,12 +194,14 @@ def value(
 @app.command()
 def interleaved(
     log: Annotated[
-        pathlib.Path,
+        list[str],
         typer.Argument(help="The log of `serve --interleave`, or a table with teams and clicks."),
     ],
     clicked: Annotated[
-        pathlib.Path | None,
-        typer.Option("--clicks", help="Table of sessions and clicked items, for that log."),
+        list[str] | None,
+        typer.Option(
+            "--clicks", help="Table of sessions and clicked items, for that log; may be repeated."
+        ),
     ] = None,
     session: Session = "session",
     item: Item = "item",
@@ -189,28 +211,29 @@ def interleaved(
         typer.Option(help="Column of the credit of each item, of `optimised`, instead of teams."),
     ] = None,
     click: Click = "click",
+    query: Annotated[str | None, typer.Option(help="Column of the query of the session.")] = None,
+    format: Format = None,
 ) -> None:
     """Compare two rankers by the clicks on lists that were mixed by interleaving.
 
     Sessions of teams are compared by the sign test, those of credits by the test of their mean.
     """
     try:
+        roles = {"session": session, "click": click}
+        roles |= {} if query is None else {"query": query}
+        paths = stores.expand(log)
         if clicked:
-            roles = {"session": session, "item": item, "click": click}
-            credits, are_teams = tables.session_credits(log, clicked, roles)
+            tables_of = stores.expand(clicked)
+            found = tables.joined_credits(paths, tables_of, {**roles, "item": item}, format=format)
         else:
-            are_teams = credit is None
-            roles = {"session": session, "credit": credit or team, "click": click}
-            table = tables.columns(log, tables.read(log), roles)
-            values = table["credit"]
-            if are_teams:
-                if (wrong := values[(values != 0) & (values != 1)]).size:
-                    raise ValueError(f"{log}: `{team}` must be 0 or 1. Received: {wrong[0]}")
-                values = 1 - 2 * values
-            _, sessions = np.unique(table["session"], return_inverse=True)
-            credits = np.bincount(sessions, table["click"] * values)
-        credits = credits.round(9)  # what is 0 but for rounding decides nothing
-        p = clicks.sign_test(credits, 0.0 * credits) if are_teams else clicks.mean_test(credits)
+            roles |= {"team": team} if credit is None else {"credit": credit}
+            found = tables.credits(paths, roles, format=format)
+        credits = found.values.round(9)  # what is 0 but for rounding decides nothing
+        p = (
+            clicks.sign_test(credits, 0.0 * credits)
+            if found.are_teams
+            else clicks.mean_test(credits)
+        )
     except (OSError, ValueError) as error:
         raise refused(error) from error
     wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]

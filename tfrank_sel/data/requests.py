@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrank_sel.data import formats, frames
 from tfrank_sel.data.formats import arrays, rows, tables
-from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
+from tfrank_sel.data.lists import InputError, ItemList, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
@@ -100,19 +100,10 @@ def read(path: str | os.PathLike[str]) -> Any:
         InputError: If the file cannot be read, or is not a table.
     """
     path = os.fspath(path)
-    reader = formats.reader([path])
-    if not isinstance(reader, formats.TableReader):
-        raise InputError(path, f"expected a file of a table. Received: {reader.name}")
-    pa = arrays.arrow()
-    with tables.readable(path):
-        schema = reader.schema(path)
-        found = []
-        for one in reader.tables(formats.Part(path), schema.names):
-            if isinstance(one, Rejected):
-                raise one.error()
-            found.append(pa.table(one[1]) if isinstance(one[1], pa.RecordBatch) else one[1])
-        found = found or [schema.empty_table()]
-        return pa.concat_tables(found, promote_options="permissive")
+    found = formats.table([path], others=True)
+    for name, reason in found.left_out.items():
+        raise InputError(path, f"expected one column {name!r}. Received: {reason}")
+    return found.columns
 
 
 def _columns(items: Any) -> tuple[dict[str, Any], int]:

@@ -4,6 +4,7 @@ Credentials, regions and endpoints are those that the store's own client finds, 
 `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL` or `GOOGLE_APPLICATION_CREDENTIALS`.
 """
 
+import collections
 import contextlib
 import errno
 import glob as local_glob
@@ -199,6 +200,33 @@ def glob(pattern: str | os.PathLike[str]) -> list[str]:
         return sorted(local_glob.glob(pattern))
     with reached(pattern) as (found, inside):
         return sorted(_url(pattern, found, path) for path in found.glob(inside))
+
+
+def expand(patterns: Iterable[str]) -> list[str]:
+    """Returns the files and folders of paths, URLs and patterns with `*`, `?` or `[...]`.
+
+    Args:
+        patterns: The paths and patterns.
+
+    Returns:
+        The paths, in the order of the patterns, and by name within a pattern.
+
+    Raises:
+        InputError: If there is no such file, or a file is given twice; if a store cannot be reached
+            or denies access, or a scheme is unknown.
+    """
+    paths: list[str] = []
+    for pattern in patterns:
+        found = glob(pattern) if local_glob.has_magic(pattern) else [pattern]
+        if not found:
+            raise InputError(pattern, "expected a file. Received: a pattern that matches no file")
+        if found == [pattern] and not (is_file(pattern) or is_dir(pattern)):
+            raise InputError(pattern, "expected a file. Received: no such file")
+        paths += found
+    for path, count in collections.Counter(paths).items():
+        if count > 1:
+            raise InputError(path, "expected each file once. Received: the same file again")
+    return paths
 
 
 def find(folder: str | os.PathLike[str]) -> list[str]:

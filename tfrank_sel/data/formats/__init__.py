@@ -6,9 +6,11 @@ line here.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from tfrank_sel.data import stores
-from tfrank_sel.data.formats import rows
+from tfrank_sel.data.formats import rows, whole
 from tfrank_sel.data.formats.binary import (
     ArrowReader,
     ElwcReader,
@@ -18,9 +20,10 @@ from tfrank_sel.data.formats.binary import (
     SequenceExampleReader,
 )
 from tfrank_sel.data.formats.reader import Part, Reader, RowReader
-from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.formats.tables import TableReader, readable
 from tfrank_sel.data.formats.text import CsvReader, JsonlReader, LetorReader, TsvReader
-from tfrank_sel.data.lists import InputError, ItemList, strict
+from tfrank_sel.data.formats.whole import Rule, Table
+from tfrank_sel.data.lists import InputError, ItemList, Rejected, strict
 from tfrank_sel.data.schema import Columns, Schema
 from tfrank_sel.features import Feature
 
@@ -34,9 +37,13 @@ __all__ = [
     "Reader",
     "RowReader",
     "Schema",
+    "Table",
     "TableReader",
+    "dicts",
+    "names",
     "read",
     "reader",
+    "table",
 ]
 
 FORMATS: dict[str, type[Reader]] = {
@@ -159,6 +166,78 @@ def read(
     else:
         found = (one for file in files for one in kind.lists(Part(file), schema))
     yield from strict(found)
+
+
+def table(
+    paths: Sequence[str],
+    *,
+    ids: Mapping[str, str] = MappingProxyType({}),
+    numbers: Mapping[str, str] = MappingProxyType({}),
+    rules: Mapping[str, Rule] = MappingProxyType({}),
+    others: bool = False,
+    format: str | None = None,
+    rejected: list[Rejected] | None = None,
+) -> Table:
+    """Reads all rows of tables, with columns by role, as `read` converts them.
+
+    Args:
+        paths: The files, all of one format.
+        ids: Column of each role that identifies, such as a query.
+        numbers: Column of each other role.
+        rules: What the numbers of a role must be, in words, and a function that returns whether
+            they are; by default finite.
+        others: Whether to read the other columns, too.
+        format: As in `reader`.
+        rejected: List to append malformed rows to, and those without a valid value of each role. By
+            default, the first one is an error.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        InputError: If a file is no table, cannot be read or lacks a column; or at a bad row.
+        ValueError: If there is no such format.
+    """
+    kind = _of_tables(paths, format)
+    return whole.read(kind, paths, ids, numbers, rules, others=others, rejected=rejected)
+
+
+def names(paths: Sequence[str], format: str | None = None) -> list[str]:
+    """Returns the names of the columns of the first file; otherwise as `table`."""
+    kind = _of_tables(paths, format)
+    with readable(paths[0]):
+        return list(kind.schema(paths[0]).names)
+
+
+def dicts(
+    paths: Sequence[str], names: Sequence[str], format: str | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Reads the rows of tables as dicts, whose values may be of any types.
+
+    Args:
+        paths: The files, all of one format.
+        names: The columns to read, if they are there; a record may have others, too.
+        format: As in `reader`.
+
+    Yields:
+        The place of a row, for messages, and the row.
+
+    Raises:
+        ImportError: As `table`, as all others.
+        InputError: As `table`.
+        ValueError: As `table`.
+    """
+    kind = _of_tables(paths, format)
+    for one in (x for path in paths for x in kind.dicts(Part(path), names)):
+        if isinstance(one, Rejected):
+            raise one.error()
+        file, number, record = one
+        yield f"{file}, row {number}", record
+
+
+def _of_tables(paths: Sequence[str], format: str | None) -> TableReader:
+    found = reader(paths, None, format)
+    if not isinstance(found, TableReader):
+        raise InputError(paths[0], f"expected a file of a table. Received: {found.name}")
+    return found
 
 
 def _format(path: str) -> str:

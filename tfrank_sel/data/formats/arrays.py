@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tfrank_sel.features import DAY, Bool, Feature, Set, Timestamp, Vector
-from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS
+from tfrank_sel.spelling import ANY_SPELLING, SPELLINGS, spelled
 
 EXACT = 2.0**53  # from here on, float64 does not hold every integer
 INVALID = "\uffff"  # begins a text of an invalid value: a noncharacter, which no text contains
@@ -80,11 +80,12 @@ def text(value: Any) -> str | None:
         return str(whole) if abs(whole) < EXACT else f"{INVALID}{float(value)!r}"
     if isinstance(value, bytes):
         return decoded(value)
+    found = value if isinstance(value, str) else spelled(str(value))
     try:
-        str(value).encode()
+        found.encode()
     except UnicodeError:  # half a surrogate pair
         return f"{INVALID}{value!r}"
-    return str(value)
+    return found
 
 
 def decoded(octets: bytes) -> str:
@@ -288,17 +289,18 @@ def floats(column: Any, *, words: bool = True) -> np.ndarray:
         words: Whether the texts true and false are 1 and 0.
     """
     array = plain(column)
-    if is_text(array.type):
-        parse = _float_or_word if words else _float
-        with np.errstate(over="ignore"):
-            return _parsed(array, [arrow().float64()], parse).astype(np.float32)
-    types = arrow().types
-    if types.is_boolean(array.type):
-        array = array.cast(arrow().float32())
-    if types.is_float32(array.type):
+    if arrow().types.is_float32(array.type):
         return _filled(array)
     with np.errstate(over="ignore"):
-        return _float64(array).astype(np.float32)
+        return doubles(array, words=words).astype(np.float32)
+
+
+def doubles(column: Any, *, words: bool = True) -> np.ndarray:
+    """Returns a column as float64, otherwise as `floats`."""
+    array = plain(column)
+    if is_text(array.type):
+        return _parsed(array, [arrow().float64()], _float_or_word if words else _float)
+    return _float64(array)
 
 
 def day_and_second(seconds: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from tfrank_sel.features import Feature, Vector, spans
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _NOT_NEGATIVE = "a finite number that is not negative"
-_TEXT = "UTF-8 text, or a number without rounding"
+TEXT = "UTF-8 text, or a number without rounding"
 _SHOWN = 60  # maximum characters of a value in a message
 _WANTED = {"number": "a finite number", "bool": "true or false", "timestamp": "a point in time"}
 
@@ -134,7 +134,7 @@ def faults(
     def add(name: str, wanted: str, is_bad: np.ndarray) -> None:
         for row in np.flatnonzero(is_bad).tolist():
             if row not in found:
-                value = _shown(received(name, row))
+                value = shown(received(name, row))
                 found[row] = f"{name!r} must be {wanted}. Received: {value}"
 
     for role, name in schema.columns.measures.items():
@@ -153,7 +153,7 @@ def faults(
         is_integer = getattr(schema.features.get(name), "dtype", "string") == "int64"
         if not is_integer and INVALID not in "".join(block.ravel().tolist()):
             continue
-        wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (_TEXT, _is_invalid)
+        wanted, is_bad = ("an integer", _is_no_integer) if is_integer else (TEXT, is_invalid)
         found_bad = mask_of(block, is_bad).reshape(len(block), block.size // max(len(block), 1))
         add(name, wanted, np.any(found_bad, axis=1))
     return found
@@ -170,7 +170,8 @@ def _is_no_integer(text: str) -> bool:
     return bool(text) and not _INTEGER.fullmatch(text)
 
 
-def _is_invalid(text: str) -> bool:
+def is_invalid(text: str) -> bool:
+    """Whether a text is that of an invalid value: see `arrays`."""
     return text.startswith(INVALID)
 
 
@@ -180,7 +181,8 @@ def _wanted(feature: Feature) -> str:
     return _WANTED[feature.type]
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Returns a value as messages show it."""
     if isinstance(value, bytes) and not (text := decoded(value)).startswith(INVALID):
         value = text
     text = "nothing" if value is None else repr(value).replace(repr(INVALID)[1:-1], "")

@@ -25,10 +25,14 @@ from tfrank_sel.features import (
     spans,
 )
 
+Row = tuple[str, int, dict[str, Any]]  # file, number of the row, and values by name
 ROWS = 8192  # read at once
 _PARTS = 4  # of a file, in a sample
 TEXT_SUFFIXES = ("", ".gz", ".bz2", ".zst")  # of text that pyarrow decompresses
 _MOST_DISTINCT = 0.9  # of the texts of a category
+# what a column with a role must be
+TEXT: tuple[str, Feature] = ("of type text", Category())
+NUMBER: tuple[str, Feature] = ("of type number", Number())
 
 
 class TableReader(RowReader):
@@ -81,26 +85,42 @@ class TableReader(RowReader):
         names = [name for name in schema.names if schema.names.count(name) == 1]
         found = []
         for part in spaced(self.parts(path), _PARTS):
-            tables = (x[2] for x in self._read(part, names) if not isinstance(x, Rejected))
+            tables = (x[2] for x in self.read(part, names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
                 found.append(pa.table({name: first[name] for name in names}))
         return whole(dict(enumerate(found)))[0] if found else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
+        sample, left_out = self.sampled(paths, self.columns.required)
+        features, others = propose(sample.schema, sample, self.columns)
+        return features, {**others, **left_out}
+
+    def sampled(self, paths: Sequence[str], required: Sequence[str]) -> tuple[Any, dict[str, str]]:
+        """Returns a sample of files.
+
+        Args:
+            paths: The files.
+            required: The columns that each of them must have.
+
+        Returns:
+            An Arrow table of the columns that all files have, with the best-fitting types; and the
+            other columns, with the reasons.
+
+        Raises:
+            InputError: If a file cannot be read, or lacks a required column.
+        """
         samples, repeated = dict[str, Any](), dict[str, str]()
         for path in spaced(sorted(paths)):
             with readable(path):
                 sample = self.sample(path)
                 names = list(self.names(path))
-            check(path, names, self.columns.required)
+            check(path, names, required)
             counts = {x: count for x in names if (count := names.count(x)) > 1}
             repeated |= {x: f"{count} columns have this name" for x, count in counts.items()}
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
-        known = {path: x for path, x in samples.items() if x.num_rows} or samples
-        sample, lacking = whole(known)
-        features, left_out = propose(sample.schema, sample, self.columns)
-        return features, {**left_out, **lacking, **repeated}
+        sample, lacking = whole({path: x for path, x in samples.items() if x.num_rows} or samples)
+        return sample, {**lacking, **repeated}
 
     def infer(self, paths: Sequence[str]) -> Schema:
         schemas = {}
@@ -112,19 +132,50 @@ class TableReader(RowReader):
     def rows(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         return rows.checked(self._unchecked(part, schema))
 
+    def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
+        """Reads rows as dicts of values of any types, some rows at a time.
+
+        Args:
+            part: The part to read.
+            names: The columns to read, of those that are there; records may have others, too.
+
+        Raises:
+            InputError: If the file cannot be read.
+        """
+        for found in self.read(part, (), names):
+            if isinstance(found, Rejected):
+                yield found
+                continue
+            path, numbers, table = found
+            with readable(path):
+                each = table.to_pylist()
+            yield from ((path, number, x) for number, x in zip(numbers.tolist(), each, strict=True))
+
     def _unchecked(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
         needed = [*self.columns.required, *schema.features]
-        for found in self._read(part, needed, [self.columns.doc_id]):
+        for found in self.read(part, needed, [self.columns.doc_id]):
             if isinstance(found, Rejected):
                 yield found
             else:
                 path, numbers, table = found
                 yield of_table((path, numbers), table, schema)
 
-    def _read(
+    def read(
         self, part: Part, needed: Sequence[str], optional: Sequence[str] = ()
     ) -> Iterator[tuple[str, np.ndarray, Any] | Rejected]:
-        """Yields the file of some rows, their numbers and an Arrow table, or malformed rows."""
+        """Reads columns, some rows at a time.
+
+        Args:
+            part: The part to read.
+            needed: The columns that must be there.
+            optional: Columns that are read if they are there.
+
+        Yields:
+            The file of some rows, their numbers and an Arrow table or batch; and malformed rows.
+
+        Raises:
+            InputError: If the file cannot be read, or lacks a column.
+        """
         pa = arrow()
         for piece, constants in self.pieces(part):
             with readable(piece.path):
@@ -212,11 +263,19 @@ def fits(place: str, schema: Any, columns: Columns) -> None:
         columns: Names of the parts.
     """
     types = columns.types or {}
-    roles: dict[str, tuple[str, Feature]] = {
-        name: ("of type text", Category()) for name in (columns.query, columns.doc_id)
-    }
-    roles |= {name: ("of type number", Number()) for name in columns.measures.values()}
-    roles |= {name: (f"of type {x.type}", x) for name, x in types.items()}
+    roles = dict.fromkeys((columns.query, columns.doc_id), TEXT)
+    roles |= dict.fromkeys(columns.measures.values(), NUMBER)
+    check_types(place, schema, roles | {x: (f"of type {y.type}", y) for x, y in types.items()})
+
+
+def check_types(place: str, schema: Any, roles: Mapping[str, tuple[str, Feature]]) -> None:
+    """Raises an `InputError` if a column cannot hold a feature.
+
+    Args:
+        place: Name of the table in errors.
+        schema: Its Arrow schema.
+        roles: What each column must be, in words and as a feature, by name.
+    """
     for name in roles.keys() & set(schema.names):
         check(place, schema.names, [name])
         (wanted, feature), kind = roles[name], schema.field(name).type
@@ -328,12 +387,12 @@ def whole(samples: Mapping[Any, Any]) -> tuple[Any, dict[str, str]]:
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
         else:
-            found[name] = _joined([table[name] for table in samples.values()])
+            found[name] = joined([table[name] for table in samples.values()])
     return pa.table(found), left_out
 
 
-def _joined(columns: list[Any]) -> Any:
-    """Joins columns of several types to one, of texts if there is no other."""
+def joined(columns: list[Any]) -> Any:
+    """Joins Arrow columns of several types to one, of texts if there is no other."""
     pa = arrays.arrow()
     known = [x for x in columns if len(x) and not pa.types.is_null(x.type)] or columns
     if all(x.type == (kind := known[0].type) for x in known):

@@ -12,7 +12,7 @@ from tfrank_sel.data import letor, lines
 from tfrank_sel.data.formats import arrays
 from tfrank_sel.data.formats.arrays import array, arrow, floats
 from tfrank_sel.data.formats.reader import LineReader, Part, opened
-from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, TableReader
+from tfrank_sel.data.formats.tables import ROWS, TEXT_SUFFIXES, Row, TableReader, readable
 from tfrank_sel.data.lists import Found, ItemList, Rejected
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.features import REFUSE, Set, Vector
@@ -223,6 +223,14 @@ class JsonlReader(LineReader, TableReader):
             nothing = pa.nulls(len(table))
             columns = {x: table[x] if x in table.schema.names else nothing for x in names}
             yield numbers, pa.table(columns)
+
+    def dicts(self, part: Part, names: Sequence[str]) -> Iterator[Row | Rejected]:
+        with readable(part.path):
+            for numbers, rows in _chunks(part):
+                bad, kept, found = _objects(part.path, numbers, rows)
+                yield from bad
+                each = zip(kept.tolist(), found, strict=True)
+                yield from ((part.path, number, x) for number, x in each)
 
     def _table(self, found: list[dict[str, Any]], names: Sequence[str]) -> Any:
         types = self.columns.types or {}

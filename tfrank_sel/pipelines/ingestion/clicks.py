@@ -4,15 +4,17 @@ import collections
 import dataclasses
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
-from tfrank_sel.data import InputError, stores
-from tfrank_sel.data.formats.arrays import strings
+from tfrank_sel.data import InputError
+from tfrank_sel.data.formats import Table, arrays
+from tfrank_sel.data.formats.tables import readable
+from tfrank_sel.data.lists import Rejected
 from tfrank_sel.pipelines.configuration.data import Clicks
+from tfrank_sel.pipelines.ingestion import tally
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
 
 PROPENSITIES = "propensities.json"
@@ -46,35 +48,54 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
         paths[source.split].append(source.path)
     learned, sources = min(paths, key=lambda split: split not in (None, "train")), []
     folder.mkdir(parents=True)
+    allowed, letters = inputs.allow_bad_lines, list[Rejected]()
+    rejected = letters if allowed else None  # or else the first one is the error
+    found = {
+        split: tables.read(files, roles, others=True, format=inputs.format, rejected=rejected)
+        for split, files in paths.items()
+    }
+    allowed -= tally.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
-        logs = {split: _read(paths[split], roles) for split in paths}
-        propensities = clicks.estimate(logs[learned][1], settings.method)
+        logs = {split: tables.log_of(table) for split, table in found.items()}
+        propensities = clicks.estimate(logs[learned], settings.method)
         propensities.save(folder / PROPENSITIES)
         correction = (roles["click"], settings.correction, settings.least)
-        for split, (table, log) in logs.items():
+        numbers = _numbers(inputs)
+        for split, log in logs.items():
             path = folder / f"{split or 'log'}.parquet"
-            parquet.write_table(
-                tables.corrected(table, roles, log, propensities, *correction), path
-            )
+            table = _as_read(found[split].columns, numbers)
+            made = tables.corrected(table, roles, log, propensities, *correction)
+            with readable(str(path), "columns that Parquet can hold"):
+                parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
-                _keep(table, roles, folder / SHOWN)
+                _keep(found[split], folder / SHOWN)
+    except InputError:
+        raise
     except ValueError as error:
         raise InputError(paths[learned][0], f"as a log of clicks: {error}") from error
-    return dataclasses.replace(inputs, sources=sources, format=None), propensities
+    made_of = dataclasses.replace(inputs, sources=sources, format=None, allow_bad_lines=allowed)
+    return made_of, propensities
 
 
-def _keep(table: pa.Table, roles: dict[str, str], path: Path) -> None:
+def _numbers(inputs: Inputs) -> set[str]:
+    """The columns that are read as numbers if they are of text, too."""
+    of_query = inputs.schema().context if inputs.columns.context else {}
+    named = () if inputs.columns.types is not None else inputs.columns.features
+    return {*named, *(name for name, is_number in of_query.items() if is_number)}
+
+
+def _as_read(table: pa.Table, numbers: set[str]) -> pa.Table:
+    """A table whose columns of text are those that are read as text."""
+    for place, field in enumerate(table.schema):
+        if field.name in numbers and arrays.is_text(field.type):
+            values = pa.array(arrays.doubles(table[field.name]), from_pandas=True)
+            table = table.set_column(place, field.name, values)
+    return table
+
+
+def _keep(table: Table, path: Path) -> None:
     """Writes the log, with queries and items as texts, as records have them."""
-    columns = {role: table[name] for role, name in roles.items()}
-    columns["session"] = columns.get("session", columns["query"])
-    texts = {role: pa.array(strings(columns[role])) for role in ("query", "item", "session")}
-    parquet.write_table(pa.table(columns | texts), path)
-
-
-def _read(paths: list[str], roles: dict[str, str]) -> tuple[pa.Table, clicks.Log]:
-    """All rows of some files with the same columns, and their log."""
-    found = [tables.read(stores.near(path)) for path in paths]
-    columns = [tables.columns(*each, roles) for each in zip(paths, found, strict=True)]
-    log = clicks.Log(**{role: np.concatenate([x[role] for x in columns]) for role in roles})
-    return pa.concat_tables(found, promote_options="permissive"), log
+    ids = {"session": table.ids["query"]} | table.ids
+    texts = {role: pa.array(x, pa.string()) for role, x in ids.items()}
+    parquet.write_table(pa.table(texts | table.numbers), path)

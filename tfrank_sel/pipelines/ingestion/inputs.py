@@ -1,14 +1,11 @@
 """Input files of a run, with their columns and splits."""
 
-import collections
 import dataclasses
-import glob
 from collections.abc import Iterable, Mapping, Sequence
 
 from tfrank_sel.arguments import Checked
 from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats import Columns, Reader, Schema
-from tfrank_sel.data.lists import InputError
 
 SPLITS = ("train", "validation", "test")
 
@@ -81,11 +78,10 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
         split: The split of all files, if they have one.
 
     Returns:
-        The files, in the order of the patterns, and by name within a pattern.
+        The files, in the order of `stores.expand`.
 
     Raises:
-        tfrank_sel.data.InputError: If there is no such file, or a file is given twice; if a store
-            cannot be reached or denies access, or a scheme is unknown.
+        tfrank_sel.data.InputError: As `stores.expand`.
 
     Example:
         >>> import tempfile
@@ -93,15 +89,4 @@ def expand(patterns: Iterable[str], split: str | None = None) -> list[Source]:
         ...     expand([file.name], "train") == [Source(file.name, "train")]
         True
     """
-    paths: list[str] = []
-    for pattern in patterns:
-        found = stores.glob(pattern) if glob.has_magic(pattern) else [pattern]
-        if not found:
-            raise InputError(pattern, "expected a file. Received: a pattern that matches no file")
-        if found == [pattern] and not (stores.is_file(pattern) or stores.is_dir(pattern)):
-            raise InputError(pattern, "expected a file. Received: no such file")
-        paths += found
-    for path, count in collections.Counter(paths).items():
-        if count > 1:
-            raise InputError(path, "expected each file once. Received: the same file again")
-    return [Source(path, split) for path in paths]
+    return [Source(path, split) for path in stores.expand(patterns)]

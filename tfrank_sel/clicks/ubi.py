@@ -1,0 +1,226 @@
+"""Logs of OpenSearch's User Behavior Insights (UBI)."""
+
+import collections
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tfrank_sel.data import formats
+from tfrank_sel.data.formats import arrays, rows
+from tfrank_sel.data.lists import InputError
+
+_QUERY = ("query_id", "user_query", "query_response_hit_ids", "_source")
+_EVENT = ("query_id", "action_name", "event_attributes", "_source")
+_ITEM = ("event_attributes", "object", "object_id")
+_ORDINAL = ("event_attributes", "position", "ordinal")
+
+
+class _Asked:
+    """A query: its text, and for each hit the first place of its page and its own, from 0."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.hits: dict[str, tuple[int, int]] = {}
+
+    def add(self, text: str | None, hits: Sequence[str]) -> None:
+        """Adds a page; hits that are there were logged again."""
+        self.text = self.text or text
+        first = len(self.hits)
+        for item in hits:
+            self.hits.setdefault(item, (first, len(self.hits)))
+
+    def place(self, item: str, ordinal: int | None, base: int) -> int | None:
+        """The place of an item from 0; the ordinal, from `base`, may be that within its page."""
+        first, own = self.hits.get(item, (0, None))
+        if ordinal is None:
+            return own
+        return ordinal - base + (first if ordinal - base < first else 0)
+
+
+class _Event(NamedTuple):
+    session: str
+    item: str
+    ordinal: int | None
+    is_click: bool
+
+
+def read(
+    queries: Sequence[str],
+    events: Sequence[str],
+    *,
+    click: str = "click",
+    impression: str = "impression",
+    format: str | None = None,
+) -> tuple[Any, Mapping[str, int]]:
+    """Reads a log of UBI as an Arrow table.
+
+    Columns are `session` (the `query_id`), `query` (the `user_query`), `item` (the `object_id`),
+    `position` and `click`. A row is an item with an impression or a click. Without any impressions,
+    all items of `query_response_hit_ids` count as shown, and no others: items outside the hits
+    would be known only if they were clicked. A query that is logged again has a next page.
+    Positions from 0 are counted from 1.
+
+    Args:
+        queries: Files of `ubi_queries`: tables, which may be those of a search, with the document
+            in `_source`.
+        events: Files of `ubi_events`. Other actions are left out.
+        click: Name of the action of a click.
+        impression: Name of the action of an impression.
+        format: As in `formats.dicts`.
+
+    Returns:
+        The table, and the number of rows of each kind that were left out.
+
+    Raises:
+        InputError: If a file cannot be read, or nothing is a click of a query.
+
+    Reference:
+        [UBI 1.3.0](https://github.com/o19s/ubi).
+    """
+    left_out: collections.Counter[str] = collections.Counter()
+    asked = _queries(queries, format, left_out)
+    found = list(_events(events, format, {click: True, impression: False}, asked, left_out))
+    clicks = [x for x in found if x.is_click]
+    base = min([1, *(x.ordinal for x in found if x.ordinal is not None)])
+    shown = _impressions([x for x in found if not x.is_click], asked, base, left_out)
+    has_impressions = bool(shown)
+    if not has_impressions:
+        shown = {(x, item): own for x, one in asked.items() for item, (_, own) in one.hits.items()}
+    clicked = set[tuple[str, str]]()
+    for one in clicks:
+        key = (one.session, one.item)
+        place = asked[one.session].place(one.item, one.ordinal, base)
+        if has_impressions and place is not None:  # what was clicked was shown
+            shown.setdefault(key, place)
+        if key in shown:
+            clicked.add(key)
+        else:
+            kind = (
+                "without a position" if has_impressions else "on items that were not among the hits"
+            )
+            left_out[f"clicks {kind}"] += 1
+    if not clicked:
+        reason = f"expected an event {click!r} on an item of a query of {queries[0]}"
+        received = f"none; {told(left_out)}" if left_out else "none"
+        raise InputError(events[0], f"{reason}. Received: {received}")
+    return _table(shown, clicked, asked), left_out
+
+
+def told(left_out: Mapping[str, int]) -> str:
+    """Returns a line of what was left out.
+
+    Example:
+        >>> told({"events without an item": 2, "queries without query_id": 1})
+        'left out: 2 events without an item, 1 queries without query_id'
+    """
+    return f"left out: {', '.join(f'{n:,} {name}' for name, n in left_out.items())}"
+
+
+def _queries(
+    paths: Sequence[str], format: str | None, left_out: collections.Counter[str]
+) -> dict[str, _Asked]:
+    found: dict[str, _Asked] = {}
+    for place, record in formats.dicts(paths, _QUERY, format):
+        row = _source(place, record)
+        if (session := _text(place, row, "query_id")) is None:
+            left_out["queries without query_id"] += 1
+            continue
+        hits = _field(row, "query_response_hit_ids")
+        texts = [arrays.text(x) for x in hits] if isinstance(hits, list) else []
+        page = [x for x in texts if x and not x.startswith(arrays.INVALID)]
+        found.setdefault(session, _Asked()).add(_text(place, row, "user_query"), page)
+    nameless = [session for session, one in found.items() if one.text is None]
+    for session in nameless:
+        left_out["queries without user_query"] += 1
+        del found[session]
+    return found
+
+
+def _events(
+    paths: Sequence[str],
+    format: str | None,
+    actions: Mapping[str, bool],
+    asked: Mapping[str, _Asked],
+    left_out: collections.Counter[str],
+) -> Iterator[_Event]:
+    for place, record in formats.dicts(paths, _EVENT, format):
+        row = _source(place, record)
+        action = str(arrays.text(_field(row, "action_name")))
+        if action not in actions:
+            continue
+        session, item = _text(place, row, "query_id"), _text(place, row, *_ITEM)
+        if session is None or session not in asked:
+            left_out["events without a known query"] += 1
+        elif item is None:
+            left_out["events without an item"] += 1
+        else:
+            yield _Event(session, item, _ordinal(_field(row, *_ORDINAL)), actions[action])
+
+
+def _impressions(
+    found: Sequence[_Event],
+    asked: Mapping[str, _Asked],
+    base: int,
+    left_out: collections.Counter[str],
+) -> dict[tuple[str, str], int]:
+    """The place of each item of a session that was shown, the first one if there are several."""
+    shown: dict[tuple[str, str], int] = {}
+    for one in found:
+        place = asked[one.session].place(one.item, one.ordinal, base)
+        if place is None:
+            left_out["impressions without a position"] += 1
+        else:
+            shown.setdefault((one.session, one.item), place)
+    return shown
+
+
+def _table(
+    shown: Mapping[tuple[str, str], int],
+    clicked: Set[tuple[str, str]],
+    asked: Mapping[str, _Asked],
+) -> Any:
+    """The rows, by session in the order of the queries, and by position."""
+    order = {session: number for number, session in enumerate(asked)}
+    found = sorted(shown.items(), key=lambda x: (order[x[0][0]], x[1]))
+    columns = {
+        "session": [session for (session, _), _ in found],
+        "query": [asked[session].text for (session, _), _ in found],
+        "item": [item for (_, item), _ in found],
+        "position": [place + 1 for _, place in found],
+        "click": [key in clicked for key, _ in found],
+    }
+    return pa.table(columns)
+
+
+def _source(place: str, record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The document of a row of a search, or the row."""
+    found = record.get("_source", record)
+    if not isinstance(found, dict):
+        raise InputError(place, f"expected an object in '_source'. Received: {found!r:.60}")
+    return found
+
+
+def _field(row: Any, *keys: str) -> Any:
+    for key in keys:
+        row = row.get(key) if isinstance(row, dict) else None
+    return row
+
+
+def _text(place: str, row: Any, *keys: str) -> str | None:
+    """A field as text, as identifiers in tables; None if it is missing or empty."""
+    found = arrays.text(_field(row, *keys))
+    if found is not None and found.startswith(arrays.INVALID):
+        name = ".".join(keys)
+        raise InputError(place, f"{name!r} must be {rows.TEXT}. Received: {rows.shown(found)}")
+    return found or None
+
+
+def _ordinal(value: Any) -> int | None:
+    """A whole number of 0 or more; None for other values."""
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if 0.0 <= number < arrays.EXACT and number.is_integer() else None

@@ -1,0 +1,198 @@
+"""All rows of tables: identifiers as texts, numbers as float64, and the other columns."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrank_sel.data.formats import arrays, rows, tables
+from tfrank_sel.data.formats.reader import Part
+from tfrank_sel.data.formats.tables import TableReader
+from tfrank_sel.data.lists import Rejected
+from tfrank_sel.data.schema import Columns
+
+Rule = tuple[str, Callable[[np.ndarray], np.ndarray]]  # what is wanted, and whether numbers are so
+_ANY: Rule = ("a finite number", np.isfinite)
+# texts that are names, not the numbers that they can be read as: 007, 1e5
+_NAME = r"^[+-]?0[0-9]|^[0-9]+[eE][0-9]+$"
+_DAY = r"^(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:[0-2][0-9]|3[01])$"  # 20240229
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """All rows of some files.
+
+    Args:
+        ids: The texts of each role that identifies, `[rows]`, strings, as in lists.
+        numbers: The numbers of each other role, `[rows]`, float64.
+        columns: The columns that all files have, as an Arrow table; those that identify are texts.
+            In text formats, all values are texts as they stand.
+        kinds: The Arrow type of each of them that fits a sample of the files best.
+        left_out: Other columns, with the reasons.
+    """
+
+    ids: dict[str, np.ndarray]
+    numbers: dict[str, np.ndarray]
+    columns: Any
+    kinds: Mapping[str, Any]
+    left_out: Mapping[str, str]
+
+    def typed(self) -> Any:
+        """Returns `columns` with texts as values of their `kinds`, if these have the same texts.
+
+        A number may have another text, 1.5 for `1.50`. But texts stay if one of them names
+        something else, or is beyond 64 bits: `007`, `1e5`.
+        """
+        columns = {name: _typed(self.columns[name], kind) for name, kind in self.kinds.items()}
+        return arrays.arrow().table(columns)
+
+
+def read(
+    reader: TableReader,
+    paths: Sequence[str],
+    ids: Mapping[str, str],
+    numbers: Mapping[str, str],
+    rules: Mapping[str, Rule],
+    *,
+    others: bool,
+    rejected: list[Rejected] | None,
+) -> Table:
+    """Reads tables; arguments and errors are those of `tfrank_sel.data.formats.table`."""
+    pa = arrays.arrow()
+    roles = list(dict.fromkeys([*ids.values(), *numbers.values()]))
+    sample, left_out = reader.sampled(paths, roles) if others else (pa.table({}), {})
+    kinds = {x.name: x.type for x in sample.schema}
+    # all may be identifiers, which keep each digit
+    exact = {*kinds, *roles} - {Columns.query, Columns.doc_id}
+    reader = type(reader)(Columns(label=None, context=tuple(exact)))
+    values: dict[str, list[Any]] = {role: [] for role in (*ids, *numbers)}
+    columns: dict[str, list[Any]] = {name: [] for name in kinds}
+    chunks = (x for path in paths for x in reader.read(Part(path), roles, list(kinds)))
+    for path, table, found in _valid(chunks, ids, numbers, rules, rejected):
+        for role, array in found.items():
+            values[role].append(array)
+        texts = {name: pa.array(found[role], pa.string()) for role, name in ids.items()}
+        for name in [x for x in columns if x not in table.schema.names]:
+            left_out[name] = f"{path} has no such column"
+            del columns[name]
+        for name, kept in columns.items():
+            column = texts.get(name, table[name])
+            is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kinds[name])
+            kept.append(arrays.plain(column) if is_of_text else column)
+    kinds |= dict.fromkeys(kinds.keys() & {*ids.values()}, pa.string())
+    kinds = {name: kinds[name] for name in columns}
+    with tables.readable(paths[0], "columns of one type in all files"):
+        whole = {x: tables.joined(kept or [pa.nulls(0, kinds[x])]) for x, kept in columns.items()}
+    nothing = {role: np.empty(0, object if role in ids else np.float64) for role in values}
+    arrays_of = {role: np.concatenate([nothing[role], *kept]) for role, kept in values.items()}
+    return Table(
+        {role: arrays_of[role] for role in ids},
+        {role: arrays_of[role] for role in numbers},
+        pa.table(whole).unify_dictionaries(),
+        kinds,
+        left_out,
+    )
+
+
+def _valid(
+    chunks: Iterable[tuple[str, np.ndarray, Any] | Rejected],
+    ids: Mapping[str, str],
+    numbers: Mapping[str, str],
+    rules: Mapping[str, Rule],
+    rejected: list[Rejected] | None,
+) -> Iterator[tuple[str, Any, dict[str, np.ndarray]]]:
+    """The valid rows of tables, and the values of each role."""
+    wanted = dict.fromkeys(ids.values(), tables.TEXT) | dict.fromkeys(
+        numbers.values(), tables.NUMBER
+    )
+    for one in chunks:
+        if isinstance(one, Rejected):
+            _reject([one], rejected)
+            continue
+        path, places, table = one
+        tables.check_types(path, table.schema, wanted)
+        with tables.readable(path):
+            found = {role: arrays.strings(table[name]) for role, name in ids.items()}
+            found |= {role: arrays.doubles(table[name]) for role, name in numbers.items()}
+        bad = _faults(table, found, {**ids, **numbers}, rules)
+        _reject(
+            [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())], rejected
+        )
+        if bad:
+            kept = np.delete(np.arange(table.num_rows), list(bad))
+            table = table.take(arrays.arrow().array(kept))
+            found = {role: array[kept] for role, array in found.items()}
+        yield path, table, found
+
+
+def _reject(found: Sequence[Rejected], rejected: list[Rejected] | None) -> None:
+    if found and rejected is None:
+        raise found[0].error()
+    if rejected is not None:
+        rejected.extend(found)
+
+
+def _faults(
+    table: Any,
+    found: Mapping[str, np.ndarray],
+    names: Mapping[str, str],
+    rules: Mapping[str, Rule],
+) -> dict[int, str]:
+    """The first broken rule of each invalid row."""
+    faults: dict[int, str] = {}
+    for role, values in found.items():
+        if values.dtype == object:
+            wanted, is_bad = (
+                rows.TEXT,
+                arrays.mask_of(values, lambda x: not x or rows.is_invalid(x)),
+            )
+        else:
+            wanted, accepts = rules.get(role, _ANY)
+            with np.errstate(invalid="ignore"):
+                is_bad = ~(np.isfinite(values) & accepts(values))
+        for row in np.flatnonzero(is_bad).tolist():
+            received = rows.shown(table[names[role]][row].as_py())
+            faults.setdefault(row, f"{names[role]!r} must be {wanted}. Received: {received}")
+    return faults
+
+
+def _typed(column: Any, kind: Any) -> Any:
+    """Texts as values of a type, if these have the same texts: see `Table.typed`."""
+    pa = arrays.arrow()
+    if not arrays.is_text(column.type):
+        return column
+    if arrays.is_number(kind):
+        return _of_numbers(arrays.plain(column))
+    texts, kinds = arrays.strings(column, spell=True), [pa.bool_()]
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
+    for wanted in kinds if pa.types.is_boolean(kind) or len(kinds) > 1 else []:
+        try:
+            found = column.cast(wanted)
+        except pa.ArrowInvalid:
+            continue
+        if np.array_equal(arrays.strings(found), texts):
+            return found
+    return column
+
+
+def _of_numbers(texts: Any) -> Any:
+    pa = arrays.arrow()
+    values = arrays.doubles(texts, words=False)
+    matches = pa.compute.match_substring_regex
+    are_names = pa.compute.any(matches(texts, _NAME)).as_py()
+    if np.isinf(values).any() or are_names or pa.compute.all(matches(texts, _DAY)).as_py():
+        return texts
+    is_nothing = np.isnan(values)
+    if np.any(np.abs(values[~is_nothing]) >= arrays.EXACT):
+        try:
+            return texts.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return texts
+    if (
+        np.all(values[~is_nothing] % 1.0 == 0.0)
+        and not pa.compute.any(matches(texts, "[.]")).as_py()
+    ):
+        return pa.array(np.where(is_nothing, 0.0, values).astype(np.int64), mask=is_nothing)
+    return pa.array(values, mask=is_nothing)
