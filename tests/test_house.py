@@ -68,6 +68,28 @@ def test_arrows_point_down() -> None:
     assert done.returncode == 0, done.stdout
 
 
+# functions that read tables, of pyarrow, pandas, polars and the standard library
+TABLE_READERS = re.compile(
+    r"\b(?:arrow_json|csv|dataset|feather|ipc|orc|parquet|pa|pandas|pd|pl|polars|pq)\."
+    r"(?:DictReader|ParquetDataset|ParquetFile|dataset|open_\w+|read_\w+|reader|scan_\w+)\("
+    r"|^\s*(?:import|from) (?:pandas|polars|pyarrow\.dataset)\b|^\s*from pyarrow import .*dataset",
+    re.MULTILINE,
+)
+# the log that a run wrote; a command whose package stands below `data`, without pyarrow
+MAY_READ = {"pipelines/evaluation/clicks.py", "metrics/__main__.py"}
+
+
+def test_tables_have_one_reader() -> None:
+    package = ROOT / "tfrank_sel"
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if TABLE_READERS.search(path.read_text())
+    }
+    formats = {f"data/formats/{name}.py" for name in ("binary", "text")}
+    assert found == MAY_READ | formats
+
+
 # what comes with the package itself, or with what it needs
 AT_HAND = {"tfrank_sel", "tensorflow", "keras", "numpy", "google"}
 

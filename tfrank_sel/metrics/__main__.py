@@ -194,12 +194,18 @@ def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
         raise ValueError("`--queries` and `--slice-by` require each other. Received: one of them")
     if path is None:
         return {}
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
-        names = rows.fieldnames or []
-        if missing := [x for x in ("query_id", column) if x not in names]:
-            raise trec.FileError(path, 1, f"Expected columns {missing}. Received: {names}")
-        return {row["query_id"]: row[str(column)] or "" for row in rows}
+    is_tsv = path.name.removesuffix(".gz").endswith(".tsv")
+    with trec.opened(path) as file:
+        rows = csv.DictReader(file, delimiter="\t" if is_tsv else ",")
+        try:
+            names = rows.fieldnames or []
+            if missing := [x for x in ("query_id", column) if x not in names]:
+                raise trec.FileError(path, 1, f"Expected columns {missing}. Received: {names}")
+            return {row["query_id"]: row[str(column)] or "" for row in rows}
+        except csv.Error as error:
+            raise trec.FileError(
+                path, rows.line_num, f"Expected rows of a table: {error}"
+            ) from None
 
 
 def _most_different(compared: Comparison, count: int) -> str:

@@ -1,5 +1,6 @@
 """Runs and judgements: how they are read, evaluated as by trec_eval, and fused."""
 
+import contextlib
 import gzip
 import itertools
 import math
@@ -8,7 +9,7 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import IO, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,31 +200,38 @@ def _read(
     """
     records: dict[str, dict[str, T]] = {}
     count, line = len(form.split()), 0
-    try:
-        opened = gzip.open if str(path).endswith(".gz") else open
-        with opened(path, "rt", encoding="utf-8-sig") as file:
-            for line, text in enumerate(file, start=1):
-                fields = text.split()
-                if len(fields) != count or text[0] == "#":
-                    if not fields or text[0] == "#":
-                        continue
-                    if len(fields) < count or not form.endswith("tag"):
-                        raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
-                query, document = fields[0], fields[2]
-                documents = records.get(query)
-                if documents is None:
-                    documents = records[query] = {}
-                elif document in documents:
-                    raise FileError(path, line, f"Query {query} {verb} document {document} again.")
-                try:
-                    documents[document] = parse(fields[at])
-                except ValueError as error:
-                    raise FileError(path, line, str(error)) from None
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
+    with opened(path) as file:
+        for line, text in enumerate(file, start=1):
+            fields = text.split()
+            if len(fields) != count or text[0] == "#":
+                if not fields or text[0] == "#":
+                    continue
+                if len(fields) < count or not form.endswith("tag"):
+                    raise FileError(path, line, f"Expected `{form}`. Received: {text.strip()}")
+            query, document = fields[0], fields[2]
+            documents = records.get(query)
+            if documents is None:
+                documents = records[query] = {}
+            elif document in documents:
+                raise FileError(path, line, f"Query {query} {verb} document {document} again.")
+            try:
+                documents[document] = parse(fields[at])
+            except ValueError as error:
+                raise FileError(path, line, str(error)) from None
     if line == 0:
         raise FileError(path, 0, f"Expected lines of `{form}`. Received: an empty file")
     return records
+
+
+@contextlib.contextmanager
+def opened(path: str | pathlib.Path) -> Iterator[IO[str]]:
+    """Opens a text file, plain or `.gz`; what cannot be read is a `FileError`."""
+    try:
+        kind = gzip.open if str(path).endswith(".gz") else open
+        with kind(path, "rt", encoding="utf-8-sig") as file:
+            yield file
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise FileError(path, 0, f"Expected a text file that can be read: {error}") from error
 
 
 def _integer(text: str) -> int:

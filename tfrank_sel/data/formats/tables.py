@@ -148,7 +148,8 @@ class TableReader(RowReader):
                 continue
             path, numbers, table = found
             with readable(path):
-                each = table.to_pylist()
+                columns = {name: _of_python(table[name]) for name in table.schema.names}
+                each = arrow().table(columns).to_pylist()
             yield from ((path, number, x) for number, x in zip(numbers.tolist(), each, strict=True))
 
     def _unchecked(self, part: Part, schema: Schema) -> Iterator[Rows | Rejected]:
@@ -404,6 +405,16 @@ def joined(columns: list[Any]) -> Any:
         return pa.concat_tables(tables, promote_options="permissive")["x"]
     except pa.ArrowException:
         return pa.array(np.concatenate([arrays.strings(x) for x in columns]))
+
+
+def _of_python(column: Any) -> Any:
+    """A column whose values Python has, too: times are texts, as in identifiers."""
+    types, kind = arrow().types, arrays.plain_type(column.type)
+    is_known = types.is_nested(kind) or types.is_null(kind) or types.is_boolean(kind)
+    if is_known or arrays.is_number(kind):
+        return column
+    found = arrays.strings(column)
+    return arrow().array(found, mask=found == "")
 
 
 def _type(field: Any, found: Any) -> Feature | str:

@@ -164,17 +164,16 @@ def _typed(column: Any, kind: Any) -> Any:
         return column
     if arrays.is_number(kind):
         return _of_numbers(arrays.plain(column))
-    texts, kinds = arrays.strings(column, spell=True), [pa.bool_()]
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        kinds = [pa.timestamp("us"), pa.timestamp("us", "UTC")]
-    for wanted in kinds if pa.types.is_boolean(kind) or len(kinds) > 1 else []:
-        try:
-            found = column.cast(wanted)
-        except pa.ArrowInvalid:
-            continue
-        if np.array_equal(arrays.strings(found), texts):
-            return found
-    return column
+    is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if not is_time and not pa.types.is_boolean(kind):
+        return column
+    texts = arrays.strings(column, spell=True)
+    words = pa.array(texts, mask=texts == "")
+    try:
+        found = words.cast(pa.timestamp("us") if is_time else pa.bool_())
+    except pa.ArrowInvalid:
+        return column
+    return found if np.array_equal(arrays.strings(found), texts) else column
 
 
 def _of_numbers(texts: Any) -> Any:
