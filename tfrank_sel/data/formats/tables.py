@@ -88,7 +88,7 @@ class TableReader(RowReader):
             tables = (x[2] for x in self.read(part, names) if not isinstance(x, Rejected))
             if (first := next((x for x in tables if x.num_rows), None)) is not None:
                 found.append(pa.table({name: first[name] for name in names}))
-        return whole(dict(enumerate(found)))[0] if found else schema.empty_table()
+        return whole(list(enumerate(found)))[0] if found else schema.empty_table()
 
     def propose(self, paths: Sequence[str]) -> tuple[dict[str, Feature], dict[str, str]]:
         sample, left_out = self.sampled(paths, self.columns.required)
@@ -119,7 +119,8 @@ class TableReader(RowReader):
             repeated |= {x: f"{count} columns have this name" for x, count in counts.items()}
             once = [i for i, x in enumerate(sample.schema.names) if x not in counts]
             samples[path] = sample.select(once)
-        sample, lacking = whole({path: x for path, x in samples.items() if x.num_rows} or samples)
+        filled = [one for one in samples.items() if one[1].num_rows]
+        sample, lacking = whole(filled or list(samples.items()))
         return sample, {**lacking, **repeated}
 
     def infer(self, paths: Sequence[str]) -> Schema:
@@ -371,11 +372,11 @@ def propose(
     return features, left_out
 
 
-def whole(samples: Mapping[Any, Any]) -> tuple[Any, dict[str, str]]:
+def whole(samples: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, str]]:
     """Joins samples of files to one table.
 
     Args:
-        samples: An Arrow table of each file, by its name.
+        samples: Names of files, and an Arrow table of each.
 
     Returns:
         The table of the columns that all files have, in the order of the first file; and the other
@@ -383,12 +384,12 @@ def whole(samples: Mapping[Any, Any]) -> tuple[Any, dict[str, str]]:
     """
     pa = arrays.arrow()
     found, left_out = dict[str, Any](), dict[str, str]()
-    for name in dict.fromkeys(name for table in samples.values() for name in table.schema.names):
-        lacking = [path for path, table in samples.items() if name not in table.schema.names]
+    for name in dict.fromkeys(name for _, table in samples for name in table.schema.names):
+        lacking = [path for path, table in samples if name not in table.schema.names]
         if lacking:
             left_out[name] = f"{lacking[0]} has no such column"
         else:
-            found[name] = joined([table[name] for table in samples.values()])
+            found[name] = joined([table[name] for _, table in samples])
     return pa.table(found), left_out
 
 

@@ -28,7 +28,7 @@ class Table:
         numbers: The numbers of each other role, `[rows]`, float64.
         columns: The columns that all files have, as an Arrow table; those that identify are texts.
             In text formats, all values are texts as they stand.
-        kinds: The Arrow type of each of them that fits a sample of the files best.
+        kinds: The Arrow type that fits a sample of the values best, by column.
         left_out: Other columns, with the reasons.
     """
 
@@ -44,7 +44,8 @@ class Table:
         A number may have another text, 1.5 for `1.50`. But texts stay if one of them names
         something else, or is beyond 64 bits: `007`, `1e5`.
         """
-        columns = {name: _typed(self.columns[name], kind) for name, kind in self.kinds.items()}
+        names = self.columns.column_names
+        columns = {name: _typed(self.columns[name], self.kinds[name]) for name in names}
         return arrays.arrow().table(columns)
 
 
@@ -66,33 +67,32 @@ def read(
     # all may be identifiers, which keep each digit
     exact = {*kinds, *roles} - {Columns.query, Columns.doc_id}
     reader = type(reader)(Columns(label=None, context=tuple(exact)))
-    values: dict[str, list[Any]] = {role: [] for role in (*ids, *numbers)}
-    columns: dict[str, list[Any]] = {name: [] for name in kinds}
     chunks = (x for path in paths for x in reader.read(Part(path), roles, list(kinds)))
+    values = {role: [np.empty(0, object)] for role in ids}
+    values |= {role: [np.empty(0)] for role in numbers}
+    kept = []
     for path, table, found in _valid(chunks, ids, numbers, rules, rejected):
         for role, array in found.items():
             values[role].append(array)
         texts = {name: pa.array(found[role], pa.string()) for role, name in ids.items()}
-        for name in [x for x in columns if x not in table.schema.names]:
-            left_out[name] = f"{path} has no such column"
-            del columns[name]
-        for name, kept in columns.items():
-            column = texts.get(name, table[name])
-            is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kinds[name])
-            kept.append(arrays.plain(column) if is_of_text else column)
-    kinds |= dict.fromkeys(kinds.keys() & {*ids.values()}, pa.string())
-    kinds = {name: kinds[name] for name in columns}
+        there = [x for x in kinds if x in table.schema.names]
+        columns = {x: texts.get(x, _as_text(table[x], kinds[x])) for x in there}
+        kept.append((path, pa.table(columns)))
     with tables.readable(paths[0], "columns of one type in all files"):
-        whole = {x: tables.joined(kept or [pa.nulls(0, kinds[x])]) for x, kept in columns.items()}
-    nothing = {role: np.empty(0, object if role in ids else np.float64) for role in values}
-    arrays_of = {role: np.concatenate([nothing[role], *kept]) for role, kept in values.items()}
+        columns, lacking = tables.whole(kept)
     return Table(
-        {role: arrays_of[role] for role in ids},
-        {role: arrays_of[role] for role in numbers},
-        pa.table(whole).unify_dictionaries(),
-        kinds,
-        left_out,
+        {role: np.concatenate(values[role]) for role in ids},
+        {role: np.concatenate(values[role]) for role in numbers},
+        columns.unify_dictionaries(),
+        kinds | dict.fromkeys(ids.values(), pa.string()),
+        {**left_out, **lacking},
     )
+
+
+def _as_text(column: Any, kind: Any) -> Any:
+    """A column of bytes as texts, if its kind is another: the bytes are those of a text file."""
+    is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kind)
+    return arrays.plain(column) if is_of_text else column
 
 
 def _valid(
@@ -103,9 +103,8 @@ def _valid(
     rejected: list[Rejected] | None,
 ) -> Iterator[tuple[str, Any, dict[str, np.ndarray]]]:
     """The valid rows of tables, and the values of each role."""
-    wanted = dict.fromkeys(ids.values(), tables.TEXT) | dict.fromkeys(
-        numbers.values(), tables.NUMBER
-    )
+    wanted = dict.fromkeys(ids.values(), tables.TEXT)
+    wanted |= dict.fromkeys(numbers.values(), tables.NUMBER)
     for one in chunks:
         if isinstance(one, Rejected):
             _reject([one], rejected)
@@ -116,9 +115,8 @@ def _valid(
             found = {role: arrays.strings(table[name]) for role, name in ids.items()}
             found |= {role: arrays.doubles(table[name]) for role, name in numbers.items()}
         bad = _faults(table, found, {**ids, **numbers}, rules)
-        _reject(
-            [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())], rejected
-        )
+        faults = [Rejected(path, "row", int(places[i]), x) for i, x in sorted(bad.items())]
+        _reject(faults, rejected)
         if bad:
             kept = np.delete(np.arange(table.num_rows), list(bad))
             table = table.take(arrays.arrow().array(kept))
