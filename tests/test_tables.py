@@ -11,6 +11,7 @@ import pytest
 from pyarrow import feather, parquet
 from typer.testing import CliRunner
 
+from tests.data.test_any_type import arrays
 from tfrank_sel import clicks, data
 from tfrank_sel.clicks.__main__ import app as clicks_app
 from tfrank_sel.data import InputError, formats, requests
@@ -333,6 +334,24 @@ def test_other_columns_are_features_as_in_the_log(tmp_path, suffix):
 
 # texts that a proposal takes for numbers, some for equal ones
 NAMES = {"leading zeros", "exponents", "days as text", "2^63", "2^64"}
+
+
+def test_a_column_of_any_type_is_kept_or_refused_in_one_line(tmp_path):
+    output, kept = tmp_path / "out.parquet", 0
+    for number, column in enumerate(arrays()):
+        path = tmp_path / f"{number}.arrow"
+        try:
+            table = pa.table({**LOG, "x": pa.chunked_array([column] * SESSIONS)})
+            feather.write_feather(table, path, compression="zstd")
+        except (pa.ArrowException, KeyError):  # the format has no such type
+            continue
+        for file in (output, output.with_suffix(".propensities.json")):
+            file.unlink(missing_ok=True)
+        kept += attempt(invoked, clicks_app, "correct", path, "--output", output) is not None
+        columns = Columns("query", "click", "item", ("n",))
+        inputs = Inputs([Source(str(path))], columns, {"train": 1.0})
+        attempt(corrected, inputs, Clicks(position="position"), tmp_path / f"run{number}")
+    assert kept > 40
 
 
 def features(path, label, types):

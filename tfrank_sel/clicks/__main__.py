@@ -87,9 +87,9 @@ def correct(
             raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
         found = tables.log_of(table)
         estimated = clicks.estimate(found, method)
-        kept = tables.corrected(typed, roles, found, estimated, label, correction, least)
         with created(output) as written:
-            with readable(str(output), "columns that Parquet can hold"):
+            with readable(log[0], "columns that Parquet can hold"):
+                kept = tables.corrected(typed, roles, found, estimated, label, correction, least)
                 parquet.write_table(kept, written)
             estimated.save(output.with_suffix(".propensities.json"))
     except (OSError, ValueError) as error:

@@ -76,7 +76,7 @@ def read(
             values[role].append(array)
         texts = {name: pa.array(found[role], pa.string()) for role, name in ids.items()}
         there = [x for x in kinds if x in table.schema.names]
-        columns = {x: texts.get(x, _as_text(table[x], kinds[x])) for x in there}
+        columns = {x: texts.get(x, _plain(table[x], kinds[x])) for x in there}
         kept.append((path, pa.table(columns)))
     with tables.readable(paths[0], "columns of one type in all files"):
         columns, lacking = tables.whole(kept)
@@ -89,10 +89,13 @@ def read(
     )
 
 
-def _as_text(column: Any, kind: Any) -> Any:
-    """A column of bytes as texts, if its kind is another: the bytes are those of a text file."""
+def _plain(column: Any, kind: Any) -> Any:
+    """A column of a type that Arrow's functions take; the bytes of a text file as texts."""
+    types = arrays.arrow().types
     is_of_text = arrays.is_binary(column.type) and not arrays.is_binary(kind)
-    return arrays.plain(column) if is_of_text else column
+    if is_of_text or types.is_run_end_encoded(column.type) or "view" in str(column.type):
+        return arrays.plain(column)
+    return column
 
 
 def _valid(
@@ -119,7 +122,8 @@ def _valid(
         _reject(faults, rejected)
         if bad:
             kept = np.delete(np.arange(table.num_rows), list(bad))
-            table = table.take(arrays.arrow().array(kept))
+            with tables.readable(path):
+                table = table.take(arrays.arrow().array(kept))
             found = {role: array[kept] for role, array in found.items()}
         yield path, table, found
 

@@ -64,8 +64,8 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
         for split, log in logs.items():
             path = folder / f"{split or 'log'}.parquet"
             table = _as_read(found[split].columns, numbers)
-            made = tables.corrected(table, roles, log, propensities, *correction)
-            with readable(str(path), "columns that Parquet can hold"):
+            with readable(paths[split][0], "columns that Parquet can hold"):
+                made = tables.corrected(table, roles, log, propensities, *correction)
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
