@@ -17,7 +17,6 @@ from tfrank_sel.clicks.__main__ import app as clicks_app
 from tfrank_sel.data import InputError, formats, requests
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.features import Category
-from tfrank_sel.metrics.__main__ import app as metrics_app
 from tfrank_sel.pipelines.configuration.data import Clicks
 from tfrank_sel.pipelines.ingestion.clicks import corrected
 from tfrank_sel.pipelines.ingestion.inputs import Inputs, Source
@@ -466,22 +465,6 @@ ASKED = {"user_query": "q", "query_response_hit_ids": ["a", "b"]}
 CLICKED = {"action_name": "click", "event_attributes": {"object": {"object_id": "a"}}}
 
 
-@pytest.mark.parametrize("suffix", ["csv", "tsv.gz"])
-def test_slices_of_a_comparison_are_those_of_a_table(tmp_path, suffix):
-    (tmp_path / "qrels").write_text("007 0 a 1\n7 0 a 1\n")
-    for name in ("one", "two"):
-        (tmp_path / name).write_text("".join(f"{q} Q0 a 1 1.0 t\n" for q in ("007", "7")))
-    mark = "," if suffix == "csv" else "\t"
-    text = f"query_id{mark}kind\n007{mark}01\n7{mark}1e5\n".encode()
-    path = tmp_path / f"queries.{suffix}"
-    pack = gzip.compress if suffix.endswith("gz") else bytes
-    runs = ["compare", tmp_path / "one", tmp_path / "two", "--qrels", tmp_path / "qrels"]
-    options = ["--queries", path, "--slice-by", "kind", "--resamples", "10"]
-    path.write_bytes(pack(b"\xef\xbb\xbf" + text))
-    told = invoked(metrics_app, *runs, *options)
-    assert "01" in told
-    assert "1e5" in told
-    for wrong in (text.decode().encode("utf-16"), text + b"x" * 200_000, text[:4]):
-        path.write_bytes(pack(wrong))
-        with pytest.raises(InputError, match=f"queries.{suffix}"):
-            invoked(metrics_app, *runs, *options)
+def test_each_command_that_reads_a_log_is_tried() -> None:
+    tried = {command.split()[0] for command, _ in NUMBERED} | {"ubi"}
+    assert {x.name or x.callback.__name__ for x in clicks_app.registered_commands} == tried
