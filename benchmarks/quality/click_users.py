@@ -59,12 +59,8 @@ def world(labels: Sequence[Array], seed: int) -> World:
     """Items that attract by their label and by chance."""
     random = np.random.default_rng(seed)
     top = 2.0 ** max(float(x.max()) for x in labels) - 1.0
-    attraction = [
-        np.clip(
-            (0.06 + 0.74 * (2.0**x - 1.0) / top) * np.exp(random.normal(0.0, 0.3, len(x))), 0, 1
-        )
-        for x in labels
-    ]
+    by_label = [0.06 + 0.74 * (2.0**x - 1.0) / top for x in labels]
+    attraction = [np.minimum(x * random.lognormal(0.0, 0.3, len(x)), 1.0) for x in by_label]
     return World(attraction, [random.beta(1.0, 4.0, len(x)) for x in labels])
 
 
@@ -87,9 +83,8 @@ def traffic(
         query = np.arange(sessions) % len(scores)
     else:
         share = 1.0 / np.arange(1, count + 1)
-        query = random.choice(
-            random.permutation(len(scores))[:count], sessions, p=share / share.sum()
-        )
+        some = random.permutation(len(scores))[:count]
+        query = random.choice(some, sessions, p=share / share.sum())
     sizes = np.clip(np.round(np.exp(random.normal(np.log(10.0), 0.7, sessions))), 1, DEPTH)
     item = np.full([sessions, DEPTH], -1)
     for row, (q, size) in enumerate(zip(query, sizes.astype(int), strict=True)):

@@ -44,11 +44,8 @@ class Additive:
         cells, log = self.log.cells, self.log
         clicks, shown = cells.sums(weights * log.clicks), cells.sums(weights * log.shown)
         for _ in range(_STEPS):
-            p = sigmoid(
-                self.places[cells.pool]
-                + self.means[self.group][cells.item]
-                + self.items[cells.item]
-            )
+            items = self.means[self.group] + self.items
+            p = sigmoid(self.places[cells.pool] + items[cells.item])
             error, curve = clicks - shown * p, shown * p * (1.0 - p)
             step = self._solved(error, curve)
             size = np.abs(step[0]).max()

@@ -1,4 +1,4 @@
-"""Attractions of items: their prior distribution, which the log itself gives, and posterior means."""
+"""Attractions of items: their prior distribution, by the log itself, and posterior means."""
 
 import numpy as np
 

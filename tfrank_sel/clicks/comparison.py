@@ -57,10 +57,8 @@ def compare(
     for name in models:
         [fitted] = fits(train, name, [np.ones(len(train.items))])
         probable = fitted.clicked(test)
-        logs = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
-        total = float(
-            sum(n @ x for n, x in zip((test.clicks, test.shown - test.clicks), logs, strict=True))
-        )
+        click, none = (np.log(np.maximum(x, _SURE)) for x in (probable, 1.0 - probable))
+        total = float(test.clicks @ click + (test.shown - test.clicks) @ none)
         found.append(
             Fit(name, total / int(is_held.sum()), float(np.exp(-total / test.shown.sum())))
         )
@@ -69,9 +67,8 @@ def compare(
 
 def identified(log: Log) -> list[str]:
     """Returns the models whose propensities a log identifies."""
-    return [
-        x for x in MODELS if (log.has_sessions or x not in OF_SESSIONS) and not unidentified(log, x)
-    ]
+    models = [x for x in MODELS if log.has_sessions or x not in OF_SESSIONS]
+    return [x for x in models if not unidentified(log, x)]
 
 
 def unidentified(log: Log, model: str) -> str:

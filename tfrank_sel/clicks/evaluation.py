@@ -185,8 +185,9 @@ def reordered(
         of_draws = [of_rows(x).sum() / is_first.sum() for x in draws]
         variance = (len(parts) - 1.0) * np.var(others) + (np.var(of_draws) if draws else 0.0)
         half = _student(len(parts) - 1) * math.sqrt(variance)
-        ends = np.round([value, value - half, value + half], _DIGITS)  # equal orders differ by 0
-        return Value(*ends.tolist(), effective)
+        # equal orders differ by 0
+        middle, low, high = (round(x, _DIGITS) for x in (value, value - half, value + half))
+        return Value(middle, low, high, effective)
 
     return {
         "logged": of(lambda _: log.clicks, float(len(gains)), []),
