@@ -1,9 +1,11 @@
 """Files and folders that one process at a time writes, and that are whole when they are there."""
 
 import contextlib
+import errno
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -14,14 +16,16 @@ except ModuleNotFoundError:  # a system without such locks: the import must not 
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = "lock"
+_OFTEN = 0.05  # seconds between two tries to lock
 
 
 @contextlib.contextmanager
-def created(path: Path) -> Iterator[Path]:
-    """Writes a new file or folder, which is there only if all of it is.
+def created(path: Path, *, replaces: bool = False) -> Iterator[Path]:
+    """Writes a file or folder, which is there only if all of it is.
 
     Args:
         path: The file or folder.
+        replaces: Whether a file may exist, and is replaced.
 
     Yields:
         A path in the same file system to write; renamed at the end, once all of it is on disk.
@@ -29,7 +33,7 @@ def created(path: Path) -> Iterator[Path]:
     Raises:
         FileExistsError: If `path` exists, or a running process is writing it.
         ImportError: If the system has no such locks as Linux and macOS have.
-        OSError: If it cannot be written.
+        OSError: If it cannot be written; the error names `path` if it would name no file.
 
     Example:
         >>> import tempfile
@@ -40,14 +44,20 @@ def created(path: Path) -> Iterator[Path]:
         ['out']
     """
     with claimed(path.with_name(f".{path.name}.partial")) as written:
-        if path.exists():
+        if path.exists() and not replaces:
             raise FileExistsError(f"`path` must not exist. Received: {path}")
-        yield written
-        flush(written)
-        for folder, _, files in os.walk(written):
-            for name in (*files, "."):
-                flush(os.path.join(folder, name))
-        written.rename(path)
+        try:
+            yield written
+            flush(written)
+            for folder, _, files in os.walk(written):
+                for name in (*files, "."):
+                    flush(os.path.join(folder, name))
+        except OSError as error:  # of a full disk, for example
+            if error.filename is not None:
+                raise
+            number = error.errno or errno.EIO
+            raise OSError(number, error.strerror or f"{error}", f"{path}") from error
+        written.replace(path)
         flush(path.parent)
 
 
@@ -87,12 +97,13 @@ def claimed(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def held(folder: Path, name: str = ".lock") -> Iterator[None]:
+def held(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
     """Locks a folder for this process until the context ends.
 
     Args:
         folder: The folder; created with its parents. Empty folders are removed at the end.
         name: Name of the file in it that is locked.
+        patience: Seconds to wait for another process.
 
     Raises:
         FileExistsError: If a running process holds the folder.
@@ -104,9 +115,7 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
         raise ImportError(f"{wanted}. Received: {sys.platform}")
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / name, "w") as lock:
-            _hold(lock, folder)
+        with _locked(folder, name, time.monotonic() + patience) as lock:
             try:
                 yield
             finally:
@@ -118,15 +127,22 @@ def held(folder: Path, name: str = ".lock") -> Iterator[None]:
                 path.rmdir()
 
 
-def _hold(lock: IO[str], folder: Path) -> None:
+def _locked(folder: Path, name: str, until: float) -> IO[str]:
     """Locks a file until it is closed, and checks that it is still the file in the folder."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name))
-    except (BlockingIOError, FileNotFoundError):
-        is_held = False
-    if not is_held:
-        raise FileExistsError(f"{folder} is being written by another process")
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = stack.enter_context(open(folder / name, "w"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock.fileno()), os.stat(lock.name)):
+                    stack.pop_all()
+                    return lock
+            except (BlockingIOError, FileNotFoundError):
+                pass
+        if time.monotonic() >= until:
+            raise FileExistsError(f"{folder} is being written by another process")
+        time.sleep(_OFTEN)
 
 
 def _clear(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel import kept
 from tfrank_sel.arguments import Checked
 
 LABELS, WEIGHTS = "labels", "weights"
@@ -63,38 +64,36 @@ class Cache(Checked):
             ValueError: If there is no list, or a part is named `labels` or `weights`.
         """
         folder = Path(folder)
-        folder.mkdir(parents=True)
-        sizes, parts = [], {}
-        with contextlib.ExitStack() as stack:
-            files: dict[str, Any] = {}
-            for inputs, *others in batches:
-                if taken := {LABELS, WEIGHTS} & set(inputs):
-                    raise ValueError(f"a part must have another name. Received: {sorted(taken)}")
-                mask = np.asarray(inputs["mask"])
-                found = mask.sum(axis=1)
-                sizes.append(found[found > 0])
-                values = {name: x for name, x in inputs.items() if name != "mask"}
-                values |= dict(zip((LABELS, WEIGHTS), others, strict=False))
-                for name, x in values.items():
-                    rows = np.asarray(x)[mask]
-                    if name not in files:
-                        files[name] = stack.enter_context((folder / name).open("wb"))
-                        parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
-                    files[name].write(rows.data)
-        if not sum(map(len, sizes)):
-            raise ValueError("`batches` must have at least one list. Received: none")
-        described = {name: [kind.shape.as_list(), kind.dtype.name] for name, kind in parts.items()}
-        np.savez(folder / INDEX, sizes=np.concatenate(sizes), parts=json.dumps(described))
-        return cls.load(folder)
+        with kept.folder(folder, cls.__name__) as written:
+            sizes, parts = _write(batches, written)
+            index = {name: [kind.shape.as_list(), kind.dtype.name] for name, kind in parts.items()}
+            np.savez(written / INDEX, sizes=sizes, parts=json.dumps(index))
+        return cls(folder, sizes, parts)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Returns the lists that `write` wrote to a folder."""
+        """Returns the lists that `write` wrote to a folder.
+
+        Raises:
+            OSError: If a file is missing or cannot be read.
+            ValueError: If a file is not as it was written; the error names it.
+        """
         folder = Path(folder)
-        with np.load(folder / INDEX, allow_pickle=False) as index:
+        kept.check(folder, cls.__name__)
+        with (
+            kept.reading(folder / INDEX, "the index of a Cache"),
+            np.load(folder / INDEX, allow_pickle=False) as index,
+        ):
             described = json.loads(str(index["parts"]))
             parts = {name: tf.TensorSpec(*kind) for name, kind in described.items()}
-            return cls(folder, index["sizes"], parts)
+            cache = cls(folder, index["sizes"], parts)
+            items = int(cache.sizes.sum())
+        for name, kind in parts.items():
+            size = items * kind.shape.num_elements() * kind.dtype.size
+            if (got := (folder / name).stat().st_size) != size:
+                wanted = f"{folder / name}: must have {size} bytes, of {items} items"
+                raise ValueError(f"{wanted}. Received: {got} bytes")
+        return cache
 
     def batches(
         self,
@@ -264,3 +263,29 @@ class Cache(Checked):
 
 def _padding(part: str) -> float:
     return np.nan if part == LABELS else 0
+
+
+def _write(
+    batches: Iterable[tuple[Any, ...]], folder: Path
+) -> tuple[np.ndarray, Mapping[str, tf.TensorSpec]]:
+    """Writes the parts of lists; returns the sizes of the lists and the kinds of the parts."""
+    sizes, parts = [], {}
+    with contextlib.ExitStack() as stack:
+        files: dict[str, Any] = {}
+        for inputs, *others in batches:
+            if taken := {LABELS, WEIGHTS} & set(inputs):
+                raise ValueError(f"a part must have another name. Received: {sorted(taken)}")
+            mask = np.asarray(inputs["mask"])
+            found = mask.sum(axis=1)
+            sizes.append(found[found > 0])
+            values = {name: x for name, x in inputs.items() if name != "mask"}
+            values |= dict(zip((LABELS, WEIGHTS), others, strict=False))
+            for name, x in values.items():
+                rows = np.asarray(x)[mask]
+                if name not in files:
+                    files[name] = stack.enter_context((folder / name).open("wb"))
+                    parts[name] = tf.TensorSpec(rows.shape[1:], rows.dtype)
+                files[name].write(rows.data)
+    if not sum(map(len, sizes)):
+        raise ValueError("`batches` must have at least one list. Received: none")
+    return np.concatenate(sizes), parts

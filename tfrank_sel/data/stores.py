@@ -18,9 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from tfrank_sel import kept
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.locks import created
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of a disk that is full
+_MARK = b"\xef\xbb\xbf"  # of a text in UTF-8, which some editors write
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}  # of schemes that need one
 _AHEAD = 4 << 20  # bytes that are fetched beyond those that are read; by default, 50 MiB of S3
@@ -299,9 +302,48 @@ def scratch(folder: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Returns the text of a file."""
+    """Returns the text of a file.
+
+    Raises:
+        UnicodeDecodeError: If it is not UTF-8, or begins with a byte order mark.
+        OSError: If it cannot be read.
+        InputError: If the store cannot be reached or refuses.
+    """
     with opened(path) as file:
-        return str(file.read(), "utf-8")
+        content: bytes = file.read()
+    if content.startswith(_MARK):
+        reason = "expected no byte order mark (BOM)"
+        raise UnicodeDecodeError("utf-8", content[:3], 0, 3, reason)
+    return str(content, "utf-8")
+
+
+def digests(folder: str | os.PathLike[str]) -> kept.Digests:
+    """Returns the size and the digest of each file in a folder, which are read for it."""
+    if not is_remote(folder):
+        return kept.digests(Path(folder))
+    found = {}
+    for url in find(folder):
+        with opened(url) as file:
+            hashed = kept.digest(file)
+            found[url.removeprefix(join(folder, ""))] = (file.tell(), hashed)
+    return found
+
+
+def difference(
+    folder: str | os.PathLike[str], original: str | os.PathLike[str]
+) -> str | None:
+    """Returns the first file of a folder that a copy of it lacks or changed; None if there is none.
+
+    Args:
+        folder: The copy, its path or URL. It may have other files as well.
+        original: The folder.
+
+    Returns:
+        Path or URL of the file in the copy.
+    """
+    found = digests(folder)
+    changed = (name for name, known in digests(original).items() if found.get(name) != known)
+    return next((join(folder, name) for name in changed), None)
 
 
 def drop(folder: str | os.PathLike[str], first: str = "", but: Iterable[str] = ()) -> None:
@@ -430,11 +472,5 @@ def write_text(path: str | Path, text: str) -> None:
         with opened(path, "wb") as file:
             file.write(text.encode())
         return
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(text)
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with created(Path(path), replaces=True) as written:
+        written.write_text(text, encoding="utf-8")

@@ -18,13 +18,16 @@ from typing import Any
 
 from google.protobuf import text_format
 
+from tfrank_sel import kept
 from tfrank_sel.data import leases, stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.locks import created, flush
+from tfrank_sel.locks import created, flush, held
 
 GRAPH = "saved_model.pb"
 CONFIGURATION = "models.config"
+KIND = "SavedModel"  # of a version's digests
 STABLE, CANARY, PREVIOUS = "stable", "canary", "previous"
+_PATIENCE = 60.0  # seconds to wait for another publication to a folder of models
 _VERSIONS = 2**63  # servers keep versions in signed integers of 64 bits, and ignore others
 
 
@@ -39,6 +42,9 @@ def publish(
     flushed to disk, and renamed. In an object store, `saved_model.pb` is uploaded last; a server
     that reads earlier must retry, as TensorFlow Serving does every minute, five times by default.
 
+    A version has `digests.json`, with the size and the digest of each file: the local server loads
+    none with other files, and one that is published again must have them.
+
     Args:
         saved_model: Folder or URL of the SavedModel, which is not changed.
         base: Base path of the model on the server, a folder or a URL; created if missing.
@@ -52,7 +58,8 @@ def publish(
         FileExistsError: If `base` has the version, in any spelling (`7`, `007`), or another process
             is publishing it.
         FileNotFoundError: If `saved_model` is not a SavedModel.
-        ValueError: If `version` is negative, or not below 2**63.
+        ValueError: If `version` is negative, or not below 2**63, or `saved_model` was published
+            before and differs now.
         tfrank_sel.data.InputError: If a store cannot be reached or denies access.
     """
     if version is None:
@@ -67,16 +74,20 @@ def publish(
             f"`saved_model` must contain saved_model.pb. Received: {saved_model}"
         )
     here = Path(stores.near_folder(saved_model))
+    kept.check(here, KIND)
+    digests = kept.text(kept.digests(here), KIND)
     if stores.is_remote(base):
         url = stores.join(base, str(version))
         with _alone(base):
             _check_new(base, version)
-            stores.send(here, url, last=GRAPH)
+            stores.write_text(stores.join(url, kept.DIGESTS), digests)
+            stores.send(here, url, last=GRAPH, but=[kept.DIGESTS])
         return url
     _check_new(base, version)
     published = Path(base, str(version))
     with created(published) as copy:
         _copy(here, copy)
+        (copy / kept.DIGESTS).write_text(digests)
     return published
 
 
@@ -213,15 +224,18 @@ def _alone(folder: str | os.PathLike[str]) -> contextlib.AbstractContextManager[
 class Releases:
     """Releases of a model in a folder of served models, which holds `models.config`.
 
+    Each change is made by one process at a time, which reads and writes `models.config`. The next
+    one waits for a minute on disk, and is refused in a store.
+
     Without labels, servers use the latest version. A canary and `promote` create labels. Then
     exactly the versions with a label are served, and each new version starts as a canary: servers
     refuse to move a label to a version that they have not loaded.
 
     All methods raise `tfrank_sel.data.InputError` if a store cannot be reached or denies access,
-    another process is changing it, or `models.config` is malformed.
+    another process is changing it, or `models.config` is malformed or empty.
 
     Args:
-        root: Folder or URL of all served models. In a store, one process at a time can change it.
+        root: Folder or URL of all served models.
         model_name: Name of the model.
     """
 
@@ -357,9 +371,11 @@ class Releases:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Locks a store for this process, and tells of a release that cannot be made."""
+        """Locks the folder for this process, and tells of a release that cannot be made."""
+        is_remote = stores.is_remote(self.root)
+        lock = f".{CONFIGURATION}.lock"
         try:
-            with _alone(self.root):
+            with _alone(self.root) if is_remote else held(Path(self.root), lock, _PATIENCE):
                 yield
         except InputError:
             raise
@@ -391,12 +407,17 @@ class Releases:
         from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
         path, found = stores.join(self.root, CONFIGURATION), ModelServerConfig()
-        if stores.is_file(path):
-            try:
-                text_format.Parse(stores.read_text(path), found)
-            except (text_format.ParseError, ValueError) as error:
-                wanted = "expected a ModelServerConfig"
-                raise InputError(path, f"{wanted}. Received: {error}") from error
+        try:
+            text_format.Parse(stores.read_text(path), found)
+            if not found.HasField("model_config_list"):
+                raise ValueError("no model_config_list; remove the file to write a new one")
+        except FileNotFoundError:
+            pass
+        except InputError:
+            raise
+        except (OSError, text_format.ParseError, ValueError) as error:
+            wanted = "expected a ModelServerConfig"
+            raise InputError(path, f"{wanted}. Received: {error}") from error
         return found
 
     def _entry(self, configuration: Any) -> Any:

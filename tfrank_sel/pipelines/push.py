@@ -11,8 +11,10 @@ import numpy as np
 import tensorflow as tf
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from tfrank_sel import kept
 from tfrank_sel.data import stores
-from tfrank_sel.export.releases import Releases
+from tfrank_sel.data.lists import InputError
+from tfrank_sel.export.releases import KIND, Releases, versions
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.candidates import Settings
@@ -26,8 +28,6 @@ from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Scorer
 
-# files that identify a SavedModel: the index has a checksum of each variable
-IDENTITY = ("saved_model.pb", "variables/variables.index")
 TOP = 10
 _TRIED = 200  # number of lists for timing
 
@@ -143,9 +143,12 @@ def push(
     serving, chosen = configuration.serving, configuration.blessing.champion
     releases = Releases(job.served, serving.model_name)
     with progress.step("push") as step:
-        published = _published(saved_model, digest, job.served, before, serving)
+        known = _published(digest, job.served, before, serving)
+        damage = None if known is None else stores.difference(known, saved_model)
+        if damage is not None:
+            step.tell(f"{damage} is damaged or missing: the model is published again")
         served = releases.served() if chosen is None else chosen or None
-        champion = None if served == published else served
+        champion = None if served == known else _checked(served)
         types = test.layout.features
         ours = RecordScorer(str(saved_model), types)
         theirs = None if champion is None else RecordScorer(champion, types)
@@ -178,7 +181,7 @@ def push(
                 saved_model,
                 serving.version,
                 canary=serving.canary,
-                published=None if published is None else int(Path(published).name),
+                published=None if known is None or damage else int(Path(known).name),
             )
         pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
         pushed.write(folder)
@@ -186,21 +189,21 @@ def push(
             step.tell(line)
 
 
-def _published(
-    saved_model: Path, digest: str, place: str, before: Pushed | None, serving: Serving
-) -> str | None:
-    """The published version of this export in the configured folder and under its name, if any."""
+def _published(digest: str, place: str, before: Pushed | None, serving: Serving) -> str | None:
+    """The version of this export in the configured folder and under its name, if there is one."""
     if before is None or before.saved_model is None or before.digest != digest:
         return None
     version = before.version if serving.version is None else serving.version
-    there = stores.join(place, serving.model_name, str(version))
-    same = all(_content(stores.join(there, x)) == _content(saved_model / x) for x in IDENTITY)
-    return there if same else None
+    found = versions(stores.join(place, serving.model_name)).get(version or 0)
+    return None if found is None else str(found)
 
 
-def _content(path: str | Path) -> bytes | None:
-    if not stores.is_file(path):
-        return None
-    with stores.opened(path) as file:
-        content: bytes = file.read()
-    return content
+def _checked(champion: str | None) -> str | None:
+    """Checks that a served version is as it was published."""
+    if champion is not None:
+        try:
+            kept.check(Path(stores.near_folder(champion)), KIND)
+        except (OSError, ValueError) as error:
+            reason = f"expected a SavedModel as it was published. Received: {error}"
+            raise InputError(champion, reason) from error
+    return champion

@@ -3,13 +3,13 @@
 import json
 import os
 import pathlib
-import tempfile
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from tfrank_sel import kept
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
 from tfrank_sel.models.als import ids, progress, retrieval
 from tfrank_sel.models.als.group import Group, SingleProcess
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = NDArray[np.floating]
 Path: TypeAlias = str | os.PathLike[str]
+_KIND, _CONFIG, _ARRAYS = "RGFactorizer", "config.json", "arrays.npz"  # what is saved
 _MOST_EXACT, _CG_STEPS = 128, 3  # factors of exact solutions by default, and steps above
 
 
@@ -359,11 +360,16 @@ class RGFactorizer(Configurable):
         """Reads a folder written by `save`.
 
         Raises:
-            ValueError: If the shapes of the arrays do not match.
+            OSError: If a file is missing or cannot be read.
+            ValueError: If a file is not as it was written; the error names it.
         """
-        config, arrays, seen = _read(path)
-        model = cls.from_config(config)
-        model._start(seen, (arrays["user_factors"], arrays["item_factors"]))
+        path = pathlib.Path(path)
+        kept.check(path, _KIND)
+        with kept.reading(path / _CONFIG, "the configuration of an RGFactorizer"):
+            model = cls.from_config(json.loads((path / _CONFIG).read_text(encoding="utf-8")))
+        with kept.reading(path / _ARRAYS, "the arrays of this RGFactorizer"):
+            arrays, seen = _read(path / _ARRAYS)
+            model._start(seen, (arrays["user_factors"], arrays["item_factors"]))
         model.user_ids_, model.item_ids_ = arrays.get("user_ids"), arrays.get("item_ids")
         return model
 
@@ -423,29 +429,25 @@ class RGFactorizer(Configurable):
 
 
 def _write(path: Path, config: dict[str, Any], arrays: dict[str, Any], matrix: Any) -> None:
-    """Writes a temporary folder and renames it."""
-    path = pathlib.Path(path)
-    if path.exists():
-        raise FileExistsError(f"`path` must not exist. Received: {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     parts = {"indptr": matrix.indptr, "indices": matrix.indices, "gains": matrix.data}
-    with tempfile.TemporaryDirectory(prefix=".save-", dir=path.parent) as aside:
-        written = pathlib.Path(aside) / "model"
-        written.mkdir()
-        (written / "config.json").write_text(json.dumps(config, indent=1))
-        stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
-        np.savez(written / "arrays.npz", **stored)
-        written.rename(path)
+    stored = {name: x for name, x in {**arrays, **parts}.items() if x is not None}
+    with kept.folder(pathlib.Path(path), _KIND) as written:
+        (written / _CONFIG).write_text(json.dumps(config, indent=1))
+        np.savez(written / _ARRAYS, **stored)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Reads the configuration, the arrays and the matrix."""
-    path = pathlib.Path(path)
-    config = json.loads((path / "config.json").read_text())
-    with np.load(path / "arrays.npz", allow_pickle=False) as stored:
+def _read(path: Path) -> tuple[dict[str, Any], Any]:
+    """Reads the arrays and the matrix."""
+    with np.load(path, allow_pickle=False) as stored:
         arrays = dict(stored)
     parts = [arrays.pop(name) for name in ("gains", "indices", "indptr")]
-    shape = (len(arrays["user_factors"]), len(arrays["item_factors"]))
-    matrix = sp.csr_matrix(tuple(parts), shape=shape)
+    users, items = arrays["user_factors"], arrays["item_factors"]
+    matrix = sp.csr_matrix(tuple(parts), shape=(len(users), len(items)))
     matrix.check_format()
-    return config, arrays, matrix
+    for name, values in (("user_factors", users), ("item_factors", items), ("gains", parts[0])):
+        if not np.isfinite([values.min(initial=0.0), values.max(initial=0.0)]).all():
+            raise ValueError(f"{name} that are not finite")
+    for name, count in (("user_ids", len(users)), ("item_ids", len(items))):
+        if name in arrays and arrays[name].shape != (count,):
+            raise ValueError(f"{name} of shape {arrays[name].shape} for {count} factors")
+    return arrays, matrix

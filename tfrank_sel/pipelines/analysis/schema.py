@@ -66,7 +66,7 @@ def load(path: Path) -> schema_pb2.Schema:
             or the domain of a feature is missing.
     """
     try:
-        schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
+        schema = text_format.Parse(stores.read_text(path), schema_pb2.Schema())
         if not schema.feature:
             raise ValueError("no feature")
         for feature in schema.feature:

@@ -281,9 +281,10 @@ def _tell_pushed(output: Path, console: Console) -> None:
         where = output / "push" / "blessing.json"
         print(f"nothing is published; see {where}", file=sys.stderr)
         raise typer.Exit(3)
-    if not stores.is_file(stores.join(pushed["saved_model"], "saved_model.pb")):
+    damage = stores.difference(pushed["saved_model"], output / "export" / "saved_model")
+    if damage is not None:
         again = "`run --from push` publishes the model again"
-        print(f"{pushed['saved_model']} was removed: {again}", file=sys.stderr)
+        print(f"{damage} is damaged or was removed: {again}", file=sys.stderr)
         raise typer.Exit(3)
     console.print("Next:", style="bold")
     base, _, _ = pushed["saved_model"].rpartition("/")

@@ -76,11 +76,14 @@ class PreparedLists:
             if config == known:
                 return caches
         folder = self._folder / str(len(self._kept))
+        splits = {"train": self._train, "validation": self._validation}
         if self.workers.is_chief:
-            Cache.write(_prepared(preparation, self._train), folder / "train")
-            Cache.write(_prepared(preparation, self._validation), folder / "validation")
-        self.workers.wait()
-        caches = Cache.load(folder / "train"), Cache.load(folder / "validation")
+            found = [Cache.write(_prepared(preparation, x), folder / y) for y, x in splits.items()]
+            self.workers.wait()
+        else:
+            self.workers.wait()
+            found = [Cache.load(folder / name) for name in splits]
+        caches = found[0], found[1]
         self._kept.append((known, caches))
         return caches
 

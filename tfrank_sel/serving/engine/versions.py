@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 import tensorflow as tf
 
-from tfrank_sel import export
+from tfrank_sel import export, kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
+from tfrank_sel.export.releases import KIND
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.model import Model
 from tfrank_sel.serving.engine.warmup import warm_up
@@ -237,6 +238,7 @@ class ModelVersions:
             return
 
     def _warm(self, path: pathlib.Path, version: int) -> Model:
+        kept.check(path, KIND)
         model = self._load_model(path, version)
         try:
             warm_up(model, path)

@@ -1,0 +1,120 @@
+"""Artefacts on disk: written whole with a digest of each file, and checked when they are read."""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from tfrank_sel.locks import created
+from tfrank_sel.version import __version__
+
+DIGESTS = "digests.json"
+_FORM = 1  # of this file
+Digests = Mapping[str, tuple[int, str]]  # size and digest of each file, by its name
+
+
+@contextlib.contextmanager
+def reading(path: str | os.PathLike[str], wanted: str) -> Iterator[None]:
+    """Names a file in all errors of its reader, which may be those of any library.
+
+    Args:
+        path: The file.
+        wanted: What it must be.
+
+    Raises:
+        ValueError: If it is something else.
+        OSError: If it cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror or f"{error}", os.fspath(path)) from error
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        if reason.startswith(os.fspath(path)):
+            raise
+        raise ValueError(f"{os.fspath(path)}: expected {wanted}. Received: {reason}") from error
+
+
+@contextlib.contextmanager
+def folder(path: Path, kind: str) -> Iterator[Path]:
+    """Writes a new folder, which is there only if all of it is, with a digest of each file.
+
+    Args:
+        path: The folder.
+        kind: What it holds, such as the name of a class.
+
+    Yields:
+        The folder to write.
+
+    Raises:
+        FileExistsError: If `path` exists, or a running process is writing it.
+        OSError: If it cannot be written.
+    """
+    with created(path) as written:
+        written.mkdir()
+        yield written
+        (written / DIGESTS).write_text(text(digests(written), kind))
+
+
+def check(path: Path, kind: str) -> None:
+    """Checks that the files of a folder are those that were written; others may be there, too.
+
+    A folder without digests, of an earlier version, is not checked.
+
+    Args:
+        path: The folder.
+        kind: What it must hold.
+
+    Raises:
+        OSError: If a file is missing or cannot be read.
+        ValueError: If a file differs, or the folder holds something else. The error names the file.
+    """
+    place = path / DIGESTS
+    if not place.exists() and path.is_dir():
+        return
+    with reading(place, f"the digests of a {kind}"):
+        found = json.loads(place.read_text(encoding="utf-8"))
+        known = {str(name): (int(size), str(x)) for name, (size, x) in found["files"].items()}
+        received = found["kind"]
+        form, version = int(found["form"]), found["version"]
+    if form > _FORM:
+        wanted = f"{place}: needs tfrank_sel {version} or later"
+        raise ValueError(f"{wanted}. Received: {__version__}")
+    if received != kind:
+        raise ValueError(f"{path}: expected a {kind}. Received: a {received}")
+    for name, (size, hashed) in known.items():
+        with open(path / name, "rb") as file:
+            got = os.fstat(file.fileno()).st_size
+            if got != size:
+                wanted = f"{path / name}: must have the {size} bytes that were written"
+                raise ValueError(f"{wanted}. Received: {got} bytes")
+            if digest(file) != hashed:
+                wanted = f"{path / name}: must have the content that was written"
+                raise ValueError(f"{wanted}. Received: another content")
+
+
+def digest(file: IO[bytes]) -> str:
+    """Returns the digest of a file, from its place on."""
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digests(path: Path) -> Digests:
+    """Returns the size and the digest of each file in a folder and the folders in it."""
+    found = {}
+    for place in sorted(path.rglob("*")):
+        if place.is_file() and place != path / DIGESTS:
+            with place.open("rb") as file:
+                found[place.relative_to(path).as_posix()] = (place.stat().st_size, digest(file))
+    return found
+
+
+def text(known: Digests, kind: str) -> str:
+    """Returns the content of the file of digests."""
+    values: dict[str, Any] = {"kind": kind, "form": _FORM, "version": __version__}
+    return json.dumps({**values, "files": known}, indent=1) + "\n"
