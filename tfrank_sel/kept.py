@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tfrank_sel.locks import created
 from tfrank_sel.version import __version__
@@ -35,9 +35,9 @@ def reading(path: str | os.PathLike[str], wanted: str) -> Iterator[None]:
             raise
         raise OSError(error.errno, error.strerror or f"{error}", os.fspath(path)) from error
     except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        if reason.startswith(os.fspath(path)):
+        if isinstance(error, ValueError) and str(error).startswith(os.fspath(path)):
             raise
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{os.fspath(path)}: expected {wanted}. Received: {reason}") from error
 
 
@@ -99,7 +99,33 @@ def check(path: Path, kind: str) -> None:
                 raise ValueError(f"{wanted}. Received: another content")
 
 
-def digest(file: IO[bytes]) -> str:
+def write_json(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
+    """Writes values with their digest as a JSON file, which replaces one that is there."""
+    with created(Path(path), replaces=True) as written:
+        content = json.dumps({**values, "digest": _digest(values)}, indent=2) + "\n"
+        written.write_text(content, encoding="utf-8")
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Reads what `write_json` wrote, or a JSON object without a digest.
+
+    Call it in `reading`, which names the file.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is something else, or was changed.
+    """
+    found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    if found.pop("digest", None) not in (None, _digest(found)):
+        raise ValueError("another content than was written (an edited file must have no `digest`)")
+    return found
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def digest(file: Any) -> str:
     """Returns the digest of a file, from its place on."""
     return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -170,7 +170,7 @@ def test_a_backup_of_another_training_is_refused(tmp_path):
     with pytest.raises(ValueError, match=message):
         trained(tmp_path, backup, ours=wider)
     (backup / "noisy.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"noisy\.npz is not a backup of a training"):
+    with pytest.raises(ValueError, match=r"noisy\.npz: expected a backup of a training; remove it"):
         trained(tmp_path, backup)
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import re
 import shutil
 
 import pytest
@@ -9,8 +10,11 @@ from typer.testing import CliRunner
 
 from tests.pipelines.test_daily import done, invoke, taken
 from tests.pipelines.test_main import small_set
+from tfrank_sel import export, kept
 from tfrank_sel.pipelines.__main__ import app
 from tfrank_sel.pipelines.steps import STEPS
+from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.engine.versions import ModelVersions
 
 
 @pytest.fixture
@@ -145,14 +149,32 @@ def test_a_damaged_champion_is_named(runs, how):
     refused(result, runs / "served/ranker/1", "expected a SavedModel")
 
 
-def test_a_removed_version_is_named_and_published_again(runs):
+def test_each_file_of_a_published_version_is_checked(runs, tmp_path):
+    """By a run, by a server, and by a further publication; and all are published again."""
     done(invoke("run", runs / "1", sets=[f"serving.folder={runs}/prod"]))
-    shutil.rmtree(runs / "prod/ranker/1")
-    result = invoke("run", runs / "1")
-    assert result.exit_code == 3
-    assert f"{runs}/prod/ranker/1 was removed: `run --from push`" in result.stderr
+    version, whole = runs / "prod/ranker/1", tmp_path / "whole"
+    version.rename(whole)
+    paths = sorted(x for x in whole.rglob("*") if x.is_file() and x.name != "digests.json")
+    for i, kept_path in enumerate(paths):
+        path = version / kept_path.relative_to(whole)
+        shutil.copytree(whole, version)
+        damage(path, WAYS[i % len(WAYS)] if path.stat().st_size else "missing")
+        served = ModelVersions(ModelConfig("ranker", version.parent))
+        served.poll()
+        assert str(path) in served.reason()
+        result = invoke("run", runs / "1")
+        assert result.exit_code == 3
+        assert f"{path} was removed or changed: `run --from push`" in result.stderr
+        with pytest.raises((OSError, ValueError), match=re.escape(str(path))):
+            export.publish(version, tmp_path / "other")
+        shutil.rmtree(version)
+    assert f"{version}/" in invoke("run", runs / "1").stderr
     done(invoke("run", runs / "1", "--from", "push"))
-    assert (runs / "prod/ranker/1").is_dir()
+    assert kept.digests(version) == kept.digests(whole)
+    damage(version / "variables/variables.data-00000-of-00001", "flipped")
+    stdout = done(invoke("run", runs / "1", "--from", "push"))
+    assert f"{version} was damaged: the model is published again" in stdout
+    assert kept.digests(version.parent / "2") == kept.digests(whole)
 
 
 @pytest.mark.parametrize("command", ["run", *(x for x in STEPS if x != "evaluate")])

@@ -4,7 +4,6 @@ import codecs
 import dataclasses
 import gzip
 import math
-import os
 import pathlib
 import re
 import warnings
@@ -16,6 +15,7 @@ import numpy as np
 
 from tfrank_sel.data import decimals, lines
 from tfrank_sel.data.lists import InputError, ItemList, Rejected, runs
+from tfrank_sel.locks import created
 
 # Lists are dense arrays: an index beyond this is a typing error, not a feature.
 MAX_FEATURES = 100_000
@@ -140,14 +140,12 @@ def write(path: str | pathlib.Path, lists: Iterable[ItemList]) -> None:
         OSError: If the file cannot be written.
     """
     path = pathlib.Path(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file:
-            for item_list in lists:
-                file.write(text(item_list).encode())
-        aside.rename(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with (
+        created(path, replaces=True) as aside,
+        gzip.open(aside, "wb") if path.suffix == ".gz" else aside.open("wb") as file,
+    ):
+        for item_list in lists:
+            file.write(text(item_list).encode())
 
 
 def text(item_list: ItemList) -> str:

@@ -6,15 +6,13 @@ tensorflow-metadata and back; they import TensorFlow, which the rest does not ne
 
 import dataclasses
 import functools
-import json
 import os
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tfrank_sel import lazy
+from tfrank_sel import kept, lazy
 from tfrank_sel.arguments import Checked
 from tfrank_sel.features import Category, Feature, Hash, Set, check, of_config, spans
 
@@ -224,8 +222,7 @@ class Schema(Checked):
     def write(self, path: str | os.PathLike[str]) -> None:
         """Writes the features and the context to a JSON file."""
         features = {name: feature.config() for name, feature in self.features.items()}
-        text = json.dumps({"features": features, "context": dict(self.context)}, indent=2)
-        pathlib.Path(path).write_text(f"{text}\n")
+        kept.write_json(path, {"features": features, "context": dict(self.context)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], columns: Columns | None = None) -> Self:
@@ -234,7 +231,12 @@ class Schema(Checked):
         Args:
             path: The file.
             columns: Names of the parts in files.
+
+        Raises:
+            OSError: If the file cannot be read.
+            ValueError: If it is not as it was written; the error names it.
         """
-        found = json.loads(pathlib.Path(path).read_text())
-        features = {name: of_config(config) for name, config in found["features"].items()}
-        return cls(features, found["context"], columns or Columns())
+        with kept.reading(path, "a Schema that `write` wrote"):
+            found = kept.read_json(path)
+            features = {name: of_config(config) for name, config in found["features"].items()}
+            return cls(features, found["context"], columns or Columns())

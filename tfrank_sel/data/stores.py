@@ -329,9 +329,7 @@ def digests(folder: str | os.PathLike[str]) -> kept.Digests:
     return found
 
 
-def difference(
-    folder: str | os.PathLike[str], original: str | os.PathLike[str]
-) -> str | None:
+def difference(folder: str | os.PathLike[str], original: str | os.PathLike[str]) -> str | None:
     """Returns the first file of a folder that a copy of it lacks or changed; None if there is none.
 
     Args:

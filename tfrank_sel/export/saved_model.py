@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.writing import field
 from tfrank_sel.version import __version__
@@ -126,9 +127,10 @@ def read_manifest(saved_model: str | os.PathLike[str]) -> Mapping[str, Any]:
     """
     is_file = os.fspath(saved_model).endswith(".json")
     path = os.fspath(saved_model) if is_file else stores.join(saved_model, MANIFEST)
-    found = json.loads(stores.read_text(path))
-    if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
-        raise ValueError(f"{path} must be a manifest with `features`. Received: no such key")
+    with kept.reading(path, "a manifest with `features`"):
+        found = json.loads(stores.read_text(path))
+        if not isinstance(found, dict) or not isinstance(found.get("features"), dict):
+            raise ValueError("no such key")
     return found
 
 

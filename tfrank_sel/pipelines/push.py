@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from tfrank_sel import kept
 from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.export.releases import KIND, Releases, versions
+from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.candidates import Settings
@@ -143,12 +143,13 @@ def push(
     serving, chosen = configuration.serving, configuration.blessing.champion
     releases = Releases(job.served, serving.model_name)
     with progress.step("push") as step:
-        known = _published(digest, job.served, before, serving)
-        damage = None if known is None else stores.difference(known, saved_model)
-        if damage is not None:
-            step.tell(f"{damage} is damaged or missing: the model is published again")
+        published = _published(saved_model, digest, job.served, before, serving)
         served = releases.served() if chosen is None else chosen or None
-        champion = None if served == known else _checked(served)
+        damaged = None
+        if before is not None and published is None and _is_of(saved_model, before.saved_model):
+            damaged = before.saved_model
+            step.tell(f"{damaged} was damaged: the model is published again")
+        champion = None if served in (published, damaged) else _checked(served)
         types = test.layout.features
         ours = RecordScorer(str(saved_model), types)
         theirs = None if champion is None else RecordScorer(champion, types)
@@ -181,7 +182,7 @@ def push(
                 saved_model,
                 serving.version,
                 canary=serving.canary,
-                published=None if known is None or damage else int(Path(known).name),
+                published=None if published is None else int(Path(published).name),
             )
         pushed = Pushed(blessed.blessed, blessed.reasons, version, champion, digest, compared)
         pushed.write(folder)
@@ -189,13 +190,25 @@ def push(
             step.tell(line)
 
 
-def _published(digest: str, place: str, before: Pushed | None, serving: Serving) -> str | None:
-    """The version of this export in the configured folder and under its name, if there is one."""
+def _published(
+    saved_model: Path, digest: str, place: str, before: Pushed | None, serving: Serving
+) -> str | None:
+    """The published version of this export in the configured folder and under its name, if any."""
     if before is None or before.saved_model is None or before.digest != digest:
         return None
     version = before.version if serving.version is None else serving.version
-    found = versions(stores.join(place, serving.model_name)).get(version or 0)
-    return None if found is None else str(found)
+    there = stores.join(place, serving.model_name, str(version))
+    return there if stores.difference(there, saved_model) is None else None
+
+
+def _is_of(saved_model: Path, version: str | None) -> bool:
+    """Whether a version was published from a SavedModel, as its digests tell, damaged or not."""
+    place = stores.join(version or "", kept.DIGESTS)
+    if version is None or not stores.is_file(place):
+        return False
+    with stores.opened(place) as file:
+        content: bytes = file.read()
+    return content == kept.text(kept.digests(saved_model), KIND).encode()
 
 
 def _checked(champion: str | None) -> str | None:

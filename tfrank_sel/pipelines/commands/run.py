@@ -284,7 +284,7 @@ def _tell_pushed(output: Path, console: Console) -> None:
     damage = stores.difference(pushed["saved_model"], output / "export" / "saved_model")
     if damage is not None:
         again = "`run --from push` publishes the model again"
-        print(f"{damage} is damaged or was removed: {again}", file=sys.stderr)
+        print(f"{damage} was removed or changed: {again}", file=sys.stderr)
         raise typer.Exit(3)
     console.print("Next:", style="bold")
     base, _, _ = pushed["saved_model"].rpartition("/")

@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-import os
 import re
 import statistics
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel import kept
+from tfrank_sel.locks import created
 from tfrank_sel.pipelines import interrupts
 
 MINUTES = 120  # seconds above which a duration is shown in minutes
@@ -142,15 +142,10 @@ class Backup:
         self.record: dict[str, Any] = {}
         self._arrays: list[np.ndarray] = []
         if path.exists():
-            try:
-                with np.load(path, allow_pickle=False) as found:
-                    self.record = json.loads(str(found["record"]))
-                    self._arrays = [found[str(i)] for i in range(len(found.files) - 1)]
-            except (EOFError, KeyError, OSError, ValueError, zipfile.BadZipFile) as error:
-                raise ValueError(
-                    f"{path} is not a backup of a training. Received: {error}. "
-                    "Remove it to train from the start"
-                ) from error
+            wanted = "a backup of a training; remove it to train from the start"
+            with kept.reading(path, wanted), np.load(path, allow_pickle=False) as found:
+                self.record = json.loads(str(found["record"]))
+                self._arrays = [found[str(i)] for i in range(len(found.files) - 1)]
 
     def save(
         self, record: dict[str, Any], variables: Variables, others: Sequence[np.ndarray] = ()
@@ -166,12 +161,9 @@ class Backup:
             return
         record = {**record, "variables": _described(variables)}
         arrays = [*(variable.numpy() for variable in variables), *others]
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._path.with_name(f"{self._path.name}.part")
-        with aside.open("wb") as file:
-            named = {str(i): array for i, array in enumerate(arrays)}
+        named = {str(i): array for i, array in enumerate(arrays)}
+        with created(self._path, replaces=True) as written, written.open("wb") as file:
             np.savez(file, record=np.array(json.dumps(record)), **named)
-        os.replace(aside, self._path)
         if self._on_save is not None:
             self._on_save()
 

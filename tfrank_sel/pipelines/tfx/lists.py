@@ -23,6 +23,7 @@ from tfrank_sel.data.lists import Found
 from tfrank_sel.data.schema import Schema
 from tfrank_sel.data.spec import ListFeatures, from_schema
 from tfrank_sel.features import MISSING_INTEGER
+from tfrank_sel.locks import created
 from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -218,15 +219,9 @@ def write(path: Path, lists: Iterable[data.ItemList]) -> None:
         path: File to write. Its folder is created if needed.
         lists: The lists. Their features become `feature_001`, `feature_002`, ...
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with tf.io.TFRecordWriter(str(partial)) as writer:
-            for one in lists:
-                writer.write(_sequence_example(one))
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with created(path, replaces=True) as partial, tf.io.TFRecordWriter(str(partial)) as writer:
+        for one in lists:
+            writer.write(_sequence_example(one))
 
 
 def pattern(examples: Artifact, split: str) -> str:

@@ -6,10 +6,10 @@ import pathlib
 import re
 import shutil
 import string
-import tempfile
 import textwrap
 
 from tfrank_sel.data import stores
+from tfrank_sel.locks import created
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
 from tfrank_sel.serving.engine import versions
@@ -72,9 +72,7 @@ def write(
     if not found:
         raise ValueError(f"`saved_model_base` must hold a version. Received: {saved_model_base}")
     root = None if copy_models else _polled(model_name, saved_model_base)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".deployment-", dir=output.parent) as aside:
-        folder = pathlib.Path(aside, output.name)
+    with created(output) as folder:
         if root is not None:
             render(folder, model_name, root=root)
         else:
@@ -85,7 +83,6 @@ def write(
             for fault in check(folder, root=folder):
                 place = fault.file.relative_to(folder)
                 raise ValueError(f"{place}: {fault.field} {fault.rule}")
-        folder.rename(output)
 
 
 def _polled(model_name: str, base: pathlib.Path | str) -> str:
