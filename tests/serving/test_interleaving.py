@@ -4,11 +4,13 @@ import hashlib
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import grpc
 import keras
@@ -29,7 +31,8 @@ from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
 from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine import tensor_protos
 from tfrank_sel.serving.engine.interleaving import Interleaving
-from tfrank_sel.serving.status import ServingError
+from tfrank_sel.serving.monitoring import PATH
+from tfrank_sel.serving.status import Code, ServingError
 
 IDS = [f"d{i}" for i in range(7)]
 FEATURES = np.stack([np.arange(7.0), -np.arange(7.0)], axis=1).astype(np.float32)
@@ -232,7 +235,60 @@ def test_a_log_that_cannot_be_written_fails_no_request(base, caplog):
     ):
         for session in "ab":
             assert len(ranker.rank(FEATURES, IDS, session=session)) == 7
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{endpoint.rest_port}{PATH}").read()
     assert caplog.text.count("cannot write /dev/full: [Errno 28]") == 1
+    assert b':lost_list_count{model_name="ranker",status="fail"} 2' in metrics
+
+
+def test_a_log_that_is_moved_away_is_made_again(ranker, log):
+    for number in range(3):
+        ranker.rank(FEATURES, IDS, session=f"s{number}")
+        log.rename(f"{log}.{number}")
+    kept = [pathlib.Path(f"{log}.{number}").read_text() for number in range(3)]
+    assert [json.loads(line)["session"] for line in kept] == ["s0", "s1", "s2"]
+
+
+NAMES = dict.fromkeys(("a", "!", "a b", "x" * 256, '"\\', "{}"), True)
+NAMES |= dict.fromkeys((" a", "a ", "\x7f", "x" * 257), False)
+NAMES |= dict.fromkeys(("Zoë", "日本", "a\nb", "a\tb", "a\x00"), False)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=ascii)
+def test_a_name_of_a_session_is_logged_as_it_is_or_refused(ranker, log, name):
+    if NAMES[name]:
+        ranker.rank(FEATURES, IDS, session=name)
+        assert [line["session"] for line in lines(log)] == [name]
+    else:
+        with pytest.raises(ValueError, match="`session` must have 1 to 256 printable"):
+            ranker.rank(FEATURES, IDS, session=name)
+
+
+@pytest.mark.parametrize("name", ["x" * 257, "Zo\u00eb", "a\tb"])
+def test_other_clients_are_refused_alike(endpoint, log, name):
+    """As far as their protocol carries the name: gRPC refuses what is not ASCII itself."""
+    body = json.dumps({"signature_name": "predict", "instances": FEATURES[np.newaxis].tolist()})
+    connection = http.client.HTTPConnection("127.0.0.1", endpoint.rest_port)
+    connection.request("POST", "/v1/models/ranker:predict", body, {"x-session": name.encode()})
+    answer = connection.getresponse()
+    assert (answer.status, b"printable characters of ASCII" in answer.read()) == (400, True)
+    if name == "x" * 257:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "ranker"
+        channel = grpc.insecure_channel(f"127.0.0.1:{endpoint.grpc_port}")
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        with pytest.raises(grpc.RpcError, match="printable characters of ASCII") as found:
+            stub.Predict(request, metadata=[("x-session", name)])
+        assert found.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert log.read_text() == ""
+
+
+def test_a_malformed_example_is_the_fault_of_the_client(endpoint):
+    with Ranker(f"http://127.0.0.1:{endpoint.rest_port}") as ranker:
+        for example in (b"\xff\xff", b"\x0a\x01", bytes(9)):
+            inputs = {"examples": np.array([example], np.object_)}
+            with pytest.raises(ServingError) as found:
+                ranker._transport.predict("serving_default", inputs, {"scores": 1})
+            assert found.value.code == Code.INVALID_ARGUMENT
 
 
 def test_a_bad_start_is_one_line_and_status_2(base, tmp_path):

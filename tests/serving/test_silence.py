@@ -7,18 +7,21 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 
 import pytest
+import s3fs
 
 from tests.ports import free_port
 from tests.serving.test_reload import publish, soon, write
 from tfrank_sel.serving.admission import Admission
 from tfrank_sel.serving.deployment import model_config
-from tfrank_sel.serving.deployment.model_config import ModelConfig
+from tfrank_sel.serving.deployment.model_config import ModelConfig, Specific
+from tfrank_sel.serving.endpoint import Endpoint
 from tfrank_sel.serving.engine import versions, warmup
 from tfrank_sel.serving.engine.core import ServerCore
 from tfrank_sel.serving.engine.model import Model
@@ -158,8 +161,9 @@ def test_a_version_that_loads_for_ever_does_not_delay_the_end(half):
     assert loading.wait(20)
     assert not core.stop()
     go_on.set()
-    core._poller.join(60)
-    assert not core._poller.is_alive()
+    for thread in core._threads:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_a_signal_ends_a_server_whose_first_version_is_loading(half, tmp_path):
@@ -212,6 +216,90 @@ def test_a_connection_with_too_many_waiting_requests_is_closed(endpoint):
         while received := connection.recv(1 << 16):
             answer += received
     assert answer.count(b"HTTP/1.1 200") == 11
+
+
+ENDS = {"reset": struct.pack("ii", 1, 0), "closed": struct.pack("ii", 0, 0)}
+POST = b"POST /v1/models/half:predict HTTP/1.1\r\nhost: h\r\ncontent-length: 20\r\n\r\n"
+SENT = {"one": POST + b'{"instances": [2.0]}', "several": 5 * (POST + b'{"instances": [2.0]}')}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("sent", SENT)
+def test_requests_of_clients_that_are_gone_are_dropped_without_a_word(
+    half, caplog, monkeypatch, sent, end
+):
+    runs, run = [], Model.run
+
+    def slow(*args, **options):
+        runs.append(1)
+        time.sleep(0.1)
+        return run(*args, **options)
+
+    with Endpoint([ModelConfig("half", half)]) as endpoint:
+        monkeypatch.setattr(Model, "run", slow)
+        place = "127.0.0.1", endpoint.rest_port
+        for _ in range(100):
+            with socket.create_connection(place) as connection:
+                connection.sendall(SENT[sent])
+                time.sleep(0.002)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, ENDS[end])
+        began = time.monotonic()
+        with socket.create_connection(place, timeout=60) as connection:
+            connection.sendall(SENT["one"])
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        assert time.monotonic() - began < 1.0
+    assert len(runs) < 50
+    assert caplog.text == ""
+
+
+@pytest.fixture
+def silent_store(monkeypatch):
+    """A server of S3 that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "key")
+        s3fs.S3FileSystem.clear_instance_cache()
+        yield "s3://bucket/half"
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_store_that_does_not_answer_holds_up_no_other_change(half, silent_store, monkeypatch):
+    monkeypatch.setattr("tfrank_sel.serving.engine.core._STORE_SECONDS", 3.0)
+    core = ServerCore([ModelConfig("half", half, Specific([1]))])
+    core.start()
+    refused = []
+
+    def change():
+        with pytest.raises(
+            ServingError, match="s3://bucket/half must answer in 3 seconds"
+        ) as found:
+            core.reload([ModelConfig("half", silent_store)])
+        refused.append(found.value.code)
+
+    try:
+        changing = threading.Thread(target=change)
+        changing.start()
+        time.sleep(0.5)
+        began = time.monotonic()
+        core.reload([ModelConfig("half", half, Specific([2]))])
+        assert time.monotonic() - began < 2.0
+        changing.join(60)
+        assert refused == [Code.UNAVAILABLE]
+        with core.acquire("half") as model:
+            assert model.version == 2
+    finally:
+        core.stop()
+
+
+@pytest.mark.parametrize(
+    "base_path", ["hdfs://10.0.0.1:8020/x", "s3://other/half", "gs://bucket/x"]
+)
+def test_a_client_names_no_store_that_the_server_is_not_configured_with(half, base_path):
+    core = ServerCore([ModelConfig("half", half), ModelConfig("far", "s3://bucket/far")])
+    with pytest.raises(ServingError, match=r"configured with: s3://bucket\. Received") as found:
+        core.request([ModelConfig("half", base_path)])
+    assert found.value.code == Code.INVALID_ARGUMENT
 
 
 def test_the_page_reads_the_warm_up_requests_of_a_version_once(half, monkeypatch):

@@ -49,6 +49,7 @@ class Admission:
         self._bytes = 0
         self._small = futures.ThreadPoolExecutor(_THREADS, "requests")
         self._large = futures.ThreadPoolExecutor(1, "large-requests")
+        self._slow = futures.ThreadPoolExecutor(_THREADS, "slow-requests")
 
     @contextlib.asynccontextmanager
     async def receiving(self, connection: object) -> AsyncIterator[None]:
@@ -95,14 +96,22 @@ class Admission:
         if not of_connection:
             self._receiving.pop(connection, None)
 
-    async def run(self, work: Callable[[bytes, Limits], T], body: bytes, seconds: float) -> T:
-        """Runs the work of a request in a thread.
+    async def run(
+        self,
+        work: Callable[[bytes, Limits], T],
+        body: bytes,
+        seconds: float,
+        *,
+        is_slow: bool = False,
+    ) -> T:
+        """Runs the work of a request in a thread, unless the request is cancelled before.
 
         Args:
             work: Function of the body and the limits that it checks. A body that is small and
                 exceeds the limits of small requests is run again, among the large ones.
             body: The body, which counts against the limits until the work ends.
             seconds: Time until the answer is due.
+            is_slow: Whether it may take long; then it runs in a thread of its own kind.
 
         Raises:
             ServingError: RESOURCE_EXHAUSTED if too many requests are waiting, DEADLINE_EXCEEDED
@@ -117,6 +126,8 @@ class Admission:
             )
         try:
             async with asyncio.timeout(seconds):
+                if is_slow:
+                    return await self._submitted(self._slow, work, body, limits)
                 if size <= _LARGE:
                     with contextlib.suppress(ExceededError):
                         return await self._submitted(self._small, work, body, self._small_limits)
@@ -156,5 +167,5 @@ class Admission:
 
     def close(self) -> None:
         """Waits until running work has ended; what waits is dropped."""
-        for pool in (self._small, self._large):
+        for pool in (self._small, self._large, self._slow):
             pool.shutdown(cancel_futures=True)

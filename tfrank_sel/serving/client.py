@@ -14,7 +14,7 @@ from tfrank_sel.data import elwc, requests, typed, writing
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.serving import input_features, transports
-from tfrank_sel.serving.status import SESSION, Code, ServingError
+from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session
 
 _OUTPUTS = {
     "mask": types_pb2.DT_BOOL,
@@ -116,7 +116,8 @@ class Ranker(Checked):
                 positions of the items, from 0.
             query: Named features of the query.
             k: Number of best items to return, positive; None for all.
-            session: Name of the session, ASCII, which a server that interleaves versions logs.
+            session: Name of the session, of 1 to 256 printable characters of ASCII, which a server
+                that interleaves versions logs.
 
         Returns:
             The items, best first.
@@ -127,8 +128,10 @@ class Ranker(Checked):
                 packed features and not named ones, or the other way round.
             InputError: A ValueError, if the model does not take a named feature. The message
                 names the item, the feature, the expected type and the received value.
-            ValueError: If the sizes of `items` and `doc_ids` disagree.
+            ValueError: If the sizes of `items` and `doc_ids` disagree, or for such a `session`.
         """
+        if session is not None:
+            check_session(session)
         if not isinstance(items, Mapping) and len(items) == 0:
             return []
         is_packed = isinstance(items, np.ndarray) or (

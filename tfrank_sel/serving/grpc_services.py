@@ -161,7 +161,9 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             if body is None:
                 raise invalid("A call must send a message. Received: none")
             try:
-                return await self._admission.run(work, body, due - time.monotonic())
+                return await self._admission.run(
+                    work, body, due - time.monotonic(), is_slow=method.is_slow
+                )
             except asyncio.CancelledError as error:
                 if due - time.monotonic() > _EARLY:
                     raise
@@ -219,7 +221,7 @@ class Services(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     def _reload(
         self, request: model_management_pb2.ReloadConfigRequest, *_: Any
     ) -> model_management_pb2.ReloadConfigResponse:
-        self._core.reload(model_config.of_proto(request.config))
+        self._core.request(model_config.of_proto(request.config))
         return model_management_pb2.ReloadConfigResponse()
 
     def _acquired(self, request: Any) -> contextlib.AbstractContextManager[Model]:

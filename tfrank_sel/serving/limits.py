@@ -121,10 +121,22 @@ class Limits(Checked):
                 raise exceeded("lists and objects of a JSON body", self.lists, lists)
 
 
+ANSWERED = "tfrank_sel.answered"  # key of a request's scope: its connection, of `Answered`
+
+
+@dataclasses.dataclass
+class Answered:
+    """The requests of a connection that are being answered, until the client is gone."""
+
+    tasks: set["asyncio.Task[Any]"] = dataclasses.field(default_factory=set)
+    is_gone: bool = False
+
+
 class LimitedHttp(HttpToolsProtocol):
     """One connection of HTTP/1.1, closed when a request's head is too long or too slow.
 
-    So it is when too many requests wait for the answer to an earlier one.
+    So it is when too many requests wait for the answer to an earlier one. When the client goes
+    away, its requests are dropped.
 
     Args:
         limits: The limits.
@@ -137,6 +149,7 @@ class LimitedHttp(HttpToolsProtocol):
         self._head: int | None = None  # bytes of a head that is not whole
         self._counted = 0  # bytes of what was received last that belong to it
         self._timer: asyncio.TimerHandle | None = None
+        self._answered, self._cycles = Answered(), list[Any]()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -145,6 +158,12 @@ class LimitedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._go_on()
         super().connection_lost(exc)
+        for cycle in self._cycles:  # uvicorn tells the latest request only
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._answered.is_gone = True
+        for task in self._answered.tasks:
+            task.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._counted = len(data)
@@ -162,11 +181,13 @@ class LimitedHttp(HttpToolsProtocol):
             raise exceeded("pipelined requests", self._limits.pipelined, len(self.pipeline) + 1)
         self._head = 0
         super().on_message_begin()
+        self.scope[ANSWERED] = self._answered  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         self._head = None
         self._go_on()
         super().on_headers_complete()
+        self._cycles = [x for x in self._cycles if not x.response_complete] + [self.cycle]
 
     def on_message_complete(self) -> None:
         self._counted = 0

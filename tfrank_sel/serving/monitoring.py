@@ -30,7 +30,9 @@ class Metrics:
             ":tensorflow:cc:saved_model:load_attempt_count", "model_path", "status"
         )
         self._rounds = _Counts(":tfrank_sel:serving:failed_round_count", "followed", "status")
+        self._lost = _Counts(":tfrank_sel:serving:lost_list_count", "model_name", "status")
         self._registry.register(self._counts)
+        self._registry.register(self._lost)
         self._registry.register(self._rounds)
         self._registry.register(self._loads)
         self._latency = Histogram(
@@ -79,6 +81,10 @@ class Metrics:
     def failed_round(self, followed: str) -> None:
         """Counts a failed check of the folder of a model, by its name, or of `models.config`."""
         self._rounds.add(followed, "fail")
+
+    def lost(self, model_name: str) -> None:
+        """Counts an interleaved list that could not be logged."""
+        self._lost.add(model_name, "fail")
 
     def text(self) -> bytes:
         """Returns all metrics in Prometheus' text format."""

@@ -3,12 +3,16 @@
 import contextlib
 import enum
 import logging
+import re
 from collections.abc import Iterator
 from typing import Self
 
 from google.protobuf import message as protobuf
 
 SESSION = "x-session"  # header of HTTP, or key of gRPC's metadata, that names the session
+
+# What HTTP and gRPC both carry as it is, and what is short enough to be logged.
+_SESSION = re.compile(r"[!-~](?:[ -~]{0,254}[!-~])?")
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +79,16 @@ class ServingError(Exception):
         super().__init__(message)
         self.code = code
         self.http_status = http_status or code.http_status
+
+
+def check_session(name: str) -> None:
+    """Raises a ValueError for a name of a session that a client or a log cannot take."""
+    if not _SESSION.fullmatch(name):
+        received = repr(name) if len(name) <= 256 else f"{len(name)} characters"
+        raise ValueError(
+            "`session` must have 1 to 256 printable characters of ASCII, the first and the last "
+            f"no space. Received: {received}"
+        )
 
 
 def invalid(message: str) -> ServingError:

@@ -1,6 +1,7 @@
 """Core of both protocols: the served models, and access to them by name, version and label."""
 
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -17,6 +18,7 @@ from tfrank_sel.serving.engine.versions import (
     ModelVersions,
     Rounds,
     VersionStatus,
+    find,
     unknown_servable,
 )
 from tfrank_sel.serving.monitoring import Metrics, Observation
@@ -28,6 +30,7 @@ _PLATFORM = "tensorflow"
 # maximum seconds that a version that is loading delays a change of the configuration, and the end
 _PATIENCE = 1.0
 _STOP_SECONDS = 2.0
+_STORE_SECONDS = 10.0  # in which a store of a new model must answer
 
 
 class ServerCore:
@@ -58,7 +61,7 @@ class ServerCore:
         interleaving: Interleaving | None = None,
         load: Load = Model,
     ) -> None:
-        self._configs = list(models)
+        self._configs, self._given = list(models), list(models)
         if len({config.name for config in models}) < len(models):
             names = [config.name for config in models]
             raise ValueError(f"The names of models must differ. Received: {names}")
@@ -71,13 +74,18 @@ class ServerCore:
         self._interleaving = interleaving
         self._load_model = load
         self._metrics = Metrics()
+        if interleaving is not None:
+            interleaving.on_lost = functools.partial(self._metrics.lost, interleaving.model)
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
-        self._poller = threading.Thread(target=self._poll, name="versions", daemon=True)
+        self._threads = [
+            threading.Thread(target=work, name=name, daemon=True)
+            for name, work in (("versions", self._poll), ("configuration", self._follow))
+        ]
 
     def start(self) -> None:
-        """Loads every model, then follows the folders in a thread.
+        """Loads every model, then follows the folders and the configuration in threads.
 
         Raises:
             ServingError: If a model has no version that loads.
@@ -89,7 +97,8 @@ class ServerCore:
         except ServingError:
             self._close_models()
             raise
-        self._poller.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> bool:
         """Stops following the folders and releases the models.
@@ -99,9 +108,31 @@ class ServerCore:
             its thread is left to the end of the process.
         """
         self._stopped.set()
-        self._poller.join(_STOP_SECONDS)
+        due = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, due - time.monotonic()))
         self._close_models()
-        return not self._poller.is_alive()
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def request(self, configs: Sequence[ModelConfig]) -> None:
+        """Replaces the served models as `reload`, as a client asks for it.
+
+        Args:
+            configs: The models, in folders of this machine, or in stores that the configuration of
+                the server names.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT for another store, or as `reload`.
+        """
+        known = {_store(config) for config in (*self._given, *self._configs)} - {""}
+        for config in configs:
+            if _store(config) not in {"", *known}:
+                wanted = "a local folder, or in a store that the server is configured with"
+                raise invalid(
+                    f"base_path of model {config.name} must be {wanted}: "
+                    f"{', '.join(sorted(known)) or 'none'}. Received: {config.base_path}"
+                )
+        self.reload(configs)
 
     def reload(self, configs: Sequence[ModelConfig]) -> None:
         """Replaces the served models: loads the new ones, then releases the others.
@@ -112,9 +143,11 @@ class ServerCore:
 
         Raises:
             ServingError: INVALID_ARGUMENT for another platform than TensorFlow,
-                FAILED_PRECONDITION for a label of a version that is not served, before anything
-                changes; UNKNOWN if a new model has no version that loads.
+                FAILED_PRECONDITION for a label of a version that is not served, UNAVAILABLE for a
+                new folder in a store that does not answer, before anything changes; UNKNOWN if a
+                new model has no version that loads.
         """
+        self._ask_stores(configs)
         with self._changing:
             for config in configs:
                 self._check(config)
@@ -225,6 +258,20 @@ class ServerCore:
         finally:
             self._metrics.loaded(str(path), failed=failed)
 
+    def _ask_stores(self, configs: Sequence[ModelConfig]) -> None:
+        """Looks for new folders in stores, while no other change of the configuration waits."""
+        served = {model.config.base_path for model in self._models.values()}
+        new = {x.base_path for x in configs if isinstance(x.base_path, str)} - served
+        threads = {url: threading.Thread(target=_look, args=[url], daemon=True) for url in new}
+        due = time.monotonic() + _STORE_SECONDS
+        for thread in threads.values():
+            thread.start()
+        for url, thread in threads.items():
+            thread.join(max(0.0, due - time.monotonic()))
+            if thread.is_alive():
+                message = f"{url} must answer in {_STORE_SECONDS:.3g} seconds"
+                raise ServingError(Code.UNAVAILABLE, message)
+
     def _check(self, config: ModelConfig) -> None:
         model = self._models.get(config.name)
         if model and model.config.platform != config.platform:
@@ -250,15 +297,16 @@ class ServerCore:
                 )
 
     def _poll(self) -> None:
-        next_read = time.monotonic() + self._config_poll_seconds
         while not self._stopped.wait(self._poll_seconds):
             for name, model in self._models.items():
                 model.poll()
                 if model.fault:
                     self._metrics.failed_round(name)
-            if self._config_file and self._config_poll_seconds and time.monotonic() >= next_read:
+
+    def _follow(self) -> None:
+        if self._config_file and self._config_poll_seconds:
+            while not self._stopped.wait(self._config_poll_seconds):
                 self._read_again(self._config_file)
-                next_read = time.monotonic() + self._config_poll_seconds
 
     def _read_again(self, path: str | os.PathLike[str]) -> None:
         with self._config_rounds.attempt(f"cannot serve what {path} says"):
@@ -273,3 +321,14 @@ class ServerCore:
     def _close_models(self) -> None:
         for model in self._models.values():
             model.close()
+
+
+def _store(config: ModelConfig) -> str:
+    """The store of a folder, such as `s3://bucket`; empty for one on this machine."""
+    base_path = config.base_path
+    return "/".join(base_path.split("/", 3)[:3]) if isinstance(base_path, str) else ""
+
+
+def _look(base_path: str) -> None:
+    with contextlib.suppress(Exception):  # which the first check of the folder tells
+        find(base_path)

@@ -16,7 +16,7 @@ from tfrank_sel.export.signatures import PADDING_SCORE
 from tfrank_sel.serving.engine.model import Model, Signature
 from tfrank_sel.serving.engine.predict import complete_inputs
 from tfrank_sel.serving.engine.versions import ModelVersions, Rounds
-from tfrank_sel.serving.status import Code, ServingError, invalid
+from tfrank_sel.serving.status import SESSION, Code, ServingError, check_session, invalid
 
 # of the request that this thread or task answers
 session: contextvars.ContextVar[str] = contextvars.ContextVar("session", default="")
@@ -36,8 +36,11 @@ class Interleaving:
         log: File to append to: a JSON line for each list, with `session`, its `items` in the mixed
             order (their doc ids, or else their indices in the request) and the `teams` of these, 0
             for the first version and 1 for the second, or their `credits`, those of
-            `clicks.optimised`.
+            `clicks.optimised`. A file that is moved away is made again.
         method: `"team_draft"` or `"optimised"`.
+
+    Attributes:
+        on_lost: Called for each list that cannot be written.
 
     Raises:
         OSError: If the file cannot be written.
@@ -55,6 +58,7 @@ class Interleaving:
         self._log = log
         self._file = open(log, "a")  # noqa: SIM115 - it is written to until the end
         self._lock, self._rounds = threading.Lock(), Rounds()
+        self.on_lost: Callable[[], None] = lambda: None
 
     def check(self, served: ModelVersions) -> None:
         """Raises a ServingError, NOT_FOUND, if a version is not served."""
@@ -69,10 +73,19 @@ class Interleaving:
 
     @contextlib.contextmanager
     def acquire(self, served: ModelVersions) -> Iterator[Model | None]:
-        """Holds both versions for a request of a session, or else the first one, or the latest."""
+        """Holds both versions for a request of a session, or else the first one, or the latest.
+
+        Raises:
+            ServingError: INVALID_ARGUMENT for a name that no session may have.
+        """
+        if name := session.get():
+            try:
+                check_session(name)
+            except ValueError as error:
+                raise invalid(f"{SESSION}: {error}") from error
         with contextlib.ExitStack() as held:
             first, second = (held.enter_context(served.acquire(x)) for x in self.versions)
-            if first and second and session.get():
+            if first and second and name:
                 yield _Mixed(first, second, self)
                 return
             if not first or not second:  # a new configuration may serve others
@@ -87,10 +100,24 @@ class Interleaving:
         names = [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in mixed]
         values = {self._values: list(mixed.values())}
         line = json.dumps({"session": session.get(), "items": names} | values)
-        with self._lock, self._rounds.attempt(f"cannot write {self._log}"):
-            self._file.write(line + "\n")
-            self._file.flush()
+        with self._lock:
+            with self._rounds.attempt(f"cannot write {self._log}"):
+                self._reopen()
+                self._file.write(line + "\n")
+                self._file.flush()
+            if self._rounds.fault:
+                self.on_lost()
         return list(mixed)
+
+    def _reopen(self) -> None:
+        """Makes the file again if it was moved away, such as by logrotate."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self._log), os.fstat(self._file.fileno())):
+                return
+        file = open(self._log, "a")  # noqa: SIM115
+        with contextlib.suppress(OSError):
+            self._file.close()
+        self._file = file
 
 
 class _Mixed(Model):

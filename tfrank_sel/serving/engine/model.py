@@ -118,6 +118,8 @@ class Model:
             values: list[np.ndarray] = self._session._call_tf_sessionrun(
                 options, feeds, fetches, [], None
             )
+        except tf.errors.DataLossError as error:  # of an example that cannot be parsed
+            raise invalid(error.message) from error
         except tf.errors.OpError as error:
             raise ServingError(Code(error.error_code), error.message) from error
         except UnicodeDecodeError as error:  # a message with bytes of the request

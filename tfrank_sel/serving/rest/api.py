@@ -1,5 +1,6 @@
 """TensorFlow Serving's REST API, an ASGI application on the shared core."""
 
+import asyncio
 import functools
 import json
 import re
@@ -17,7 +18,7 @@ from tfrank_sel.serving.engine.interleaving import session
 from tfrank_sel.serving.engine.model import DEFAULT_SIGNATURE, Model, per_model
 from tfrank_sel.serving.engine.predict import predict
 from tfrank_sel.serving.grpc_services import signature_map, status_response
-from tfrank_sel.serving.limits import ExceededError, Limits
+from tfrank_sel.serving.limits import ANSWERED, Answered, ExceededError, Limits
 from tfrank_sel.serving.rest import json_reader, json_writer, openapi, page
 from tfrank_sel.serving.status import SESSION, Code, ServingError, invalid
 
@@ -53,12 +54,22 @@ class RestApi:
         self._limits = admission.limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request."""
+        """Answers one request, unless the client goes away."""
+        connection = scope.get(ANSWERED) or Answered()
+        task = asyncio.current_task()
+        assert task is not None
+        connection.tasks.add(task)
         try:
             status, content_type, body = await self._answer(scope, receive)
+        except asyncio.CancelledError:
+            if not connection.is_gone:
+                raise
+            return
         except ServingError as error:
             status, content_type = error.http_status, b"application/json"
             body = json.dumps({"error": str(error)}, indent=4).encode()
+        finally:
+            connection.tasks.discard(task)
         headers = [
             (b"content-type", content_type),
             (b"content-length", str(len(body)).encode()),
