@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -349,6 +350,18 @@ def test_what_cannot_be_used_is_told_in_a_line(folder, tmp_path, command):
     assert "runner must be one of DirectRunner" in line(packed, lists, "--runner", "Prism")
     assert "'query_id' as query and as" in line(packed, lists, "--doc-id", "query_id")
     assert "expected options of Beam" in line(packed, lists, "--", "--no_such_option=1")
+
+
+def test_a_damaged_model_is_told_in_a_line(folder, tmp_path):
+    """By a process, whose Beam would log a traceback as well."""
+    shutil.copytree(folder / "packed", tmp_path / "packed")
+    for name in ("variables/variables.index", "variables"):
+        damaged = tmp_path / "packed" / name
+        shutil.rmtree(damaged) if damaged.is_dir() else damaged.write_bytes(b"")
+        arguments = command(tmp_path, folder / "lists.txt", tmp_path / "out")
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        [line] = done.stderr.splitlines()
+        assert (done.returncode, line.startswith(f"{tmp_path}/packed")) == (2, True)
 
 
 def test_help_does_not_wait_for_tensorflow():

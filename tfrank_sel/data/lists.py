@@ -24,9 +24,9 @@ class InputError(ValueError):
     """
 
     def __init__(self, place: str, reason: str) -> None:
+        reason = " ".join(reason.splitlines())  # of other libraries
         super().__init__(place, reason)
-        self.place = place
-        self.reason = reason
+        self.place, self.reason = place, reason
 
     def __str__(self) -> str:
         return f"{self.place}: {self.reason}"

@@ -25,6 +25,8 @@ def main() -> None:
     """Runs the command line."""
     # Beam warns about cloud clients that are not used here
     logging.basicConfig(level=logging.ERROR)
+    # and logs with its traceback what it then raises
+    logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
     interrupts.listen()
     app()
 

@@ -181,7 +181,7 @@ class LimitedHttp(HttpToolsProtocol):
             raise exceeded("pipelined requests", self._limits.pipelined, len(self.pipeline) + 1)
         self._head = 0
         super().on_message_begin()
-        self.scope[ANSWERED] = self._answered  # type: ignore[typeddict-unknown-key]
+        self.scope[ANSWERED] = self._answered  # type: ignore[literal-required]
 
     def on_headers_complete(self) -> None:
         self._head = None
