@@ -2,6 +2,7 @@
 
 import collections
 import hashlib
+import json
 import re
 import shutil
 
@@ -11,7 +12,9 @@ from typer.testing import CliRunner
 from tests.pipelines.test_daily import done, invoke, taken
 from tests.pipelines.test_main import small_set
 from tfrank_sel import export, kept
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.__main__ import app
+from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.steps import STEPS
 from tfrank_sel.serving.deployment.model_config import ModelConfig
 from tfrank_sel.serving.engine.versions import ModelVersions
@@ -103,6 +106,18 @@ def test_a_damaged_manifest_is_written_again(runs, how):
     refused(result, runs / "1/push/manifest.json", "`run --from push`")
     assert taken(done(invoke("run", runs / "1", "--from", "push"))) == ["push"]
     assert taken(done(invoke("run", runs / "1"))) == []
+
+
+def test_a_step_without_digests_runs_again_and_is_not_continued(runs):
+    path = runs / "1/train/manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["written"]
+    path.write_text(json.dumps(manifest))
+    stdout = done(invoke("run", runs / "1", "--dry-run"))
+    assert "run  train      no digests of its files" in stdout
+    with pytest.raises(InputError, match="no digests of its files") as found:
+        manifests.check_written(runs / "1", STEPS)  # as of an earlier run
+    assert found.value.place == str(path)
 
 
 @pytest.mark.long

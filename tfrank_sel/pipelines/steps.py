@@ -260,6 +260,8 @@ def stale(job: Job, now: Mapping[str, Manifest] | None = None) -> dict[str, str]
     for name, manifest in (now or wanted(job)).items():
         written = manifests.read(job.path, name)
         reason = Manifest.of(written).change(manifest) if written else NOT_RUN
+        if written and not reason and manifests.WRITTEN not in written:
+            reason = manifests.NO_DIGESTS
         if reason:
             found[name] = reason
     return found

@@ -17,6 +17,8 @@ from tfrank_sel.data.lists import InputError
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.version import __version__
 
+WRITTEN, NO_DIGESTS = "written", "no digests of its files"  # key of a manifest; its absence
+
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprint:
@@ -118,7 +120,7 @@ class Manifest:
             "made": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "versions": {"python": sys.version.split()[0], **_versions()},
             "seconds": dict(seconds),
-            "written": {
+            WRITTEN: {
                 name: dataclasses.asdict(Fingerprint.of(str(folder / name)))
                 for name in _files(folder, names)
             },
@@ -137,7 +139,7 @@ def read(output: Path, step: str) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = folders.read_json(path)
     try:
-        _ = Manifest.of(found), [Fingerprint(**x) for x in found.get("written", {}).values()]
+        _ = Manifest.of(found), [Fingerprint(**x) for x in found.get(WRITTEN, {}).values()]
         _ = found["digest"], found["made"], dict(found["seconds"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise folders.replaced(path, step, f"{type(error).__name__}: {error}") from error
@@ -168,7 +170,9 @@ def check_written(output: Path, steps: Iterable[str]) -> None:
     """
     for step in steps:
         folder, values = output / step, read(output, step)
-        written = values.get("written", {}) if values else {}  # absent from older runs
+        if values is not None and WRITTEN not in values:  # of an earlier version
+            raise folders.replaced(folder / folders.MANIFEST, step, NO_DIGESTS)
+        written = values[WRITTEN] if values else {}
         for name, found in written.items():
             path, known = folder / name, Fingerprint(**found)
             if not path.is_file():
