@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import math
+import select
 from collections.abc import Sequence
 from typing import Any
 
@@ -121,6 +122,7 @@ class Limits(Checked):
                 raise exceeded("lists and objects of a JSON body", self.lists, lists)
 
 
+_HUNG_UP = getattr(select, "POLLRDHUP", 0)  # of Linux; all systems tell of a reset
 ANSWERED = "tfrank_sel.answered"  # key of a request's scope: its connection, of `Answered`
 
 
@@ -130,6 +132,15 @@ class Answered:
 
     tasks: set["asyncio.Task[Any]"] = dataclasses.field(default_factory=set)
     is_gone: bool = False
+    descriptor: int | None = None
+
+    def is_left(self) -> bool:
+        """Whether the client has hung up, also if the event loop has not seen it yet."""
+        if self.descriptor is None or self.is_gone:
+            return self.is_gone
+        found = select.poll()
+        found.register(self.descriptor, _HUNG_UP)
+        return bool(found.poll(0))
 
 
 class LimitedHttp(HttpToolsProtocol):
@@ -153,6 +164,7 @@ class LimitedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._answered.descriptor = transport.get_extra_info("socket").fileno()
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:

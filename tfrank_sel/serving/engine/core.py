@@ -91,7 +91,7 @@ class ServerCore:
             ServingError: If a model has no version that loads.
         """
         try:
-            self.reload(self._configs)
+            self._replace(self._configs)
             if self._interleaving:
                 self._interleaving.check(self._models[self._interleaving.model])
         except ServingError:
@@ -148,6 +148,9 @@ class ServerCore:
                 new model has no version that loads.
         """
         self._ask_stores(configs)
+        self._replace(configs)
+
+    def _replace(self, configs: Sequence[ModelConfig]) -> None:
         with self._changing:
             for config in configs:
                 self._check(config)

@@ -60,6 +60,8 @@ class RestApi:
         assert task is not None
         connection.tasks.add(task)
         try:
+            if connection.is_left():
+                raise _gone()
             status, content_type, body = await self._answer(scope, receive)
         except asyncio.CancelledError:
             if not connection.is_gone:
@@ -133,7 +135,7 @@ class RestApi:
                 size += len(parts[-1])
                 is_whole = not event.get("more_body", False)
         if event["type"] == "http.disconnect":
-            raise ServingError(Code.CANCELLED, "The client closed the connection")
+            raise _gone()
         body = b"".join(parts)
         if len(body) > limit:
             raise _too_long("A body", limit, 413)
@@ -171,6 +173,10 @@ class RestApi:
             spec = {"name": name, "signature_name": "", "version": str(model.version)}
             metadata = {"signature_def": _signatures(model)}
         return _json({"model_spec": spec, "metadata": metadata})
+
+
+def _gone() -> ServingError:
+    return ServingError(Code.CANCELLED, "The client closed the connection")
 
 
 def _too_long(what: str, limit: int, http_status: int) -> ExceededError:
