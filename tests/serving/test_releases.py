@@ -6,6 +6,7 @@ import re
 import shlex
 import threading
 import time
+from concurrent import futures
 
 import grpc
 import numpy as np
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from tests.serving.half_plus import Client
 from tests.serving.test_reload import soon
+from tfrank_sel.export.releases import Releases
 from tfrank_sel.serving.__main__ import app
 from tfrank_sel.serving.deployment import model_config
 from tfrank_sel.serving.deployment.check import check
@@ -125,6 +127,28 @@ def test_what_cannot_be_released_is_told_in_one_line(half, tmp_path, release):
     release("publish", half / "2", "--canary")
     assert "must be promoted or rolled back" in release("publish", half / "2", "--canary", status=2)
     assert release("remove-old", "--keep", 1) == "removed: none\n"
-    for damaged in (b"nonsense", b"\xff\xfemodel_config_list {}", b"model_config_list {"):
+    mark = b"\xef\xbb\xbfmodel_config_list {}"
+    for damaged in (
+        b"nonsense",
+        b"\xff\xfemodel_config_list {}",
+        b"model_config_list {",
+        b"",
+        mark,
+    ):
         (tmp_path / "models.config").write_bytes(damaged)
-        assert "expected a ModelServerConfig" in release("promote", status=2)
+        for command in (("promote",), ("publish", half / "2")):
+            told = release(*command, status=2)
+            assert "models.config: expected a ModelServerConfig" in told
+            assert ("byte order mark" in told) == (damaged == mark)
+        assert (tmp_path / "models.config").read_bytes() == damaged
+    (tmp_path / "models.config").unlink()
+    (tmp_path / "models.config").mkdir()
+    assert "Is a directory" in release("publish", half / "2", status=2)
+
+
+def test_models_that_are_published_at_once_are_all_served(half, tmp_path):
+    names = [f"m{i}" for i in range(24)]
+    with futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: Releases(str(tmp_path), name).publish(half / "1"), names))
+    assert sorted(x.name for x in model_config.read(tmp_path / "models.config")) == sorted(names)
+    assert sorted(x.name for x in tmp_path.iterdir()) == sorted([*names, "models.config"])
