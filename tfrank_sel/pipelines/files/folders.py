@@ -50,7 +50,8 @@ def only_here(output: Path) -> Iterator[None]:
 
 
 def _is_run(output: Path) -> bool:
-    return (output / CONFIGURATION).is_file() or {x.name for x in output.iterdir()} <= {".lock"}
+    left = {".lock", f".{CONFIGURATION}.partial"}  # by a process that was killed at its start
+    return (output / CONFIGURATION).is_file() or {x.name for x in output.iterdir()} <= left
 
 
 def partial(output: Path, name: str) -> Path:
