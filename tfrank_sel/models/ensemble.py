@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfrank_sel.listwise import as_lists
-from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of
-from tfrank_sel.ops import masking
+from tfrank_sel.models.preparation import features_and_mask, features_shape, inputs_of, standardised
 from tfrank_sel.serialization import Configurable, register
 
 
@@ -21,8 +20,9 @@ class Ensemble(Configurable, keras.Model):
     ```
 
     Standardisation gives equal weight to models trained with different losses, whose scores differ
-    in scale. Scores are then not comparable between lists. Train the members independently, for
-    example with several seeds, so that their errors cancel.
+    in scale. Scores are then not comparable between lists. A member whose scores of a list differ
+    by no more than rounding, as those of equal items do, adds 0. Train the members independently,
+    for example with several seeds, so that their errors cancel.
 
     Args:
         members: The models, trained or not; each maps features to scores, and also takes a mask if
@@ -82,15 +82,11 @@ class Ensemble(Configurable, keras.Model):
     def call(self, inputs: Any, training: bool | None = None) -> tf.Tensor:
         """Returns the scores of the items."""
         features, mask = features_and_mask(inputs)
-        both, total = {"features": features, "mask": mask}, tf.zeros_like(mask, tf.float32)
+        both, total = {"features": features, "mask": mask}, tf.zeros_like(mask, tf.float64)
         for member, factor in zip(self.members, self.factors, strict=True):
             scores = as_lists(member(inputs_of(member, both), training=training))
-            mean = masking.masked_mean(scores, mask)[:, tf.newaxis]
-            gaps = tf.where(mask, scores - mean, 0.0)
-            variance = masking.masked_mean(gaps**2, mask)[:, tf.newaxis]
-            # if all scores are equal, the differences are 0 and the root has no gradient
-            total += factor * gaps / tf.sqrt(tf.where(variance > 0.0, variance, 1.0))
-        return total
+            total += factor * standardised(scores, mask)
+        return tf.cast(total, tf.float32)
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         """Returns the shape of the scores: the shape of the features without the last axis."""

@@ -145,6 +145,7 @@ class Texts(tf.Module):
 
 
 FARTHEST = 4.0
+ROUNDING = 1e-5  # of the largest value of a list: a smaller deviation of its values is no spread
 # longest lists for which items are counted one by one, in a loop that XLA compiles best
 COUNTED, COUNTED_BY_XLA = 128, 1024
 
@@ -186,17 +187,10 @@ class WithinList(Configurable, keras.layers.Layer):
     def call(self, features: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Returns the features and their values relative to the list."""
         is_item = mask[..., tf.newaxis]
-        size = tf.reduce_sum(tf.cast(is_item, tf.float64), axis=1, keepdims=True)
+        size = tf.reduce_sum(tf.cast(is_item, tf.float32), axis=1, keepdims=True)
         x = tf.where(is_item, tf.cast(features, tf.float32), 0.0)
-        ranks = _centred_ranks(x, is_item, tf.cast(size, tf.float32))
-        # a sum in float32 depends on the amount of padding, a sum in float64 does not
-        exact = tf.cast(x, tf.float64)
-        gaps = tf.where(is_item, exact - _mean(exact, size), tf.zeros_like(exact))
-        deviation = tf.sqrt(_mean(gaps**2, size))
-        # rounding of the mean would leave differences between equal values
-        is_spread = deviation > 1e-6 * tf.reduce_max(tf.abs(exact), axis=1, keepdims=True)
-        deviation = tf.where(is_spread, deviation, tf.ones_like(deviation))
-        z = tf.cast(tf.where(is_spread, gaps / deviation, tf.zeros_like(gaps)), tf.float32)
+        ranks = _centred_ranks(x, is_item, size)
+        z = tf.cast(standardised(x, is_item), tf.float32)
         return tf.concat([x, tf.clip_by_value(z, -FARTHEST, FARTHEST), ranks], axis=-1)
 
     def compute_output_shape(
@@ -204,6 +198,23 @@ class WithinList(Configurable, keras.layers.Layer):
     ) -> tuple[int | None, ...]:
         """Returns the shape of the output: three times the features."""
         return (*features_shape[:-1], 3 * features_shape[-1])
+
+
+def standardised(x: tf.Tensor, is_item: tf.Tensor) -> tf.Tensor:
+    """Returns `(x - mean) / deviation` over the items of each list, axis 1, in float64.
+
+    It is 0 at padding, and for all items of a list whose values differ by no more than rounding:
+    scores of equal items do so in the last bits.
+    """
+    # a sum in float32 depends on the amount of padding, a sum in float64 does not
+    exact = tf.where(is_item, tf.cast(x, tf.float64), tf.zeros([], tf.float64))
+    size = tf.reduce_sum(tf.cast(is_item, tf.float64), axis=1, keepdims=True)
+    gaps = tf.where(is_item, exact - _mean(exact, size), tf.zeros_like(exact))
+    variance = _mean(gaps**2, size)
+    is_spread = variance > (ROUNDING * tf.reduce_max(tf.abs(exact), axis=1, keepdims=True)) ** 2
+    # the root has no gradient at 0
+    deviation = tf.sqrt(tf.where(is_spread, variance, tf.ones_like(variance)))
+    return tf.where(is_spread, gaps / deviation, tf.zeros_like(gaps))
 
 
 def _mean(values: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,7 @@ from tfrank_sel.features import (
     Timestamp,
     Vector,
 )
-from tfrank_sel.models.preparation import FARTHEST
+from tfrank_sel.models.preparation import FARTHEST, ROUNDING
 from tfrank_sel.spelling import spelled
 
 _INTEGER = re.compile("0|-?[1-9][0-9]*")
@@ -138,21 +138,26 @@ def _compressed(graph: Graph, x: str) -> str:
     return str(graph("Where", is_tiny, x, graph("Mul", x, ratio)))
 
 
-def _standing(graph: Graph, x: str, is_item: str) -> list[str]:
-    """Values relative to the list, and centred ranks: see `WithinList`."""
+def standardised(graph: Graph, x: str, is_item: str) -> str:
+    """Values less their mean in the list, by their deviation: see `preparation.standardised`."""
     size = graph("ReduceSum", graph.cast(is_item, tf.float64), indices(1), keepdims=1)
-    divisor = graph("Max", size, np.float64(1.0))
+    size = graph("Max", size, np.float64(1.0))
 
     def mean(values: str) -> str:
-        total = graph("ReduceSum", values, indices(1), keepdims=1)
-        return str(graph("Div", total, divisor))
+        return str(graph("Div", graph("ReduceSum", values, indices(1), keepdims=1), size))
 
     exact = graph("Where", is_item, graph.cast(x, tf.float64), _NONE)
     gaps = graph("Where", is_item, graph("Sub", exact, mean(exact)), _NONE)
     deviation = graph("Sqrt", mean(graph("Mul", gaps, gaps)))
     largest = graph("ReduceMax", graph("Abs", exact), indices(1), keepdims=1)
-    is_spread = graph("Greater", deviation, graph("Mul", largest, np.float64(1e-6)))
-    z = graph("Div", gaps, graph("Where", is_spread, deviation, np.float64(np.inf)))
+    is_spread = graph("Greater", deviation, graph("Mul", largest, np.float64(ROUNDING)))
+    return str(graph("Div", gaps, graph("Where", is_spread, deviation, np.float64(np.inf))))
+
+
+def _standing(graph: Graph, x: str, is_item: str) -> list[str]:
+    """Values relative to the list, and centred ranks: see `WithinList`."""
+    size = graph("ReduceSum", graph.cast(is_item, tf.float64), indices(1), keepdims=1)
+    z = standardised(graph, x, is_item)
     z = graph("Clip", graph.cast(z), np.float32(-FARTHEST), np.float32(FARTHEST))
     total = graph("Where", is_item, _less_more(graph, x, is_item, size), _NONE)
     others = graph("Max", graph("Sub", size, np.float64(1.0)), np.float64(1.0))

@@ -148,24 +148,12 @@ def _looked_up(graph: Graph, model: Any, x: str) -> str:
 
 
 def _ensemble(graph: Graph, model: Any, lists: Lists) -> str:
-    found = (_standardised(graph, scores(graph, member, lists), lists) for member in model.members)
-    factors = map(np.float32, model.factors)
-    return str(graph("Sum", *map(functools.partial(graph, "Mul"), found, factors)))
-
-
-def _standardised(graph: Graph, values: str, lists: Lists) -> str:
-    mask = lists.mask
-    count = graph("ReduceSum", graph.cast(mask), indices(1), keepdims=1)  # type: ignore[arg-type]
-    count = graph("Max", count, _ONE)
-
-    def mean(x: str) -> str:
-        return str(graph("Div", graph("ReduceSum", x, indices(1), keepdims=1), count))
-
-    centre = mean(graph("Where", mask, values, _ZERO))
-    gaps = graph("Where", mask, graph("Sub", values, centre), _ZERO)
-    variance = mean(graph("Mul", gaps, gaps))
-    variance = graph("Where", graph("Greater", variance, _ZERO), variance, _ONE)
-    return str(graph("Div", gaps, graph("Sqrt", variance)))
+    parts = (scores(graph, member, lists) for member in model.members)
+    found = (features.standardised(graph, x, lists.mask) for x in parts)  # type: ignore[arg-type]
+    total = graph(
+        "Sum", *map(functools.partial(graph, "Mul"), found, map(np.float64, model.factors))
+    )
+    return graph.cast(total)
 
 
 def _recalibrated(graph: Graph, model: Any, lists: Lists) -> str:
