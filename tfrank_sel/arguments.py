@@ -47,17 +47,21 @@ MOST_NAMED = 12  # number of choices listed in a message
 class Checked:
     """Mixin: the constructor raises an error for arguments of the wrong type or range.
 
-    An `int` may be a NumPy integer, but not a `bool`. A `float` is any finite real number; a
-    `Bound` may also be infinite. A `Callable` must not be a class. A `Sequence` may be an array,
-    but not a string. Defaults are always accepted. Arguments with another annotation that is not a
-    class are not checked. Arguments passed on by `**kwargs` are checked by the annotations of the
-    bases.
+    An `int` may be a NumPy integer, but not a `bool`; numbers of NumPy become those of Python. A
+    `float` is any finite real number; a `Bound` may also be infinite. A `Callable` must not be a
+    class. A `Sequence` may be an array, but not a string. Defaults are always accepted. Arguments
+    with another annotation that is not a class are not checked. Arguments passed on by `**kwargs`
+    are checked by the annotations of the bases.
 
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If a number is NaN, a `float` is infinite, or a number is outside of the `Range`
             of its annotation.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        take_plain(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         for name, value in given(cls, args, kwargs).items():
@@ -75,6 +79,29 @@ class Checked:
         }
         shown = ", ".join(f"{name}={x}" for name, (x, default) in values.items() if x != default)
         return f"{cls.__name__}({shown})"
+
+
+def take_plain(cls: type) -> None:
+    """Makes the constructor of a class convert numbers of NumPy to those of Python.
+
+    Those of Python have no dtype of their own, so that a graph takes them beside any tensor.
+    """
+    construct = vars(cls).get("__init__")
+    if construct is None or hasattr(construct, "__wrapped__"):
+        return
+
+    @functools.wraps(construct)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *map(_plain, args), **{name: _plain(x) for name, x in kwargs.items()})
+
+    vars(init)["__signature__"] = inspect.signature(construct)  # which Keras reads
+    type.__setattr__(cls, "__init__", init)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.number, np.bool_)):
+        return value.item()
+    return type(value)(map(_plain, value)) if type(value) in (list, tuple) else value
 
 
 class Argument(NamedTuple):

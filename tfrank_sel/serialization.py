@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 import keras
 import numpy as np
 
-from tfrank_sel.arguments import OF_KERAS, Checked, declared, given
+from tfrank_sel.arguments import OF_KERAS, Checked, declared, given, take_plain
 
 T = TypeVar("T")
 
@@ -63,6 +63,7 @@ class Frozen(Configurable):
     def __init_subclass__(cls, kw_only: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         dataclasses.dataclass(frozen=True, kw_only=kw_only)(cls)
+        take_plain(cls)
         # those below serve all; a decorator of a subclass would refuse to replace them
         del cls.__setattr__, cls.__delattr__
 
@@ -95,6 +96,7 @@ class Named(Configurable):
         cls._fields = dict(_own_fields(cls))
         if cls._fields and "__init__" not in vars(cls):
             type.__setattr__(cls, "__init__", _constructor(cls))
+            take_plain(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = super().__new__(cls, *args, **kwargs)

@@ -22,6 +22,7 @@ from tfrank_sel.arguments import Checked, Positive
 from tfrank_sel.losses import lambdas, margin, targets
 from tfrank_sel.metrics import averaging, ties
 from tfrank_sel.ops.pairs import Items
+from tfrank_sel.serialization import Configurable
 
 Arguments = dict[str, Any]
 
@@ -236,10 +237,15 @@ def test_a_value_that_makes_no_sense_is_refused_by_name(
 
 @every_class
 def test_numbers_of_numpy_are_numbers(cls: type) -> None:
-    for name, value in EXAMPLES[cls].items():
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            made = cls(**{**EXAMPLES[cls], name: np.array([value])[0]})
-            assert getattr(made, name) == value
+    defaults = {name: parameter.default for name, parameter in constructors(cls)}
+    for name, value in {**defaults, **EXAMPLES[cls]}.items():
+        if isinstance(value, (int, float)):
+            made = getattr(cls(**{**EXAMPLES[cls], name: np.array([value])[0]}), name)
+            # those of NumPy have a dtype, which an operation of a graph may not match
+            assert made == value
+            # constructed by Keras, and by a decorator
+            if issubclass(cls, Configurable) and cls not in (models.Dropout, data.FeatureSpec):
+                assert type(made) is type(value)
 
 
 @every_class
