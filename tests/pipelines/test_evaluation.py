@@ -11,6 +11,7 @@ from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.metrics import significance
 from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.evaluation import blessing, evaluation
 from tfrank_sel.pipelines.evaluation.blessing import Rules
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
@@ -196,13 +197,16 @@ def test_rare_values_share_a_slice():
     assert [band(count, FREQUENCIES) for count in (1, 2, 1000)] == ["1", "2-10", "101+"]
 
 
-def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1, clicks=0.1):
+CART = Anomaly("cart[1]", "leak", "less", "1.000 on 35% of the pairs", 99)
+
+
+def judged(rules=None, chance=(0.1, 0.3), slices=None, ours=0.5, high=0.1, clicks=0.1, leaks=()):
     """The blessing of a model that is as good as the baseline, but for what is changed."""
     overall = {"NDCG@10": Comparison(0.5, ours, -0.1, high, queries=50)}
     by_chance = {"NDCG@10": Comparison(0.3, ours, *chance, queries=50)}
     by_clicks = {PER_SESSION: Comparison(2.0, 1.8, -0.3, clicks, queries=50)}
     evaluated = Evaluation({OVERALL: overall, **(slices or {})}, by_chance, clicks=by_clicks)
-    found = blessing.bless(evaluated, rules or Rules())
+    found = blessing.bless(evaluated, rules or Rules(), leaks=leaks)
     written = json.loads(json.dumps(found.figures()))
     assert written["blessed"] == found.blessed
     assert written["reasons"] == found.reasons
@@ -221,6 +225,11 @@ def bad_slice(queries):
             "NDCG@10 0.500, baseline 0.500: significant loss (-0.100 to -0.030, allowed -0.02)",
         ),
         (
+            {"leaks": [CART]},
+            "cart[1] orders the labels: 1.000 on 35% of the pairs; "
+            "leave it out if it follows from the label, or name it in blessing.allow_leaks",
+        ),
+        (
             {"clicks": -0.1},
             "clicks per session 1.800, logged order 2.000: significant loss (-0.300 to -0.100)",
         ),
@@ -229,7 +238,7 @@ def bad_slice(queries):
         ({"rules": Rules(min_value=0.6)}, "NDCG@10 0.500, at least 0.6 required"),
         ({"slices": bad_slice(30)}, "NDCG@10 of device phone 0.500, baseline 0.900: significant"),
     ],
-    ids=["baseline", "clicks", "chance", "queries", "value", "slice"],
+    ids=["baseline", "leak", "clicks", "chance", "queries", "value", "slice"],
 )
 def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason):
     found = judged(**changed)
@@ -241,6 +250,7 @@ def test_a_model_that_breaks_a_rule_is_not_blessed_and_told_why(changed, reason)
 def test_a_model_at_each_bound_is_blessed_and_one_beyond_the_time_is_not():
     assert judged(Rules(min_queries=50, min_value=0.5)).blessed
     assert judged(high=-Rules().margin).blessed
+    assert judged(Rules(allow_leaks=["cart"]), leaks=[CART]).blessed
     assert judged(Rules(clicks_margin=0.1), clicks=-0.1).blessed
     equal = {"NDCG@10": Comparison(0.5, 0.5, -0.1, 0.1, queries=50)}
     evaluated = Evaluation({OVERALL: equal}, chance=equal)

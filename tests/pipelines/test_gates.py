@@ -293,13 +293,16 @@ def examined(folder, files):
 def written(path, number, first=0):
     """Rows of lists of five items, in which `after` is known only of the items of label 1."""
     random = np.random.default_rng(number)
-    labels = random.integers(0, 2, [40, 5])
+    labels = random.integers(0, 2, [60, 5])
     rows = {
-        "query_id": np.repeat(np.arange(first, first + 40), 5),
+        "query_id": np.repeat(np.arange(first, first + 60), 5),
         "relevance": labels.ravel(),
         "copy": 3.0 - 2.0 * labels.ravel(),
-        "after": np.where(labels.ravel() == 1, random.random(200), np.nan),
-        "noisy": labels.ravel() + random.normal(0.0, 0.5, 200),
+        "after": np.where(labels.ravel() == 1, random.random(300), np.nan),
+        # of one value, as of a cart, for some of the items of label 1
+        "cart": labels.ravel() * (random.random(300) < 0.7),
+        "sold_out": (1 - labels.ravel()) * (random.random(300) < 0.7),
+        "noisy": labels.ravel() + random.normal(0.0, 0.5, 300),
     }
     parquet.write_table(pa.table(rows), path)
     return path
@@ -308,6 +311,6 @@ def written(path, number, first=0):
 def test_a_feature_that_leaks_the_label_and_queries_of_two_splits_are_told(tmp_path):
     train, validation = written(tmp_path / "a.parquet", 0), written(tmp_path / "b.parquet", 1, 100)
     found = examined(tmp_path, [train, validation, train])
-    assert found["train"] == [("leak", "copy"), ("leak", "after")]
+    assert found["train"] == [("leak", "copy"), ("leak", "after"), ("leak", "cart")]
     assert found["validation"] == []
     assert found["test"] == [("shared_queries", "query")]

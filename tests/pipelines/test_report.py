@@ -153,7 +153,8 @@ def listed(page, after):
 
 
 def test_the_page_judges_in_sentences(page):
-    queries, equal, chance, baseline = listed(page, "Not blessed: not published.")
+    leak, queries, equal, chance, baseline = listed(page, "Not blessed: not published.")
+    assert re.fullmatch(r"✗ after orders the labels: 1.000 by .*; leave it out if .*", leak)
     assert queries == "✗ 80 queries, at least 99 required"
     assert equal == "✓ equal scores for all items in 0.0% of the lists, at most 50% allowed"
     assert re.fullmatch(
@@ -184,8 +185,9 @@ def test_all_that_is_wrong_with_a_run_is_warned_of(made, page):
 
 
 def test_a_position_that_is_no_feature_must_be_corrected(made):
-    def warned(**data):
+    def warned(clicks=None, **data):
         sections = {
+            "clicks": clicks or {},
             "data": {"label": "clicked", "train": str(made.parent / "train.parquet"), **data},
             "features": {"0": "number"},
         }
@@ -197,7 +199,7 @@ def test_a_position_that_is_no_feature_must_be_corrected(made):
 
     [warning] = warned()
     assert warning.startswith("The files have position, and nothing corrects the labels for it.")
-    assert warned(propensity="after") == []
+    assert warned(propensity="after") == warned(clicks={"position": "position"}) == []
 
 
 def test_a_column_of_texts_that_tells_the_label_is_warned_of():

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +16,7 @@ from tfrank_sel.data import stores
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.releases import KIND, Releases
 from tfrank_sel.pipelines import runners
+from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.candidates import Settings
 from tfrank_sel.pipelines.configuration.sections import Serving
@@ -121,6 +122,7 @@ def push(
     folder: Path,
     test: Split,
     measured: Evaluation,
+    leaks: Sequence[Anomaly],
     digest: str,
     before: Pushed | None,
     settings: Settings,
@@ -134,6 +136,7 @@ def push(
         folder: Folder to write to: `blessing.json` and `pushed.json`.
         test: The test split.
         measured: The evaluation of the model.
+        leaks: Features of the training split that leak the label.
         digest: Digest of its export.
         before: The outcome of an earlier push of the run.
         settings: Settings of training, with seed and gain.
@@ -166,6 +169,7 @@ def push(
                 seed=settings.seed,
                 against="champion",
                 gain=settings.gain,
+                has_irrelevant=test.has_irrelevant or configuration.blessing.metric == "MRR",
                 pipeline=runners.pipeline_if_many(options, test.statistics.lists),
             )
         blessed = blessing.bless(
@@ -173,6 +177,7 @@ def push(
             configuration.blessing,
             champion=judged,
             milliseconds=compared["milliseconds"]["ours"]["p99"],
+            leaks=leaks,
         )
         figures = {**blessed.figures(), "champion": judged and judged.figures()}
         folders.write_json(folder / "blessing.json", figures)

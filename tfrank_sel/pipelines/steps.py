@@ -150,9 +150,11 @@ def _export(run: "Run", folder: Path) -> None:
 
 
 def _push(run: "Run", folder: Path) -> None:
+    from tfrank_sel.pipelines.analysis import leakage
     from tfrank_sel.pipelines.push import push
 
-    found = run.splits["test"], run.evaluation, run.digest("export"), run.pushed
+    leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
+    found = run.splits["test"], run.evaluation, leaks, run.digest("export"), run.pushed
     push(run.job, run.progress, folder, *found, run.settings, run.options)
 
 

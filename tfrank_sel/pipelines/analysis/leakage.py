@@ -1,14 +1,21 @@
 """Leakage: features that order the items as the label does, and queries in several splits."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from tfrank_sel.pipelines.analysis.gates import WARN_ALL, Anomaly, broken
 from tfrank_sel.pipelines.configuration.data import Gates
+from tfrank_sel.pipelines.files import folders
 
 PAIRS = 100  # fewer may agree by chance
 LONGEST = 50  # items of a list that are compared
+VALUES = 10  # of a feature, the most frequent ones, that are tried one by one
+PART = 0.01  # fewer of the pairs do little harm
+SURE = 0.9  # lower confidence bound of the share of right pairs
+Z = 1.96
 
 
 def of_features(
@@ -21,7 +28,8 @@ def of_features(
     """Finds features that alone order the items of lists as the label does, or the reverse.
 
     The measure is the absolute value of Somers' D of a feature, or of whether it is missing, given
-    the label: `agreement` as a share of the pairs.
+    the label: `agreement` as a share of the pairs. Otherwise it is that of a single value, or of
+    all but one, on the pairs that it decides: see `in_part`.
 
     Args:
         names: Names of the columns.
@@ -37,13 +45,24 @@ def of_features(
         [('a', 1.0)]
     """
     agree, total = agreement(rows, labels, lists)
+    expected = "a rank correlation with the label of at most {}: is it known before?"
+    whole = set()
     for i, how in enumerate(("its values", "whether it is missing")):
         values = np.abs(agree[i]).tolist(), total[i].tolist()
         for name, found, pairs in zip(names, *values, strict=True):
             if pairs >= PAIRS:
-                expected = "a rank correlation with the label of at most {}: is it known before?"
                 received = f"{found / pairs:.3f} by {how} alone, over {pairs} pairs of items"
-                yield from broken(gates, "leak", name, expected, received, pairs, found / pairs)
+                for anomaly in broken(
+                    gates, "leak", name, expected, received, pairs, found / pairs
+                ):
+                    whole.add(name)
+                    yield anomaly
+    for name, part in zip(names, in_part(rows, labels, lists), strict=True):
+        if part is not None and name not in whole:
+            right, share, pairs = part
+            received = f"{right:.3f} on {share:.0%} of the pairs by one value alone, over {pairs}"
+            received += " pairs of items"
+            yield from broken(gates, "leak", name, expected, received, pairs, right)
 
 
 def agreement(
@@ -76,6 +95,94 @@ def agreement(
     return agree, total
 
 
+class Part(NamedTuple):
+    """The pairs of items that one value of a feature decides.
+
+    Attributes:
+        correlation: The right pairs less the wrong ones, as a share of these pairs; mean of lists.
+        share: The pairs, as a share of those with different labels.
+        pairs: Their number.
+    """
+
+    correlation: float
+    share: float
+    pairs: int
+
+
+def in_part(rows: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> list[Part | None]:
+    """Finds features of which one value, or any other than that, implies a higher label.
+
+    Such as a feature that is 1 for a third of the clicked items, and never for others. A pair is
+    decided if one item has the value (also: a missing one) and the other does not, and right if
+    the item of the smaller group has the higher label: a value that implies a low label, such as
+    "sold out", may well be known before. Lists, not pairs, count as independent: a rare value is
+    not called a leak by luck.
+
+    Args:
+        rows: Values `[items, columns]`; NaN if missing.
+        labels: Label of each item. Pairs above and below each grade, or of many labels each of the
+            upper deciles, are tried as well.
+        lists: Number of the list of each item; those of a list stand together.
+
+    Returns:
+        For each column, what its value with the highest correlation decides; None if nothing.
+    """
+    grades = np.unique(labels)
+    cuts = grades[:-1] if len(grades) <= VALUES else np.quantile(labels, [0.5, 0.6, 0.7, 0.8, 0.9])
+    compared = [
+        _Pairs(lists, x) for x in (labels, *(labels > cut for cut in cuts[len(grades) == 2 :]))
+    ]
+    found = []
+    for column in rows.T:
+        values, often = np.unique(column, return_counts=True)
+        tried = values[np.argsort(-often, kind="stable")[:VALUES]] if len(values) > 1 else ()
+        groups = [np.isnan(column) if np.isnan(x) else column == x for x in tried]
+        smaller = [np.flatnonzero(x if x.mean() <= 0.5 else ~x) for x in groups]
+        parts = (pairs.decided(group) for group in smaller for pairs in compared)
+        found.append(max((x for x in parts if x is not None), default=None))
+    return found
+
+
+class _Pairs:
+    """The pairs of items of lists with different labels."""
+
+    def __init__(self, lists: np.ndarray, labels: np.ndarray) -> None:
+        self.own = np.unique(lists, return_inverse=True)[1]
+        grades = np.unique(labels, return_inverse=True)[1]
+        alike, group = np.unique([self.own, grades], axis=1, return_inverse=True)
+        self.group, self.list_of_group = group.ravel(), alike[0]
+        counts, self.sizes = np.bincount(self.group), np.bincount(self.own)
+        self.differ = (self.sizes[self.own] - counts[self.group]).astype(float)
+        # groups are in the order of lists and labels
+        below = (np.cumsum(counts) - counts) - (np.cumsum(self.sizes) - self.sizes)[alike[0]]
+        self.ahead = 2.0 * below[self.group] - self.differ  # lower labels less higher ones
+        self.total = self.differ.sum() / 2.0
+
+    def decided(self, items: np.ndarray) -> Part | None:
+        """What it decides whether an item is among some; None if nothing that is sure."""
+        count, own = len(self.sizes), self.own[items]
+        right = np.bincount(own, self.ahead[items], count)
+        if right.sum() <= 0.0:
+            return None
+        # pairs of these items and others: without those of two of these items
+        among = np.bincount(own, minlength=count) ** 2
+        alike = np.bincount(self.group[items], minlength=len(self.list_of_group)) ** 2
+        pairs = np.bincount(own, self.differ[items], count)
+        pairs -= among - np.bincount(self.list_of_group, alike, count)
+        some = pairs > 0.0
+        found = float(np.mean(right[some] / pairs[some]))
+        share = float(pairs.sum() / self.total)
+        if share < PART or _lower((1.0 + found) / 2.0, int(some.sum())) < SURE:
+            return None
+        return Part(found, share, int(pairs.sum()))
+
+
+def _lower(share: float, count: int) -> float:
+    """Wilson's lower confidence bound of a share."""
+    spread = np.sqrt(share * (1.0 - share) / count + (Z / (2.0 * count)) ** 2)
+    return float((share + Z * Z / (2.0 * count) - Z * spread) / (1.0 + Z * Z / count))
+
+
 def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.ndarray:
     """Returns texts as numbers: the mean label of the items of other lists with the same text.
 
@@ -98,6 +205,11 @@ def of_texts(texts: np.ndarray, labels: np.ndarray, lists: np.ndarray) -> np.nda
             known = half & (counts[values] > 0)
             column[known] = sums[values[known]] / counts[values[known]]
     return np.where(texts == b"", np.nan, found)
+
+
+def read(path: Path) -> list[Anomaly]:
+    """Returns the leaks among the written anomalies of a split."""
+    return [Anomaly(**x) for x in folders.read_json(path) if x["rule"] == "leak"]
 
 
 def of_splits(

@@ -354,6 +354,11 @@ class Split(PackedLists):
         """Number of items of the longest list."""
         return max(self.statistics.list_sizes)
 
+    @property
+    def has_irrelevant(self) -> bool:
+        """Whether a label is 0 or below; those of corrected clicks may all be above."""
+        return min(map(float, self.statistics.labels)) <= 0.0
+
     def sample(self) -> stored.Sample:
         """Returns the first lists, as `stored.sample`."""
         return stored.sample(self.shards, self.spec, longest=self.longest)

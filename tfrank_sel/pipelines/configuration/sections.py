@@ -14,6 +14,7 @@ from tfrank_sel.pipelines.configuration.section import (
     Bound,
     ConfigurationError,
     Count,
+    Names,
     Natural,
     Path,
     Paths,
@@ -80,6 +81,9 @@ class Rules(Section):
     )
     max_milliseconds: Annotated[float, Field(gt=0.0, allow_inf_nan=True)] = key(
         math.inf, "Maximum time to score a list, at the 99th percentile."
+    )
+    allow_leaks: Names = option(
+        [], "Names of features that leak the label by the gate `leak`, and may be served."
     )
     champion: Path | Literal[False] | None = key(
         None,

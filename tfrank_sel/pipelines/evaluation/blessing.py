@@ -2,9 +2,11 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tfrank_sel.pipelines.analysis.gates import Anomaly
+from tfrank_sel.pipelines.configuration.data import whole
 from tfrank_sel.pipelines.configuration.sections import Rules as Rules
 from tfrank_sel.pipelines.evaluation.evaluation import PER_SESSION, Comparison, Evaluation
 from tfrank_sel.pipelines.evaluation.slices import OVERALL
@@ -62,6 +64,7 @@ def bless(
     *,
     champion: Evaluation | None = None,
     milliseconds: float = 0.0,
+    leaks: Sequence[Anomaly] = (),
 ) -> Blessing:
     """Checks an evaluation against the rules.
 
@@ -69,15 +72,17 @@ def bless(
     lists different scores, and not be significantly worse than a random order. It must not be
     significantly worse than the baseline, or than the served model if there is one, by more than
     the margin, on all queries and on each slice. If there is a log, the clicks that it lets
-    expect must not be significantly fewer than those in it.
+    expect must not be significantly fewer than those in it. No feature may leak the label, unless
+    it is allowed to.
 
     Args:
         evaluation: Evaluation of the model.
         rules: The rules.
         champion: Evaluation of the model against the served one.
         milliseconds: Time to score a list, at the 99th percentile.
+        leaks: Features of the training split that leak the label.
     """
-    checks = list(_checks(evaluation, rules))
+    checks = [*_no_leaks(leaks, rules), *_checks(evaluation, rules)]
     if champion is not None:
         checks += _not_worse_than(champion, rules)
     if rules.max_milliseconds < math.inf:
@@ -85,6 +90,15 @@ def bless(
         allowed = rules.max_milliseconds
         checks.append(Check(f"{told}, at most {allowed:g} allowed", milliseconds <= allowed))
     return Blessing(all(check.passed for check in checks), rules, checks)
+
+
+def _no_leaks(leaks: Sequence[Anomaly], rules: Rules) -> Iterator[Check]:
+    for leak in leaks:
+        allowed = bool({leak.feature, whole(leak.feature)} & {*rules.allow_leaks})
+        way = "allowed by blessing.allow_leaks"
+        if not allowed:
+            way = "leave it out if it follows from the label, or name it in blessing.allow_leaks"
+        yield Check(f"{leak.feature} orders the labels: {leak.received}; {way}", allowed)
 
 
 def _checks(evaluation: Evaluation, rules: Rules) -> Iterator[Check]:

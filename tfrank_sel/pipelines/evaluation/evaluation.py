@@ -112,12 +112,20 @@ class Evaluation:
         )
 
 
-def measures(gain: str | float = "exponential") -> dict[str, metrics.ListwiseMetric]:
-    """Returns the metrics of the report, by their name in it, averaged over equal scores."""
+def measures(
+    gain: str | float = "exponential", *, has_irrelevant: bool = True
+) -> dict[str, metrics.ListwiseMetric]:
+    """Returns the metrics of the report, by their name in it, averaged over equal scores.
+
+    Args:
+        gain: Gain of NDCG, as in `ranking.gain_arguments`.
+        has_irrelevant: Whether some labels are 0: otherwise MRR is 1 for any order, and left out.
+    """
     options: dict[str, Any] = {**gain_arguments(gain), "ties": AVERAGED}
     found = [metrics.NDCG(k, **options, name=f"NDCG@{k}") for k in (1, 5, 10)]
     del options["gain"]
-    found.append(metrics.MRR(**options, name="MRR"))
+    if has_irrelevant:
+        found.append(metrics.MRR(**options, name="MRR"))
     if not isinstance(gain, str):
         found.append(metrics.Precision(10, **options, name="P@10"))
         found.append(metrics.ExcessError(gain, name=ERROR))
@@ -133,6 +141,7 @@ def evaluate(
     seed: int,
     against: str = "baseline",
     gain: str | float = "exponential",
+    has_irrelevant: bool = True,
     simple: Mapping[str, Ranking] | None = None,
     pipeline: beam.Pipeline | None = None,
 ) -> Evaluation:
@@ -147,24 +156,26 @@ def evaluate(
         scratch: Temporary folder of the pipeline, by path or URL.
         seed: Seed of the resampling and of the random order.
         against: Name of the other model.
-        gain: Gain of NDCG, as in `ranking.gain_arguments`.
+        gain: As in `measures`.
+        has_irrelevant: As in `measures`.
         simple: Simple rankings to compare with too, by name.
         pipeline: Beam pipeline to compose and run; by default this process reads the lists one
             after another, without Beam.
 
     Returns:
-        The comparisons for each of `measures(gain)`.
+        The comparisons for each of `measures`.
 
     Raises:
         ValueError: If there is no list.
     """
     simple = simple or {}
+    measured = measures(gain, has_irrelevant=has_irrelevant)
     rivals = ("baseline", "chance", "ideal", *simple)
     parts = (
         Surveyor(lists),
-        _Score(ours, baseline, lists, seed, gain, list(simple.values())),
-        Bootstrap((1 + len(rivals)) * len(measures(gain)) + 1, seed),
-        functools.partial(_compared, list(measures(gain))),
+        _Score(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
+        Bootstrap((1 + len(rivals)) * len(measured) + 1, seed),
+        functools.partial(_compared, list(measured)),
     )
     found = _here(lists, *parts) if pipeline is None else _by_beam(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in found}
@@ -273,13 +284,16 @@ class _Score(beam.DoFn):
         lists: Lists,
         seed: int,
         gain: str | float,
+        has_irrelevant: bool,
         simple: Sequence[Ranking],
     ) -> None:
         self.ours, self.baseline, self.lists = ours, baseline, lists
         self.seed, self.gain, self.simple = seed, gain, simple
+        self.has_irrelevant = has_irrelevant
 
     def setup(self) -> None:
-        evaluate = metrics.Evaluator(list(measures(self.gain).values()))
+        measured = measures(self.gain, has_irrelevant=self.has_irrelevant)
+        evaluate = metrics.Evaluator(list(measured.values()))
 
         @tf.function(
             input_signature=[

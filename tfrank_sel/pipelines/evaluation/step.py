@@ -159,6 +159,7 @@ def evaluate(
     with progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
         scores = {name: one.scores for name, one in trained.items()}
+        has_irrelevant = test.has_irrelevant or metric == "MRR"
         found = evaluation.evaluate(
             scores["ours"],
             scores.get("baseline"),
@@ -166,10 +167,13 @@ def evaluate(
             str(folder),
             seed=settings.seed,
             gain=settings.gain,
+            has_irrelevant=has_irrelevant,
             simple=rankings(train),
             pipeline=runners.pipeline_if_many(options, test.statistics.lists),
         )
         step.tell(f"{test.statistics.lists} queries of the test split")
+        if not test.has_irrelevant:
+            step.tell("all labels are above 0: MRR is 1 for any order")
         for name, compared in found.simple.items():
             step.tell(compared[metric].told(metric, name))
         step.tell(f"{len(found.slices) - 1} slices")

@@ -157,6 +157,7 @@ def _of_data(run: Run) -> Iterator[str]:
 
 def _of_position(run: Run) -> Iterator[str]:
     features, given, data = run.records.layout.features, run.job.inputs, run.configuration.data
+    corrected = run.configuration.clicks.position or data.propensity
     names = list(features)
     if given is not None and isinstance(given.reader, TableReader):
         names = given.reader.schema(given.sources[0].path).names
@@ -166,12 +167,12 @@ def _of_position(run: Run) -> Iterator[str]:
         if name in features:
             yield (
                 f"{name} is a feature. A server does not know the position of an item before it is "
-                "ranked: leave it out, and correct clicks for it by data.propensity."
+                "ranked: leave it out, and correct clicks for it by clicks.position."
             )
-        elif data.propensity is None and name != data.label:
+        elif corrected is None and name != data.label:
             yield (
                 f"The files have {name}, and nothing corrects the labels for it. If they are "
-                "clicks, the first items have too many: see data.propensity."
+                "clicks, the first items have too many: see clicks.position."
             )
 
 
