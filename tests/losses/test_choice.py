@@ -1,6 +1,7 @@
 """The choice of a loss by sensitivity: what it promises for every score and width."""
 
 import json
+import re
 from typing import get_args
 
 import keras
@@ -178,3 +179,44 @@ def test_scores_without_a_region_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         losses.design(scores=scores, share=share)
+
+
+def _distributions() -> dict[str, np.ndarray]:
+    random, shape = np.random.default_rng(0), (200, 10)
+    sparse = {
+        f"revenue, {share:.0%} zeros": np.where(
+            random.random(shape) < share, 0.0, random.lognormal(3.0, 1.0, shape)
+        )
+        for share in (0.8, 0.95, 0.99)
+    }
+    tails = {f"log-normal {x}": random.lognormal(0.0, x, shape) for x in (0.5, 1.0, 2.0, 4.0, 5.0)}
+    return {
+        **sparse,
+        **tails,
+        "normal": random.normal(size=shape),
+        "uniform": random.uniform(size=shape),
+        "exponential": random.exponential(60.0, shape),
+        "Student": random.standard_t(2, shape),
+        "Pareto": random.pareto(1.5, shape),
+        "Poisson": random.poisson(3.0, shape).astype(float),
+        "two modes": random.normal(random.choice([-5.0, 5.0], shape)),
+        "clicks": (random.random(shape) < 0.1).astype(float),
+        "grades": random.choice(5, shape, p=[0.5, 0.3, 0.1, 0.07, 0.03]).astype(float),
+        "stars": random.choice([1.0, 2.0, 3.0, 4.0, 5.0], shape, p=[0.05, 0.05, 0.1, 0.3, 0.5]),
+        "losses": -random.lognormal(0.0, 2.0, shape),
+    }
+
+
+@every_wish
+@pytest.mark.parametrize("ranking", [True, False])
+def test_defaults_fit_usual_scores_or_the_error_names_what_does(
+    wanted: Wanted, ranking: bool
+) -> None:
+    for name, scores in _distributions().items():
+        try:
+            choice = losses.design(wanted, scores=scores, ranking=ranking)
+        except ValueError as error:
+            told = str(error)
+            [other] = re.findall("no norm: take '(.*?)'", told)
+            choice = losses.design(other, scores=scores, ranking=ranking)
+        assert choice.verdict.status != "invalid", name

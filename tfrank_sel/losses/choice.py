@@ -1,6 +1,7 @@
 """Choice of a loss by sensitivity, and the measurement behind the choice."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -90,11 +91,11 @@ def design(
             whose low scores, below `at`, do not matter at all.
         at: The score in the middle; for high and low scores with `scores`, the score at which the
             region begins. By default 0, or the quantile of `scores` at `share`, or for norms their
-            median.
+            median or the middle between both ends, whichever fits.
         width: Distance from `at` at which the sensitivity must differ: it is at least three times
             as large, or as small, at `at - width` or `at + width` as at `at`. Positive; by default
             3, or the distance from `at` to the median of `scores`, at most (and, if it is 0, equal
-            to) their standard deviation.
+            to) their standard deviation; other widths are tried if the loss does not fit.
         ranking: Whether the loss must compare the items of a list. No such loss is most sensitive
             to low norms: there the choice is the same, and the reason explains it. For high and low
             scores with `scores`, whether the order of the highest scores matters more than their
@@ -129,35 +130,78 @@ def design(
         raise ValueError(
             f"`sensitivity` must be one of {', '.join(get_args(Wanted))}. Received: {sensitivity!r}"
         )
-    recipe = (_RANKING if ranking else _ALONE)[sensitivity]
+    if width is not None and not 0.0 < width < np.inf:
+        raise ValueError(f"`width` must be positive and finite. Received: width={width}")
     if scores is None:
         at, width = 0.0 if at is None else at, 3.0 if width is None else width
-        judged: ArrayLike = (at - width, at, at + width)
-    else:
-        judged = lists = _lists(scores, share)
-        below, above = _bounds(lists, share)
-        median, deviation = float(np.nanmedian(lists)), float(np.nanstd(lists))
-        if at is None:
-            ends = {"low_score": below, "high_score": above, "clip_low": above}
-            at = ends.get(sensitivity, median)
-        if width is None:
-            width = min(deviation, abs(at - median) or deviation)
-        regions = {"low_score": lists < at, "high_score": lists > at}
-        if sensitivity in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
-            region = lists[regions[sensitivity]]
-            recipe = _of_scores(
-                sensitivity, ranking, float(np.median(region)) if region.size else at
-            )
-    if not 0.0 < width < np.inf:
-        raise ValueError(f"`width` must be positive and finite. Received: width={width}")
+        recipe = (_RANKING if ranking else _ALONE)[sensitivity]
+        return _made(recipe, at, width, sensitivity, (at - width, at, at + width), share, kwargs)
+    lists = _lists(scores, share)
+    first = None
+    tried = list(_tried(lists, sensitivity, at, width, share))
+    # a sigmoid covers no more than the start of a very long tail, which a line covers
+    for ranks, (place, reach) in itertools.product([ranking, False][: 1 + ranking], tried):
+        recipe = _recipe(lists, sensitivity, ranks, place)
+        found = _made(recipe, place, reach, sensitivity, lists, share, kwargs)
+        if found.verdict.status != "invalid":
+            return found
+        first = first or (found.verdict, place, reach)
+    assert first is not None
+    verdict, place, reach = first
+    raise ValueError(
+        f"`scores` must fit the loss. {verdict.reason} {_way_out(verdict, sensitivity, at, width)} "
+        f"Received: at={place:g}, width={reach:g}"
+    )
+
+
+def _made(
+    recipe: "_Recipe",
+    at: float,
+    width: float,
+    wanted: Wanted,
+    scores: ArrayLike,
+    share: float,
+    kwargs: dict[str, Any],
+) -> Design:
     loss = recipe.make(at, width, kwargs)
-    verdict = judge(loss, sensitivity, judged, share)
-    if verdict.status == "invalid":
-        raise ValueError(
-            f"`scores` must fit the loss; another `width` may. {verdict.reason} "
-            f"Received: at={at:g}, width={width:g}"
-        )
+    verdict = judge(loss, wanted, scores, share)
     return Design(loss, f"{recipe.why} {verdict.reason}", verdict)
+
+
+def _tried(
+    lists: Array, wanted: Wanted, at: float | None, width: float | None, share: float
+) -> Iterator[tuple[float, float]]:
+    """Yields `at` and `width`, the simplest first: a long tail or many zeros need others."""
+    below, above = _bounds(lists, share)
+    median, deviation = float(np.nanmedian(lists)), float(np.nanstd(lists))
+    low, high = _median(lists, lists < below), _median(lists, lists > above)
+    ends = {"low_score": [below], "high_score": [above], "clip_low": [above, (above + high) / 2.0]}
+    for place in ends.get(wanted, [median, (low + high) / 2.0]) if at is None else [at]:
+        reach = min(deviation, abs(place - median) or deviation)
+        far = [abs(place - x) for x in (low, high)]
+        widths = [reach * factor for factor in (1.0, 2.0, 4.0, 8.0, 0.5, 0.25)]
+        for one in [*widths, *far, *(x / 2.0 for x in far)] if width is None else [width]:
+            if one > 0.0:
+                yield place, one
+
+
+def _recipe(lists: Array, wanted: Wanted, ranking: bool, at: float) -> "_Recipe":
+    regions = {"low_score": lists < at, "high_score": lists > at}
+    if wanted in regions and len(np.unique(lists[~np.isnan(lists)])) > 2:
+        region = lists[regions[wanted]]
+        return _of_scores(wanted, ranking, float(np.median(region)) if region.size else at)
+    return (_RANKING if ranking else _ALONE)[wanted]
+
+
+def _way_out(verdict: Verdict, wanted: Wanted, at: float | None, width: float | None) -> str:
+    """Names the arguments that would fit."""
+    if given := [name for name, x in (("at", at), ("width", width)) if x is not None]:
+        return f"Leave out `{'` and `'.join(given)}`."
+    low, _, high = verdict.sensitivities
+    other = "low_score" if low > high else "high_score"
+    if wanted in ("high_norm", "low_norm"):
+        return f"Scores of one tail have no norm: take {other!r}, or their logarithms."
+    return f"Take another `share`, or {other!r}."
 
 
 def threshold(scores: ArrayLike, share: float = 0.1) -> float:
@@ -212,9 +256,10 @@ def judge(
     lists = _lists(scores, share)
     below, above = _bounds(lists, share)
     regions = (lists < below, (lists >= below) & (lists <= above), lists > above)
-    # a kink at the first score of a region belongs to the region
-    outwards = {"high_score": -1e-12, "low_score": 1e-12}.get(sensitivity, 0.0)
-    lists = np.where(regions[1], lists + outwards * np.nanstd(lists), lists)
+    # a kink between two regions belongs to the outer one, for clipping to the rest
+    outer = {"high_score": (~regions[2], -1e-12), "low_score": (~regions[0], 1e-12)}
+    moved, by = outer.get(sensitivity, (regions[0], -1e-12 * (sensitivity == "clip_low")))
+    lists = np.where(moved, lists + by * np.nanstd(lists), lists)
     link = _link(loss)
     if isinstance(link, CompositeSoftmax):
         curvatures = link.sensitivity(
