@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 
 from tests.test_export_onnx import forest
 from tfrank_sel import export, models
+from tfrank_sel.models.boosted_trees import Forest, Split
 
 FEATURES = ["price", "clicks", "age", "stock", "margin"]
 trees = forest
@@ -79,6 +81,25 @@ def test_a_file_scores_as_the_trees_do(tmp_path, engine, evaluate, takes_missing
         x[0, ::3] = np.where(random.random(x[0, ::3].shape) < 0.5, np.nan, x[0, ::3])
     found = [evaluate(body, dict(zip(FEATURES, row, strict=True))) for row in x[0]]
     np.testing.assert_allclose(found, model(x).numpy()[0], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["opensearch", "vespa"])
+def test_nodes_of_a_deep_tree_have_small_numbers(tmp_path, engine):
+    tree = 0.0
+    for level in range(60):
+        tree = Split(0, float(level), True, tree, 1.0)
+    model = models.BoostedTrees._of(Forest([tree], 1), "deep")
+    export.search_engine(model, tmp_path / "m.json", engine, ["x"])
+    text = (tmp_path / "m.json").read_text()
+    numbers = {int(x) for x in re.findall(r"nodeid\W+(\d+)", text)}
+    assert numbers == {*range(121)}
+
+
+def test_solr_cannot_tell_some_thresholds_near_0(tmp_path):
+    tree = Split(0, 1.0, True, Split(1, float(np.float32(3e-8)), True, 0.0, 1.0), 2.0)
+    model = models.BoostedTrees._of(Forest([tree], 2), "near")
+    with pytest.warns(UserWarning, match=r"Solr adds 1e-06 .* that close: b$"):
+        export.search_engine(model, tmp_path / "m.json", "solr", ["a", "b"])
 
 
 def test_what_an_engine_cannot_rank_with_is_refused_without_a_file(tmp_path):

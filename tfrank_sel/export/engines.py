@@ -1,8 +1,10 @@
 """Export of boosted trees for the rankers of search engines."""
 
+import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +73,29 @@ def search_engine(
 
 
 def _solr(forest: Forest, features: Sequence[str], name: str) -> Mapping[str, Any]:
+    inexact: set[str] = set()
+
     def node(tree: Tree) -> Mapping[str, Any]:
         if not isinstance(tree, Split):
             return {"value": str(tree)}
-        threshold = {"feature": features[tree.feature], "threshold": str(_less_slack(tree))}
+        less = _less_slack(tree)
+        if less + SLACK != np.float32(tree.threshold):
+            inexact.add(features[tree.feature])
+        threshold = {"feature": features[tree.feature], "threshold": str(less)}
         return threshold | {"left": node(tree.left), "right": node(tree.right)}
 
+    trees = [{"weight": "1", "root": node(tree)} for tree in forest.trees]
+    if inexact:
+        warnings.warn(
+            f"Solr adds {SLACK:g} to each threshold, which moves some near 0 by less than that. "
+            f"Scale features whose values are that close: {', '.join(sorted(inexact))}",
+            stacklevel=3,
+        )
     return {
         "class": "org.apache.solr.ltr.model.MultipleAdditiveTreesModel",
         "name": name,
         "features": [{"name": feature} for feature in features],
-        "params": {"trees": [{"weight": "1", "root": node(tree)} for tree in forest.trees]},
+        "params": {"trees": trees},
     }
 
 
@@ -96,10 +110,13 @@ def _less_slack(split: Split) -> np.float32:
 def _xgboost(forest: Forest, features: Sequence[str]) -> Sequence[Mapping[str, Any]]:
     """Trees as XGBoost dumps them, where a feature below the condition goes to `yes`."""
 
-    def node(tree: Tree, number: int, depth: int) -> dict[str, Any]:
+    # numbers without gaps: engines read int32, which a tree of 31 levels left at twice its parent's
+    def node(tree: Tree, numbers: Iterator[int], depth: int) -> dict[str, Any]:
+        number = next(numbers)
         if not isinstance(tree, Split):
             return {"nodeid": number, "leaf": tree}
-        yes, no = 2 * number + 1, 2 * number + 2
+        children = [node(x, numbers, depth + 1) for x in (tree.left, tree.right)]
+        yes, no = (child["nodeid"] for child in children)
         above = np.nextafter(np.float32(tree.threshold), np.float32(np.inf))
         return {
             "nodeid": number,
@@ -109,10 +126,10 @@ def _xgboost(forest: Forest, features: Sequence[str]) -> Sequence[Mapping[str, A
             "yes": yes,
             "no": no,
             "missing": yes if tree.missing_left else no,
-            "children": [node(tree.left, yes, depth + 1), node(tree.right, no, depth + 1)],
+            "children": children,
         }
 
-    return [node(tree, 0, 0) for tree in forest.trees]
+    return [node(tree, itertools.count(), 0) for tree in forest.trees]
 
 
 def _opensearch(forest: Forest, features: Sequence[str], name: str) -> Mapping[str, Any]:
