@@ -142,6 +142,7 @@ def test_a_run_judges_its_order_by_the_clicks_of_the_log(tmp_path):
     sets |= {"model.trees": "false", "evaluation.baseline": "false"}
     options = [f"--set={name}={value}" for name, value in sets.items()]
     options += ["--epochs=20", "--batch-size=16", "--set=training.learning_rate=0.02"]
+    options.append("--allow-leaks=price")  # which is the true label
     output = tmp_path / "run"
     files = [f"--output={output}", f"--set=data.data=['{tmp_path}/log.parquet']"]
     done = CliRunner().invoke(app, ["run", *files, *options])
