@@ -330,6 +330,8 @@ def test_what_does_not_fit_is_refused(files, features, settings, message):
 def test_wrong_arguments_are_refused(files, wrong, message):
     with pytest.raises(ValueError, match=message):
         batches(files, **wrong)
+    with pytest.raises(TypeError, match=r"`files` must be a sequence of files\. Received: '/lists"):
+        data.batches("/lists", data.FeatureSpec(1), batch_size=2)
     with pytest.raises(ValueError, match="at least one file"):
         batches([])
 

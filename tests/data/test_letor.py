@@ -112,6 +112,12 @@ def test_the_largest_index_is_that_of_the_good_lines(tmp_path, bad):
     assert letor.num_features(written(tmp_path, text)) == 7
 
 
+@pytest.mark.parametrize("bad", ["1 qid:1 1:nan", "0 qid:1 2:-inf", "1 sid:1 1:2", "1 qid:1 x:1"])
+def test_if_no_line_is_good_the_first_one_is_named(tmp_path, bad):
+    with pytest.raises(data.InputError, match=rf"lists.txt:2: .* Received: '.*{bad[-3:]}'"):
+        letor.num_features(written(tmp_path, f"# lists\n{bad}\n{bad}\n"))
+
+
 def test_the_largest_index_is_bounded(tmp_path):
     with pytest.raises(data.InputError, match="lines without any"):
         letor.num_features(written(tmp_path, "1 qid:1\n"))

@@ -86,6 +86,7 @@ def batches(
         `(inputs, labels, weights)`, with weights of the shape of the labels, 0 at padding.
 
     Raises:
+        TypeError: If `files` is one path.
         ValueError: If there is no file, only some are compressed, `batch_size` is not positive,
             `bucket_edges` is not positive and increasing, `shard` is invalid, `spec` has no label
             or lacks a name in `inputs`, or items of sparse features would have to be selected.
@@ -237,6 +238,8 @@ def _cuts(
 def _records(
     files: Files, shard: tuple[int, int], *, shuffles: bool = False, seed: int | None = None
 ) -> tf.data.Dataset:
+    if isinstance(files, (str, bytes, os.PathLike)):
+        raise TypeError(f"`files` must be a sequence of files. Received: {files!r}")
     names, (index, count) = [os.fspath(file) for file in files], shard
     if not names:
         raise ValueError("`files` must name at least one file. Received: none")

@@ -99,15 +99,17 @@ def scan(
 def num_features(path: str | pathlib.Path) -> int:
     """Returns the largest feature index of a LETOR or SVMLight file.
 
-    Lines that `read` would reject are skipped.
+    Lines that `read` would reject are skipped, unless no other line has a feature.
 
     Raises:
         InputError: If the file is missing, unreadable or empty, has no list or no feature, or has a
             feature index above 100000.
     """
     largest, any_list = 0, False
+    rejected: Rejected | None = None
     for block in _blocks(path):
         if isinstance(block, Rejected):
+            rejected = rejected or block
             continue
         any_list = True
         bodies = [item.body for item in block.items]
@@ -116,8 +118,13 @@ def num_features(path: str | pathlib.Path) -> int:
         for pairs in each:
             if pairs is not None:
                 largest = max(largest, int(pairs[:, 0].max(initial=0)))
+            elif not largest and rejected is None:
+                found = _parse(block, MAX_FEATURES)
+                rejected = next((x for x in found if isinstance(x, Rejected)), None)
         if largest > MAX_FEATURES:  # the parser reports the line
             raise next(x.error() for x in _parse(block, MAX_FEATURES) if isinstance(x, Rejected))
+    if not largest and rejected is not None:
+        raise rejected.error()
     if not any_list:
         raise InputError(str(path), _NO_LIST)
     if largest == 0:
