@@ -213,7 +213,7 @@ def write_reference(module: ModuleType) -> None:
     folder.mkdir(parents=True)
     lines = [f"# `{title}`", "", inspect.getdoc(module) or "", ""]
     lines += ["| name | what it is |", "|---|---|"]
-    for name in sorted(name for name in vars(module) if is_public(module, name)):
+    for name in sorted(name for name in dir(module) if is_public(module, name)):
         summary = (inspect.getdoc(getattr(module, name)) or "").partition("\n\n")[0]
         text = " ".join(summary.split()).replace("|", "\\|")
         lines.append(f"| [`{name}`]({title}/{name}.md) | {text} |")

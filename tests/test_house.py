@@ -155,7 +155,7 @@ def test_every_public_name_is_documented(public: Any) -> None:
     [
         x
         for m in (losses, metrics)
-        for x in vars(m).values()
+        for _, x in inspect.getmembers(m)
         if isinstance(x, type) and issubclass(x, Configurable)
     ],
 )

@@ -326,7 +326,7 @@ def test_any_list_equals_its_reference(case: Case, data: st.DataObject) -> None:
 def test_no_public_formula_is_missing(module: Any) -> None:
     public = {
         n
-        for n, x in vars(module).items()
+        for n, x in inspect.getmembers(module)
         if isinstance(x, type) and issubclass(x, Configurable) and not inspect.isabstract(x)
     }
     made = {c.make.func.__name__ for c in EVERY_LOSS + EVERY_METRIC}

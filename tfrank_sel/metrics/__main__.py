@@ -5,7 +5,7 @@ import csv
 import enum
 import pathlib
 import statistics
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 try:
     import typer
@@ -16,8 +16,9 @@ except ModuleNotFoundError as error:
     ) from error
 
 from tfrank_sel.commandline import Application, Version, refused
-from tfrank_sel.metrics import comparison, trec
-from tfrank_sel.metrics.comparison import ALL, Comparison
+
+if TYPE_CHECKING:
+    from tfrank_sel.metrics.comparison import Comparison
 
 OFFICIAL = ("map", "Rprec", "bpref", "recip_rank", "ndcg", "ndcg_cut.10", "P.10")
 COMPARED = ("ndcg_cut.10", "map")
@@ -88,6 +89,8 @@ def evaluate(
     recall, ndcg_cut, map_cut, success, ERR. Ties, gains and queries are those of trec_eval; scores
     are compared in float32.
     """
+    from tfrank_sel.metrics import trec
+
     try:
         metrics = trec.measures(measure or OFFICIAL, relevance_level)
         values = trec.evaluate(trec.read_qrels(qrels), trec.read_run(run), metrics, complete)
@@ -132,6 +135,8 @@ def compare(
     By default, the measures are ndcg_cut.10 and map. A query that is missing in a run counts as one
     without results.
     """
+    from tfrank_sel.metrics import comparison, trec
+
     try:
         compared = comparison.compare(
             dict(zip(_names(runs), runs, strict=True)),
@@ -162,6 +167,8 @@ def fuse(
     ] = None,
 ) -> None:
     """Fuse TREC runs into one run, which is printed."""
+    from tfrank_sel.metrics import trec
+
     try:
         if len(runs) < 2:
             raise ValueError(f"Expected two runs or more. Received: {runs[0]}")
@@ -194,6 +201,8 @@ def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
         raise ValueError("`--queries` and `--slice-by` require each other. Received: one of them")
     if path is None:
         return {}
+    from tfrank_sel.metrics import trec
+
     is_tsv = path.name.removesuffix(".gz").endswith(".tsv")
     with trec.opened(path) as file:
         rows = csv.DictReader(file, delimiter="\t" if is_tsv else ",")
@@ -208,18 +217,20 @@ def _slices(path: pathlib.Path | None, column: str | None) -> dict[str, str]:
             ) from None
 
 
-def _most_different(compared: Comparison, count: int) -> str:
+def _most_different(compared: "Comparison", count: int) -> str:
     """A table for each metric and pair of runs."""
+    from tfrank_sel.metrics import comparison
+
     text = ""
     for one in compared.differences:
         most = compared.most_different(one.metric, one.a, one.b, count)
-        if one.slice == ALL and most:
+        if one.slice == comparison.ALL and most:
             text += f"\n\n| {one.metric} of query | {one.a} | {one.b} |\n| --- | --- | --- |"
             text += "".join(f"\n| {x.query} | {x.a:.4f} | {x.b:.4f} |" for x in most)
     return text
 
 
-def _draw(compared: Comparison, path: pathlib.Path) -> None:
+def _draw(compared: "Comparison", path: pathlib.Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
