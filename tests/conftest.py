@@ -1,10 +1,16 @@
 """Fixtures for all tests."""
 
+import datetime
+import fcntl
 import functools
+import json
 import logging
+import os
 import pathlib
+import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -52,7 +58,9 @@ LONG = (
 
 
 # Of how many cases one is in `make test`: of golden vectors, and of contracts that test what all
-# formulas share. Each formula is compared with its reference, padded, weighted and saved.
+# formulas share; those of another day are others. Each formula is compared with its reference,
+# padded, weighted and saved.
+DAY = os.environ.setdefault("TFRANK_SEL_DAY", str(datetime.date.today()))  # also that of workers
 GOLDEN_SAMPLE = 8
 SAMPLES = {
     "test_a_metric_is_the_same_in_every_mode": 3,
@@ -100,11 +108,44 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks the tests of these files and folders, and most cases of samples, as long."""
     for item in items:
-        sample = 1
-        if hasattr(item, "callspec"):
-            sample = GOLDEN_SAMPLE if is_golden(item.path) else SAMPLES.get(item.originalname, 1)
-        if is_long(item.path) or zlib.crc32(item.nodeid.encode()) % sample:
+        sample, key = 1, item.nodeid
+        if hasattr(item, "callspec") and is_golden(item.path):
+            sample = GOLDEN_SAMPLE
+        elif hasattr(item, "callspec"):
+            sample, key = SAMPLES.get(item.originalname, 1), DAY + item.nodeid
+        if is_long(item.path) or zlib.crc32(key.encode()) % sample:
             item.add_marker(pytest.mark.long)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Makes a folder once for all processes of the session.
+
+    `shared(name, make)` returns the folder, and what `make(folder)` returned, as JSON has it.
+    """
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def made(name: str, make: Callable[[pathlib.Path], Any]) -> tuple[pathlib.Path, Any]:
+        folder, told = root / name, root / f"{name}.json"
+        with open(root / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not told.exists():
+                shutil.rmtree(folder, ignore_errors=True)  # of a process that failed
+                folder.mkdir()
+                told.write_text(json.dumps(make(folder)))
+        return folder, json.loads(told.read_text())
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def exported(shared: Callable[..., Any]) -> pathlib.Path:
+    """The folder of the exported models of `named`: `typed`, `odd` and `lookups`."""
+    from tests.serving import named
+
+    return shared("exported", named.export_all)[0]
 
 
 @pytest.fixture
@@ -117,9 +158,9 @@ def eagerly(request: pytest.FixtureRequest) -> Iterator[None]:
     tf.config.run_functions_eagerly(False)
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True, scope="session")
 def _equal_losses_share_what_is_compiled() -> Iterator[None]:
-    """Keeps what the tests of a module compile, as a program does that keeps its losses."""
+    """Keeps what tests compile, as a program does that keeps its losses."""
     import tfrank_sel.compilation
 
     with pytest.MonkeyPatch.context() as patch:

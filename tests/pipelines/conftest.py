@@ -1,5 +1,7 @@
 """A run, and records of lists, that several files of tests look at."""
 
+import types
+
 import pytest
 
 from tests.pipelines.test_main import invoke, small_set
@@ -9,14 +11,18 @@ from tfrank_sel.pipelines.ingestion.inputs import Source
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory):
+def finished(shared):
     """The folder of a small run of the default candidate, and what it printed."""
-    folder = tmp_path_factory.mktemp("run")
-    options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
-    options += ["--", "--direct_num_workers=1"]
-    result = invoke(small_set(folder), folder / "out", *options)
-    assert result.exit_code == 0, (result.output, result.exception)
-    return folder / "out", result
+
+    def make(folder):
+        options = ["--epochs", "2", "--batch-size", "8", "--set", "export.onnx=true"]
+        options += ["--", "--direct_num_workers=1"]
+        result = invoke(small_set(folder), folder / "out", *options)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return {"stdout": result.stdout, "stderr": result.stderr}
+
+    folder, told = shared("run", make)
+    return folder / "out", types.SimpleNamespace(**told)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.serving import named
 from tests.serving.named import TYPES
 from tfrank_sel import data, export, models
 from tfrank_sel.data.lists import InputError
@@ -17,7 +16,7 @@ from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(exported, tmp_path_factory):
     """A model of types, and packed ones of numbers that have names and that have none."""
     folder = tmp_path_factory.mktemp("models")
     keras.utils.set_random_seed(1)
@@ -26,8 +25,8 @@ def folder(tmp_path_factory):
     export.export(model, data.FeatureSpec(3), folder / "nameless")
     names = {"feature_names": list("abc")}
     export.export(model, data.FeatureSpec(3), folder / "numbers", metadata=names)
-    export.export(named.model(), TYPES, folder / "typed")
-    export.export(named.lookups_model(), named.LOOKUPS, folder / "lookups")
+    for name in ("typed", "lookups"):
+        (folder / name).symlink_to(exported / name)
     return folder
 
 

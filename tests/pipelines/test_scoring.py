@@ -18,7 +18,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from tests.serving import named
-from tests.serving.named import ITEM, QUERY, TYPES
+from tests.serving.named import ITEM, QUERY
 from tfrank_sel import data, export, locks, metrics, models
 from tfrank_sel.data import letor
 from tfrank_sel.features import Vector
@@ -79,16 +79,14 @@ def typed_rows():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(exported, tmp_path_factory):
     """Exported models, served ones, and files of lists."""
     folder = tmp_path_factory.mktemp("models")
-    exported = {
-        "packed": (packed_model(), data.FeatureSpec(3), Vector(size=3).numbers("features")),
-        "another": (packed_model(2), data.FeatureSpec(3), Vector(size=3).numbers("features")),
-        "typed": (named.model(), TYPES, None),
-    }
-    for name, (model, spec, names) in exported.items():
-        export.export(model, spec, folder / name, metadata={"feature_names": names})
+    (folder / "typed").symlink_to(exported / "typed")
+    names = {"feature_names": Vector(size=3).numbers("features")}
+    for name, seed in (("packed", 1), ("another", 2)):
+        export.export(packed_model(seed), data.FeatureSpec(3), folder / name, metadata=names)
+    for name in ("packed", "another", "typed"):
         export.publish(folder / name, folder / "served" / name, 1)
     letor.write(folder / "lists.txt", letor_lists(30))
     rows = pa.Table.from_pylist(typed_rows())
@@ -423,14 +421,13 @@ def test_a_model_is_evaluated_by_slice_against_chance(folder, tmp_path):
 
 
 @pytest.mark.long
-def test_names_that_are_no_identifiers_are_taken(tmp_path):
-    export.export(named.odd_model(), named.ODD_TYPES, tmp_path / "model")
+def test_names_that_are_no_identifiers_are_taken(exported, tmp_path):
     rows = [
         {**dict.fromkeys(named.ODD_TYPES, 0.5 * i), "Land des Käufers": "de", "query_id": "q"}
         for i in range(3)
     ]
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "lists.parquet")
-    score(tmp_path / "model", tmp_path / "lists.parquet", tmp_path / "out")
+    score(exported / "odd", tmp_path / "lists.parquet", tmp_path / "out")
     assert {row["doc_id"] for row in ranked(tmp_path / "out")["q"]} == {"q:1", "q:2", "q:3"}
 
 

@@ -4,7 +4,7 @@ import pathlib
 import keras
 import pytest
 
-from tests.serving import gateways, named
+from tests.serving import gateways
 from tests.serving.deployments import deploy, entrypoint
 from tests.serving.half_plus import Client, save
 from tfrank_sel import export
@@ -30,21 +30,18 @@ def endpoint(half):
 
 
 @pytest.fixture(scope="session")
-def named_model(tmp_path_factory):
+def named_model(exported, tmp_path_factory):
     """Folder of `saved_model`, and of those that are served: `ranker`, that one, and others."""
     folder = tmp_path_factory.mktemp("named")
     packed = keras.Sequential(
         [keras.Input([None, 3]), keras.layers.Dense(1), keras.layers.Reshape([-1])]
     )
-    exported = {
-        "ranker": ("saved_model", named.model(), named.TYPES),
-        "odd": ("odd_model", named.odd_model(), named.ODD_TYPES),
-        "lookups": ("lookups_model", named.lookups_model(), named.LOOKUPS),
-        "packed": ("packed_model", packed, FeatureSpec(num_features=3)),
-    }
-    for name, (saved, model, features) in exported.items():
-        export.export(model, features, folder / saved)
-        export.publish(folder / saved, folder / name, 1)
+    export.export(packed, FeatureSpec(num_features=3), folder / "packed_model")
+    (folder / "saved_model").symlink_to(exported / "typed")
+    export.publish(folder / "saved_model", folder / "ranker", 1)
+    export.publish(exported / "odd", folder / "odd", 1)
+    export.publish(exported / "lookups", folder / "lookups", 1)
+    export.publish(folder / "packed_model", folder / "packed", 1)
     return folder
 
 

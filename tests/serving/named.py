@@ -5,7 +5,7 @@ import datetime
 import keras
 import tensorflow as tf
 
-from tfrank_sel import models
+from tfrank_sel import export, models
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.spec import ListFeatures
 from tfrank_sel.features import Bool, Category, Hash, Number, Set, Timestamp, Vector
@@ -113,3 +113,10 @@ def built(types, vocabularies, missing):
     numbers, texts = tf.zeros([1, 1, len(layout.names)]), tf.fill([1, 1, len(layout.texts)], "")
     made({"features": numbers, "texts": texts, "mask": tf.constant([[True]])})
     return made
+
+
+def export_all(folder):
+    """Exports the models."""
+    export.export(model(), TYPES, folder / "typed")
+    export.export(odd_model(), ODD_TYPES, folder / "odd")
+    export.export(lookups_model(), LOOKUPS, folder / "lookups")
