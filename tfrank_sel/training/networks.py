@@ -198,6 +198,7 @@ def fit(
         initial_epoch: Number of epochs that were trained before.
         verbose: As in `fit` of Keras.
     """
+    optimizer.build(network.trainable_variables)  # a step that makes variables is traced twice
     network.compile(
         optimizer=optimizer,
         loss=loss,
