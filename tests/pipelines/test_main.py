@@ -219,24 +219,18 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "text", "place", "reason"),
+    ("split", "text", "reason"),
     [
-        ("train", None, "", "no such file"),
-        ("test", None, "", "no such file"),
-        ("train", "", "", "an empty file"),
-        ("train", "# nothing\n", "", "no list in the whole file"),
-        ("validation", "\n", "", "no list in the whole file"),
-        ("train", "1 qid:1\n0 qid:1\n", "", "lines without any"),
-        ("train", GOOD + "1 1:3\n", ":4", "qid:ID"),
-        ("train", GOOD + "1 qid:3 1:x\n", ":4", "finite number"),
-        ("test", GOOD + "1 qid:3 3:1\n", ":4", "its index in 1..2"),
-        ("train", GOOD + "1 qid:1 1:1\n", ":4", "must be adjacent"),
-        ("train", GOOD + "-1 qid:3 1:1\n", ":4", "a label must be"),
-        ("train", GOOD + "nan qid:3 1:1\n", ":4", "a label must be"),
-        ("train", "1 qid:1 1:1\n0 qid:2 2:2\n", "", "two different labels"),
+        ("train", None, "no such file"),
+        ("test", None, "no such file"),
+        ("train", "", "an empty file"),
+        ("train", "# nothing\n", "no list in the whole file"),
+        ("validation", "\n", "no list in the whole file"),
+        ("train", "1 qid:1\n0 qid:1\n", "lines without any"),
+        ("train", "1 qid:1 1:1\n0 qid:2 2:2\n", "two different labels"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2(tmp_path, split, text, place, reason):
+def test_bad_input_is_one_line_and_status_2(tmp_path, split, text, reason):
     sources = {name: tmp_path / f"{name}.txt" for name in SPLITS}
     for name, path in sources.items():
         path.write_text(GOOD)
@@ -245,11 +239,38 @@ def test_bad_input_is_one_line_and_status_2(tmp_path, split, text, place, reason
     result = invoke(sources, tmp_path / "out" / "run")
     assert result.exit_code == 2
     [line] = result.stderr.splitlines()
-    assert line.startswith(f"{sources[split]}{place}: ")
+    assert line.startswith(f"{sources[split]}: ")
     assert reason in line
     assert "Traceback" not in result.output
     left = {path.name for path in (tmp_path / "out").rglob("*") if path.parent.name == "run"}
     assert left == ({"ingest", "config.toml"} if reason == "two different labels" else set())
+
+
+BAD_LINES = {
+    "train": {
+        "1 1:3": "qid:ID",
+        "1 qid:3 1:x": "finite number",
+        "-1 qid:3 1:1": "a label must be",
+        "nan qid:3 1:1": "a label must be",
+    },
+    "test": {"1 qid:3 3:1": "its index in 1..2", "1 qid:1 1:1": "must be adjacent"},
+}
+
+
+def test_a_bad_line_is_told_with_its_place_and_what_is_wrong(tmp_path):
+    sources = {name: tmp_path / f"{name}.txt" for name in SPLITS}
+    expected = {}
+    for name, path in sources.items():
+        path.write_text(GOOD + "\n".join(BAD_LINES.get(name, {})))
+        reasons = enumerate(BAD_LINES.get(name, {}).values(), start=GOOD.count("\n") + 1)
+        expected |= {f"{path}:{number}": reason for number, reason in reasons}
+    result = invoke(sources, tmp_path / "out")
+    assert result.exit_code == 2
+    *lines, count = result.stderr.splitlines()
+    told = dict(line.split(": ", 1) for line in lines)
+    assert told.keys() == expected.keys()
+    assert [x for x in expected if expected[x] not in told[x]] == []
+    assert count == "expected no bad line. Received: 6"
 
 
 def test_many_bad_lines_are_listed_and_counted(tmp_path):
