@@ -16,14 +16,17 @@ TFX_DEMO = runs/demo-tfx
 DATA = --synthetic
 # which tests `make test` runs; TESTS= for all
 TESTS = -m not(long)
+# which of the sampled contracts, also in a run that ends on the next day
+export TFRANK_SEL_DAY := $(or $(TFRANK_SEL_DAY),$(shell date +%F))
 # options of `make benchmark`, e.g. BENCHMARK="--only losses metrics"
 BENCHMARK =
 # folders of the public data sets and of results for `make evidence`, and which numbers are made
 EVIDENCE = --data data --results build/evidence
 # what has a target of its own
 ELSEWHERE = --ignore=tests/engines --ignore=tests/kubernetes
-# what compiles most, apart from the contracts
-FORMULAS = tests/golden tests/links tests/losses tests/metrics tests/models tests/objectives tests/ops
+# what compiles most: processes of their own keep each below 2.5 GiB
+FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics tests/objectives tests/ops
+MODELS = tests/clicks tests/data tests/estimator tests/migration tests/models
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
 ALL = lint test test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
@@ -74,8 +77,8 @@ endef
 # XLA compiles a sixth faster without LLVM's optimisations, which the second stack runs with
 test test-long: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 test: .venv/installed
-	$(call run_tests,.venv,default,"tests/contracts" "$(FORMULAS)" \
-		"--ignore=tests/contracts $(FORMULAS:%=--ignore=%) $(ELSEWHERE)",$(TESTS))
+	$(call run_tests,.venv,default,"$(FORMULAS)" "$(MODELS)" \
+		"$(patsubst %,--ignore=%,$(FORMULAS) $(MODELS)) $(ELSEWHERE)",$(TESTS))
 
 # the long trials, which `make test` leaves out
 test-long: .venv/installed

@@ -71,6 +71,7 @@ SAMPLES = {
     "test_any_input_gives_a_value_or_an_error_that_says_what_was_wanted": 3,
     "test_any_numeric_dtype_computes_in_float32": 3,
     "test_both_derivatives_equal_finite_differences": 3,
+    "test_derivatives_equal_differences_of_a_float64_reference": 3,
     "test_every_mode_has_the_same_value_and_gradients": 3,
     "test_gradient_is_finite_at_extreme_scores": 3,
     "test_gradients_equal_finite_differences": 3,

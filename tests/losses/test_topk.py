@@ -155,7 +155,7 @@ def test_another_number_of_classes_than_of_lists_is_named() -> None:
 
 
 @pytest.mark.compiled
-@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.long), False])
 def test_tau_anneals_without_another_compilation(jit_compile: bool) -> None:
     x, y = RNG.normal(size=[64, 10]).astype("float32"), RNG.integers(0, 20, 64)
     loss = losses.SmoothTopKLoss(3, tau=5.0)
