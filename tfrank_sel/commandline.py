@@ -1,8 +1,10 @@
-"""What every command line has: help, `--version`, and a line for what it refuses."""
+"""What every command line has: help, `--version`, and a line for warnings and refusals."""
 
+import contextlib
 import inspect
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -32,6 +34,16 @@ class Application(typer.Typer):
             return super(Application, self).command(name, help=text, **given)(function)
 
         return decorate
+
+
+@contextlib.contextmanager
+def told(tell: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Tells each warning as one line, on the standard error output by default."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    for message in dict.fromkeys(str(x.message) for x in found):
+        print(f"Warning: {message}", file=sys.stderr) if tell is None else tell(message)
 
 
 def refused(problem: object) -> typer.Exit:

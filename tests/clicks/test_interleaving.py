@@ -166,3 +166,31 @@ def test_the_test_of_the_mean_is_normal_and_bad_credits_are_refused():
         clicks.mean_test([np.nan])
     with pytest.raises(ValueError, match="`second` must have the shape of `first`"):
         clicks.optimised([1.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("kind", ["teams", "credits"])
+def test_rankers_equal_on_average_are_told_apart_rarely_where_queries_repeat(kind):
+    """A ranker is better for some queries and worse for others, and few have most sessions."""
+    share = 1.0 / np.arange(1, 51)
+    wrong = {"clustered": 0, "independent": 0}
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        better = random.normal(0.0, 0.15, 50)
+        query = random.choice(50, 1000, p=share / share.sum())
+        won = random.random(1000) < 0.5 + better[query]
+        credits = np.where(won, 1.0, -1.0) * (1.0 if kind == "teams" else random.random(1000))
+        for name, queries in (("clustered", query), ("independent", None)):
+            if kind == "teams":
+                p = clicks.sign_test(credits, 0.0 * credits, queries)
+            else:
+                p = clicks.mean_test(credits, queries)
+            wrong[name] += p < 0.05
+    assert wrong["clustered"] <= 18  # of 200, at the level of 5 %
+    assert wrong["independent"] >= 60
+    every = np.arange(1000)
+    single = clicks.sign_test(credits, 0.0 * credits, every)
+    assert single == pytest.approx(clicks.sign_test(credits, 0.0 * credits), abs=0.03)
+    with pytest.raises(ValueError, match="`query` must have a value for each of"):
+        clicks.mean_test([1.0, 2.0], ["q"])
+    with pytest.raises(ValueError, match="`second` must have a value for each of"):
+        clicks.sign_test([1.0, 2.0, 3.0], [1.0])

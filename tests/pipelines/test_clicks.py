@@ -1,5 +1,6 @@
 """A click log as the data of a run: corrected labels, propensities, and logs that are refused."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_a_run_learns_corrected_labels_and_not_the_position(log, tmp_path, suffi
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: x | {"place": x["doc"] % 6 + 1}, "clicks"),
+        (lambda x: x | {"place": x["doc"] % 6 + 1}, "(clicks.method pbm): each clicked item was"),
         (lambda x: x | {"place": np.ones_like(x["place"])}, "at least two different values"),
         (
             lambda x: x | {"clicked": x["clicked"] * 2},
@@ -100,11 +101,38 @@ def test_a_run_learns_corrected_labels_and_not_the_position(log, tmp_path, suffi
 )
 def test_a_log_that_cannot_be_corrected_is_one_line(log, tmp_path, change, message):
     parquet.write_table(pa.table(change(log)), tmp_path / "log.parquet")
-    done = ingest(tmp_path / "log.parquet", tmp_path / "run")
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **{"clicks.method": "pbm"})
     assert done.exit_code == 2
     [line] = done.stderr.strip().splitlines()
     assert message in line
     assert not (tmp_path / "run" / "ingest").exists()
+
+
+def test_a_log_of_one_ranker_is_told_and_has_no_value_of_another_order(log, tmp_path):
+    table = log | {"place": log["doc"] % 6 + 1}
+    parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run")
+    assert done.exit_code == 0
+    assert "as in the log of a single ranker" in done.output
+    found = clicks.Propensities.load(tmp_path / "run/ingest/clicks/propensities.json")
+    assert found.method in ("none", "cascade", "dcm")
+    with pytest.raises(ValueError, match="does not tell what another order would earn"):
+        clicks.reordered(read_log(table), dataclasses.replace(found, method="none"), log["doc"])
+
+
+@pytest.mark.parametrize("unconnected", ["nearest", "drop"])
+def test_positions_that_no_item_connects_do_not_stop_a_run(log, tmp_path, unconnected):
+    lone = log["visit"] % 400 == 0  # their last place is one that no other session has
+    table = log | {"place": np.where(lone & (log["place"] == 6), 9, log["place"])}
+    table |= {"clicked": np.where(table["place"] == 9, 0, log["clicked"])}
+    parquet.write_table(pa.table(table), tmp_path / "log.parquet")
+    keys = {"clicks.unconnected": unconnected, "clicks.method": "pbm"}
+    done = ingest(tmp_path / "log.parquet", tmp_path / "run", **keys)
+    assert done.exit_code == 0, done.output
+    told = "have that of the nearest" if unconnected == "nearest" else "are left out"
+    assert told in done.output
+    shown = parquet.read_table(tmp_path / "run/ingest/clicks/shown.parquet")["position"]
+    assert (9 in shown.to_pylist()) == (unconnected == "nearest")
 
 
 def test_a_log_of_repeated_queries_needs_sessions(log, tmp_path):

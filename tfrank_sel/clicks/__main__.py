@@ -16,9 +16,9 @@ except ModuleNotFoundError as error:
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables, ubi as insights
 from tfrank_sel.clicks.correction import Correction
-from tfrank_sel.clicks.propensities import Method
-from tfrank_sel.commandline import Application, Version, refused
-from tfrank_sel.data import stores
+from tfrank_sel.clicks.propensities import Method, Unconnected
+from tfrank_sel.commandline import Application, Version, refused, told
+from tfrank_sel.data import formats, stores
 from tfrank_sel.data.formats.tables import readable
 from tfrank_sel.locks import created
 
@@ -57,14 +57,18 @@ def correct(
     position: Position = "position",
     click: Click = "click",
     session: Annotated[
-        str | None, typer.Option(help="Column of the session, for click models other than pbm.")
+        str | None, typer.Option(help="Column of the session, for models of what users read.")
     ] = None,
     label: Annotated[str, typer.Option(help="Name of the column of corrected labels.")] = (
         "relevance"
     ),
     method: Annotated[
         Method, typer.Option(help="Method that estimates the propensities.")
-    ] = "all_pairs",
+    ] = "auto",
+    unconnected: Annotated[
+        Unconnected,
+        typer.Option(help="Propensity of positions that no clicked item connects to others."),
+    ] = "nearest",
     correction: Annotated[Correction, typer.Option(help="Correction of the labels.")] = "pooled",
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Least propensity that divides clicks.")
@@ -82,18 +86,20 @@ def correct(
         roles = {"query": query, "item": item, "position": position, "click": click}
         roles |= {} if session is None else {"session": session}
         table = tables.read(stores.expand(log), roles, others=True, format=format)
-        typed = table.typed()
-        if label in set(typed.column_names) - {click}:
+        if label in set(table.columns.column_names) - {click}:
             raise ValueError(f"{log[0]}: has a column {label}, which --label would replace")
-        found = tables.log_of(table)
-        estimated = clicks.estimate(found, method)
+        with told():
+            estimated = clicks.estimate(tables.log_of(table), method, unconnected=unconnected)
+            table, found, known = tables.covered(table, estimated, unconnected)
         with created(output) as written:
-            with readable(log[0], "columns that Parquet can hold"):
-                kept = tables.corrected(typed, roles, found, estimated, label, correction, least)
+            with readable(log[0], "columns that Parquet can hold"), told():
+                parts = table.typed(), roles, found, known
+                kept = tables.corrected(*parts, label, correction, least)
                 parquet.write_table(kept, written)
             estimated.save(output.with_suffix(".propensities.json"))
     except (OSError, ValueError) as error:
         raise refused(error) from error
+    print(f"method: {estimated.reason}")
     print("position  propensity  95 % interval")
     for row in zip(
         estimated.positions, estimated.values, estimated.low, estimated.high, strict=True
@@ -166,6 +172,8 @@ def value(
     propensities: Annotated[
         pathlib.Path, typer.Option(help="File of propensities that `correct` wrote.")
     ],
+    query: Query = "query",
+    item: Item = "item",
     position: Position = "position",
     click: Click = "click",
     session: Session = "session",
@@ -173,17 +181,21 @@ def value(
 ) -> None:
     """Estimate the clicks per session that a new ranker would earn, from the log of another.
 
-    The new ranker orders the items of each session by its score. Clicks are weighted by the ratio
-    of the propensities of new and logged position.
+    The new ranker orders the items of each session by its score. Clicks on items that repeat share
+    their impressions if the log has queries and items. Intervals leave out groups of queries.
     """
     try:
         known = clicks.Propensities.load(propensities)
         roles = {"score": score, "position": position, "click": click, "session": session}
-        table = tables.read(stores.expand(log), roles, format=format)
-        sessions, scores = table.ids["session"], table.numbers.pop("score")
-        items = np.arange(len(sessions))  # each row is an item of its own
-        found = clicks.Log(query=sessions, item=items, session=sessions, **table.numbers)
-        values = clicks.reordered(found, known, scores, "ips")
+        paths = stores.expand(log)
+        there = formats.names(paths, format)
+        roles |= {x: y for x, y in (("query", query), ("item", item)) if y in there}
+        table = tables.read(paths, roles, format=format)
+        scores, sessions = table.numbers.pop("score"), table.ids["session"]
+        # without a name, each session is a query, and each row an item of its own
+        rows = {"query": sessions, "item": np.arange(len(sessions))}
+        found = clicks.Log(**{**rows, **table.ids}, **table.numbers)
+        values = clicks.reordered(found, known.nearest(found.positions), scores)
     except (OSError, ValueError) as error:
         raise refused(error) from error
     print("ranker      clicks per session  95 % interval  effective impressions")
@@ -211,12 +223,19 @@ def interleaved(
         typer.Option(help="Column of the credit of each item, of `optimised`, instead of teams."),
     ] = None,
     click: Click = "click",
-    query: Annotated[str | None, typer.Option(help="Column of the query of the session.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of the query, or name in the log, whose sessions are not independent; if "
+            "unset, sessions of the log that were shown the same items are of one query."
+        ),
+    ] = None,
     format: Format = None,
 ) -> None:
     """Compare two rankers by the clicks on lists that were mixed by interleaving.
 
-    Sessions of teams are compared by the sign test, those of credits by the test of their mean.
+    Sessions of teams are compared by the sign test, those of credits by the test of their mean, and
+    both by the sums of queries if sessions repeat these.
     """
     try:
         roles = {"session": session, "click": click}
@@ -230,15 +249,18 @@ def interleaved(
             found = tables.credits(paths, roles, format=format)
         credits = found.values.round(9)  # what is 0 but for rounding decides nothing
         p = (
-            clicks.sign_test(credits, 0.0 * credits)
+            clicks.sign_test(credits, 0.0 * credits, found.queries)
             if found.are_teams
-            else clicks.mean_test(credits)
+            else clicks.mean_test(credits, found.queries)
         )
     except (OSError, ValueError) as error:
         raise refused(error) from error
     wins = [int((sign * credits > 0.0).sum()) for sign in (1, -1)]
     print(f"sessions won by 0: {wins[0]}, by 1: {wins[1]}, by none: {len(credits) - sum(wins)}")
-    print(f"p-value: {p:.4g}")
+    of_queries = "sessions as independent: name --query if queries repeat"
+    if found.queries is not None:
+        of_queries = f"sessions of {len(np.unique(found.queries))} queries"
+    print(f"p-value: {p:.4g} ({of_queries})")
 
 
 def main() -> None:

@@ -65,6 +65,20 @@ def compare(
     return sorted(found, key=lambda fit: -fit.log_likelihood)
 
 
+def sample(log: Log, rows: int = 100_000, seed: int = 0) -> Log:
+    """Returns the log of some queries, drawn at random, of about so many rows, to compare models.
+
+    Args:
+        log: The log.
+        rows: Number of rows.
+        seed: Seed of the draw.
+    """
+    counts = np.bincount(log.queries)
+    order = np.random.default_rng(seed).permutation(len(counts))
+    chosen = order[np.concatenate([[0], np.cumsum(counts[order])[:-1]]) < rows]
+    return log.part(np.flatnonzero(np.isin(log.queries, chosen)))
+
+
 def identified(log: Log) -> list[str]:
     """Returns the models whose propensities a log identifies."""
     models = [x for x in MODELS if log.has_sessions or x not in OF_SESSIONS]

@@ -163,6 +163,15 @@ def reordered(
             f"Received: shape {score.shape}"
         )
     log.check_sessions()
+    if (
+        propensities.method == "none"
+        and propensities.compared
+        and "pbm" not in propensities.compared
+    ):
+        raise ValueError(
+            "the propensities are of a log in which each item was clicked at one position only: "
+            "it does not tell what another order would earn"
+        )
     session = log.session_of_row
     if not session.max():
         raise ValueError("`session` must have at least two values for an interval. Received: one")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel.clicks.log import Floats, Integers, numbers
 
@@ -206,21 +206,31 @@ def _sensitivity(credits: Floats) -> Floats:
     return -terms.sum(axis=0)
 
 
-def sign_test(first: ArrayLike, second: ArrayLike) -> float:
+def sign_test(first: ArrayLike, second: ArrayLike, query: ArrayLike | None = None) -> float:
     """Tests whether two rankers win equally many sessions: the sign test, two-sided.
 
     Args:
         first: Clicks on the team of the first ranker in each session, `[sessions]`.
         second: Clicks on the other team. Sessions of equal numbers of clicks are left out.
+        query: Query of each session, `[sessions]`. Sessions of one query are not independent: a
+            ranker that is better for a few frequent queries wins many. If given, the test is that
+            of the mean of `mean_test`, with a win as a credit of 1.
 
     Returns:
         The p-value.
 
+    Raises:
+        ValueError: If a length differs.
+
     Example:
         >>> round(sign_test([1] * 8, [0] * 8), 4)
         0.0078
+        >>> round(sign_test([1] * 8, [0] * 8, query=list("aaaaaabc")), 4)
+        0.1944
     """
-    difference = numbers("first", first) - numbers("second", second)
+    difference = numbers("first", first) - _of_length("second", numbers("second", second), first)
+    if query is not None:
+        return mean_test(np.sign(difference), query)
     wins, count = int((difference > 0.0).sum()), int((difference != 0.0).sum())
     fewer = min(wins, count - wins)
     logs = [
@@ -231,21 +241,40 @@ def sign_test(first: ArrayLike, second: ArrayLike) -> float:
     return min(2.0 * tail, 1.0)
 
 
-def mean_test(credits: ArrayLike) -> float:
+def mean_test(credits: ArrayLike, query: ArrayLike | None = None) -> float:
     r"""Tests whether the expected credit of sessions is 0: two-sided, by the normal distribution of
 
     $$\frac{\sum_i x_i}{\sqrt{\sum_i x_i^2}}$$
 
+    where x_i is the credit of a session or, with `query`, of all sessions of a query.
+
     Args:
         credits: Sum of the credits of clicks in each session, `[sessions]`.
+        query: As in `sign_test`.
 
     Returns:
         The p-value; 1 if all credits are 0.
+
+    Raises:
+        ValueError: If a length differs.
 
     Example:
         >>> round(mean_test([0.5, 0.25, 0.0, 0.5]), 4)
         0.0956
     """
     values = numbers("credits", credits)
+    if query is not None:
+        queries = _of_length("query", np.asarray(query), values)
+        of_query = np.unique(queries, return_inverse=True)[1].ravel()
+        values = np.asarray(np.bincount(of_query, values), np.float64)
     norm = math.sqrt(values @ values)
     return math.erfc(abs(values.sum()) / norm / math.sqrt(2.0)) if norm else 1.0
+
+
+def _of_length(name: str, values: NDArray[Any], like: ArrayLike) -> NDArray[Any]:
+    if values.shape != np.shape(like):
+        raise ValueError(
+            f"`{name}` must have a value for each of {np.shape(like)} sessions. "
+            f"Received: shape {values.shape}"
+        )
+    return values

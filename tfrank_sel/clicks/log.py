@@ -87,7 +87,8 @@ class Log:
                     f"Received: shape {array.shape}, where `query` has {rows}"
                 )
         places = numbers("position", arrays["position"])
-        _refuse("position", places, (places < 1.0) | (places % 1.0 != 0.0), "whole numbers from 1")
+        wrong = (places < 1.0) | (places % 1.0 != 0.0) | (places >= 2.0**53)
+        _refuse("position", places, wrong, "whole numbers from 1")
         self.shown = numbers("shown", arrays["shown"])
         _refuse("shown", self.shown, self.shown <= 0.0, "above 0")
         self.clicks = numbers("click", arrays["click"])
@@ -211,10 +212,13 @@ class Log:
         return int(self.units.max()) + 1
 
     def check_sessions(self) -> None:
-        """Raises a ValueError if the log has no sessions, or has counts."""
+        """Raises a ValueError without sessions, with counts, or with two items at one position."""
         if self._sessions is None:
             raise ValueError("`session` is required for models of sessions: ubm, cascade, dcm, dbn")
         _refuse("shown", self.shown, self.shown != 1.0, "1 in a log with sessions")
+        places = self.session_of_row * len(self.positions) + self.columns
+        if len(np.unique(places)) < len(places):
+            raise ValueError("`position` must be unique within each `session`")
 
 
 def numbers(name: str, values: ArrayLike) -> Floats:

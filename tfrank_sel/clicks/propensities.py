@@ -1,7 +1,6 @@
 """Propensities of positions, with intervals: by items at several positions, or by click models."""
 
 import dataclasses
-import json
 import pathlib
 import warnings
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tfrank_sel.clicks.comparison import compare, unidentified
-from tfrank_sel.clicks.log import Floats, Integers, Log, probabilities
+from tfrank_sel import kept
+from tfrank_sel.clicks.comparison import compare, sample, unidentified
+from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
 from tfrank_sel.clicks.models import Model, fits
 from tfrank_sel.clicks.pairs import all_pairs, connected
 
@@ -46,13 +46,22 @@ class Propensities:
     draws: Floats = dataclasses.field(default_factory=lambda: np.zeros((0, 0)))
     compared: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
+    @property
+    def reason(self) -> str:
+        """Why the method was taken: the likelihoods of the models that were compared."""
+        if not self.compared:
+            return f"{self.method}, as asked for"
+        others = ", ".join(f"{x} {y:.3f}" for x, y in self.compared.items() if x != self.method)
+        best = f"log-likelihood {self.compared[self.method]:.3f} per session"
+        return f"{self.method} predicts held-out clicks best: {best} ({others})"
+
     def nearest(self, positions: Integers) -> "Propensities":
         """Returns those of given positions, which are the nearest ones where these have none.
 
         Args:
             positions: The positions, increasing, `[positions]`.
         """
-        place = np.abs(positions[:, np.newaxis] - self.positions).argmin(axis=1)
+        place = np.abs(np.asarray(positions)[:, np.newaxis] - self.positions).argmin(axis=1)
         names = ("values", "low", "high")
         arrays = {name: getattr(self, name)[place] for name in names}
         draws = self.draws[:, place] if self.draws.size else self.draws
@@ -84,7 +93,7 @@ class Propensities:
             name: value.tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
-        pathlib.Path(path).write_text(json.dumps(fields, indent=2) + "\n")
+        kept.write_json(pathlib.Path(path), fields)
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Propensities":
@@ -93,16 +102,16 @@ class Propensities:
         Raises:
             ValueError: If the file is no such file, or a propensity is 0 or below, or above 1.
         """
-        try:
-            fields = json.loads(pathlib.Path(path).read_text())
+        with kept.reading(path, "propensities that `save` wrote"):
+            fields = kept.read_json(pathlib.Path(path))
             names = ("values", "low", "high", "draws")
-            arrays = {x: np.asarray(fields[x], np.float64) for x in names if x in fields}
-            arrays["positions"] = np.asarray(fields["positions"])
-            propensities = cls(**{**fields, **arrays})
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path}: no propensities that `save` wrote: {error!r}") from None
-        probabilities("values", propensities.values)
-        return propensities
+            arrays = {x: numbers(x, fields[x]) for x in names if x in fields}
+            positions = np.asarray(fields["positions"], np.int64)
+            for name in names[:3]:
+                if arrays[name].shape != positions.shape:
+                    raise ValueError(f"`{name}` must have the length of `positions`")
+            probabilities("values", arrays["values"])
+            return cls(**{**fields, **arrays, "positions": positions})
 
     def draw(self, axes: Any) -> None:
         """Draws the propensities with their intervals.
@@ -161,34 +170,36 @@ def estimate(
         >>> estimate(log, "all_pairs").values.round(3).tolist()
         [1.0, 0.5]
     """
-    for name, value, known in (
+    for name, value, names in (
         ("method", method, METHODS),
         ("unconnected", unconnected, get_args(Unconnected)),
     ):
-        if value not in known:
-            raise ValueError(f"`{name}` must be one of {', '.join(known)}. Received: {value!r}")
+        if value not in names:
+            raise ValueError(f"`{name}` must be one of {', '.join(names)}. Received: {value!r}")
     if resamples < 1:
         raise ValueError(f"`resamples` must be at least 1. Received: {resamples}")
-    compared = compare(log) if method == "auto" else []
+    compared = compare(sample(log)) if method == "auto" else []
     method = compared[0].model if compared else method
-    if reason := unidentified(log, method):
-        raise ValueError(reason)
+    if reason := unidentified(log, "pbm" if compared else method):
+        if not compared:
+            raise ValueError(reason)
+        warnings.warn(f"{reason}. The method is {method}", stacklevel=2)
     weights = _weights(log, resamples, seed)
     if method in _POSITIONAL:
         examined = all_pairs(log, weights)[:, log.pools]
     else:
         examined = np.stack([fitted.examined for fitted in fits(log, method, weights)])
-    kept, source = _connected(log, method, unconnected)
+    known, source = _connected(log, method, unconnected)
     relative = examined[:, source]
     values = relative / relative[:, :1]
     if (best := int(values[0].argmax())) and np.percentile(values[1:, best], 2.5) > 1.0:
         values = relative / relative[:, best : best + 1]
-        _warn_of_first(log.positions[kept][best], values[0, 0])
+        _warn_of_first(log.positions[known][best], values[0, 0])
     values = np.minimum(values, 1.0)
     low, high = np.percentile(values[1:], [2.5, 97.5], axis=0)
-    _warn_if_wide(log.positions[kept], values[0], low, high)
+    _warn_if_wide(log.positions[known], values[0], low, high)
     return Propensities(
-        log.positions[kept],
+        log.positions[known],
         values[0],
         low,
         high,

@@ -45,8 +45,6 @@ class Sessions:
         self.of_row: Integers = self.starts[log.columns] + rank[session]
         self.rows: Integers = np.full(self.starts[-1], -1)
         self.rows[self.of_row] = np.arange(len(session))
-        if np.count_nonzero(self.rows >= 0) < len(session):
-            raise ValueError("`position` must be unique within each `session`")
         self.present: NDArray[np.bool_] = self.rows >= 0
         self.items: Integers = np.where(self.present, log.items[self.rows], 0)
         self.clicked: NDArray[np.bool_] = self.present & (log.clicks[self.rows] > 0.0)

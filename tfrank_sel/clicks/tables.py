@@ -1,5 +1,6 @@
 """Click logs in files of tables."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -65,6 +66,29 @@ def read(
 def log_of(table: Table) -> Log:
     """Returns the log of a table with the roles of one."""
     return Log(**table.ids, **table.numbers)
+
+
+def covered(
+    table: Table, propensities: Propensities, unconnected: str
+) -> tuple[Table, Log, Propensities]:
+    """Returns a table and its log, all of whose positions have a propensity, and these.
+
+    Args:
+        table: The table.
+        propensities: Propensities of positions, perhaps of another part of the log.
+        unconnected: As in `estimate`, of positions that have none.
+
+    Raises:
+        ValueError: As `Log`.
+    """
+    if unconnected == "drop":
+        rows = np.flatnonzero(np.isin(table.numbers["position"], propensities.positions))
+        parts = ({x: y[rows] for x, y in part.items()} for part in (table.ids, table.numbers))
+        ids, numbers = parts
+        columns = table.columns.take(rows)
+        table = dataclasses.replace(table, ids=ids, numbers=numbers, columns=columns)
+    log = log_of(table)
+    return table, log, propensities.nearest(log.positions)
 
 
 def corrected(
@@ -141,7 +165,7 @@ def joined_credits(
         clicked: Files of tables with a row for each click or, if they have a column `click`, also
             for other items.
         roles: Names of their columns `session`, `item` and `click`; and perhaps of the `query` of a
-            line of the logs.
+            line of the logs, which is otherwise told by the items.
         format: Format of the tables, as in `formats.table`.
 
     Raises:
@@ -162,8 +186,9 @@ def joined_credits(
             values = [{0: 1.0, 1: -1.0}[x] if kind == "teams" else float(x) for x in row[kind]]
             session = str(arrays.text(row["session"]))
             items = [str(arrays.text(x)) for x in row["items"]]
-            if "query" in roles:
-                queries.setdefault(session, str(arrays.text(row[roles["query"]])))
+            # without its name, lists of the same items are of one query
+            query = row[roles["query"]] if "query" in roles else "\0".join(sorted(items))
+            queries.setdefault(session, str(arrays.text(query)))
             shown = won.setdefault(session, set())
             pairs = zip(items, values, strict=True)
             shown.update(pair for pair in pairs if (session, pair[0]) in clicks)
@@ -174,5 +199,6 @@ def joined_credits(
         reason = f"expected a click on an item of a session of {logs[0]}. Received: none"
         raise InputError(clicked[0], reason)
     sums = np.array([sum(credit for _, credit in x) for x in won.values()])
-    found = np.array([queries[x] for x in won], object) if queries else None
-    return Credits(sums, kind == "teams", found)
+    found = np.array([queries[x] for x in won], object)
+    is_told = "query" in roles or len(set(queries.values())) > 1
+    return Credits(sums, kind == "teams", found if is_told else None)

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from tfrank_sel.clicks.correction import Correction
-from tfrank_sel.clicks.propensities import Method
+from tfrank_sel.clicks.models import OF_SESSIONS
+from tfrank_sel.clicks.propensities import Method, Unconnected
 from tfrank_sel.pipelines.configuration.section import (
     Count,
     Names,
@@ -123,10 +124,19 @@ class Clicks(Section):
     )
     session: str | None = key(
         None,
-        "Name of the session, for click models other than pbm, and for the value of the new order.",
+        "Name of the session, for models of what users read, and for the value of the new order.",
         examples=["session"],
     )
-    method: Method = key("all_pairs", "Method that estimates the propensities of positions.")
+    method: Method = key(
+        "auto",
+        "Method that estimates the propensities of positions; auto takes the one that predicts "
+        "held-out clicks best, which may be none.",
+    )
+    unconnected: Unconnected = key(
+        "nearest",
+        "What becomes of positions that no clicked item connects to the largest group: each has "
+        "the propensity of the nearest one, or its rows are left out.",
+    )
     correction: Correction = key("pooled", "Correction of the labels.")
     least: Annotated[float, Field(ge=0.0, le=1.0)] = key(
         0.0, "Least propensity that divides clicks."
@@ -142,7 +152,7 @@ class Clicks(Section):
     def _whole(self) -> Self:
         if self.session is not None and self.position is None:
             raise ValueError("needs `position`, if `session` is named. Received: no position")
-        if self.method not in ("all_pairs", "pbm") and self.session is None:
+        if self.method in OF_SESSIONS and self.session is None:
             raise ValueError(f"`session` must be named for {self.method}. Received: no session")
         return self
 

@@ -47,9 +47,8 @@ def compare(
     roles = ("query", "item", "position", "click")
     log = clicks.Log.of(table, session="session", **dict(zip(roles, roles, strict=True)))
     score = table["score"].to_numpy()
-    known = clicks.Propensities.load(folder / PROPENSITIES)
-    correction, least = settings.correction, settings.least
-    values = clicks.reordered(log, known, score, correction, least=least, seed=seed)
+    known = clicks.Propensities.load(folder / PROPENSITIES).nearest(log.positions)
+    values = clicks.reordered(log, known, score, least=settings.least, seed=seed)
     difference = values["difference"]
     found = {
         PER_SESSION: Comparison(
@@ -77,7 +76,8 @@ def compare(
         return np.concatenate([np.stack([x.values for x in part], axis=1) for part in parts])
 
     for name, propensities in (("corrected clicks", known), ("clicks", np.ones(len(score)))):
-        label = clicks.labels(log, propensities, correction, least=least)["label"]
+        # labels of training are shrunk, which favours the logged order
+        label = clicks.labels(log, propensities, "doubly_robust", least=settings.least)["label"]
         own, other = (values_of(label, x / shown) for x in (ours, logged))
         sums = resampled(keys, np.concatenate([own, other, own - other], axis=1), seed=seed)
         means, (low, high) = sums.mean().tolist(), (x.tolist() for x in sums.interval())

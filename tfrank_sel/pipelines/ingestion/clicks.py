@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ from pyarrow import parquet
 
 from tfrank_sel import clicks
 from tfrank_sel.clicks import tables
+from tfrank_sel.commandline import told
 from tfrank_sel.data import InputError
 from tfrank_sel.data.formats import Table, arrays
 from tfrank_sel.data.formats.tables import readable
@@ -21,7 +23,9 @@ PROPENSITIES = "propensities.json"
 SHOWN = "shown.parquet"  # what users saw, with columns named by their roles
 
 
-def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, clicks.Propensities]:
+def corrected(
+    inputs: Inputs, settings: Clicks, folder: Path, tell: Callable[[str], object] = print
+) -> tuple[Inputs, clicks.Propensities]:
     """Writes the tables of a log with labels without position bias, one file for each split.
 
     The propensities are those of the training files, which are written, too, as is the log that the
@@ -31,6 +35,7 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
         inputs: The log: one row for each item that was shown, with its click as label.
         settings: Further columns of the log, and the correction.
         folder: Folder to write.
+        tell: Shows a line.
 
     Returns:
         The inputs with the written files, and the propensities.
@@ -57,23 +62,29 @@ def corrected(inputs: Inputs, settings: Clicks, folder: Path) -> tuple[Inputs, c
     allowed -= tally.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
         logs = {split: tables.log_of(table) for split, table in found.items()}
-        propensities = clicks.estimate(logs[learned], settings.method)
+        unconnected = settings.unconnected
+        with told(tell):
+            propensities = clicks.estimate(logs[learned], settings.method, unconnected=unconnected)
         propensities.save(folder / PROPENSITIES)
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
-        for split, log in logs.items():
+        for split, whole in found.items():
+            table, log, known = tables.covered(whole, propensities, unconnected)
+            if more := len(whole.ids["item"]) - len(table.ids["item"]):
+                tell(f"left out: {more} rows at positions without a propensity")
             path = folder / f"{split or 'log'}.parquet"
-            table = _as_read(found[split].columns, numbers)
-            with readable(paths[split][0], "columns that Parquet can hold"):
-                made = tables.corrected(table, roles, log, propensities, *correction)
+            columns = _as_read(table.columns, numbers)
+            with readable(paths[split][0], "columns that Parquet can hold"), told(tell):
+                made = tables.corrected(columns, roles, log, known, *correction)
                 parquet.write_table(made, path)
             sources.append(Source(str(path), split))
             if split in (None, "test"):
-                _keep(found[split], folder / SHOWN)
+                _keep(table, folder / SHOWN)
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(paths[learned][0], f"as a log of clicks: {error}") from error
+        reason = f"as a log of clicks (clicks.method {settings.method}): {error}"
+        raise InputError(paths[learned][0], reason) from error
     made_of = dataclasses.replace(inputs, sources=sources, format=None, allow_bad_lines=allowed)
     return made_of, propensities
 

@@ -316,11 +316,12 @@ def ingest_job(
     inputs = job.inputs or synthesise(folder / "synthetic", seed, progress)
     with progress.step("ingest") as step:
         if job.configuration.clicks.position is not None:
-            inputs, known = clicks.corrected(inputs, job.configuration.clicks, folder / "clicks")
-            step.tell(
-                f"corrected clicks: position {known.positions[-1]} is examined "
-                f"{known.values[-1]:.2f} times as often as position 1"
+            settings = job.configuration.clicks
+            inputs, known = clicks.corrected(inputs, settings, folder / "clicks", step.tell)
+            last = (
+                f"position {known.positions[-1]} is examined {known.values[-1]:.2f} times as often"
             )
+            step.tell(f"corrected clicks: {last} as the best one; {known.reason}")
         layout = inputs.schema()
         if earlier is not None:
             _check_same(earlier.path, layout)

@@ -62,6 +62,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     champion = judged["champion"] and Evaluation.of(judged["champion"])
     above = run.settings.gain
     log = run.output / "ingest" / "clicks" / PROPENSITIES
+    propensities = Propensities.load(log) if log.exists() else None
     statistics = {name: split.statistics for name, split in splits.items()}
     page = pages.render(
         "report.html.jinja",
@@ -72,6 +73,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         ],
         ceiling=card.ceiling(measured, "NDCG@10"),
         kinds=_kinds(told["features"]),
+        propensities=propensities,
         made=manifests.read(run.output, "push"),
         label=run.configuration.data.label,
         above=above,
@@ -93,9 +95,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         figures=pages.drawn(
             {
                 "shares": figures.shares(statistics),
-                "propensities": figures.propensities(Propensities.load(log))
-                if log.exists()
-                else "",
+                "propensities": figures.propensities(propensities) if propensities else "",
                 "learning": figures.learning(trained),
                 "cutoffs": figures.cutoffs(found),
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
