@@ -7,7 +7,7 @@ import numpy as np
 from tfrank_sel.clicks.attractions import by_place
 from tfrank_sel.clicks.log import Floats, Log
 
-_STEPS, _TOLERANCE = 50, 1e-5
+_STEPS, _TOLERANCE = 50, 2e-4
 _LONGEST = 2.0  # of a step
 _LEAST = 1e-9
 _ROWS = 1 << 14  # of items at once

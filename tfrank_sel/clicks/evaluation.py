@@ -1,6 +1,7 @@
 """Evaluation of a new ranker: its value from the log of another one."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from tfrank_sel.clicks.correction import effective
 from tfrank_sel.clicks.log import Floats, Integers, Log, numbers, probabilities
-from tfrank_sel.clicks.models import READING, fits
+from tfrank_sel.clicks.models import READING, Fitted, fitting
 from tfrank_sel.clicks.propensities import Propensities
 
 ESTIMATORS = ("ips", "snips", "doubly_robust")
@@ -238,6 +239,11 @@ class _Placed:
     is_pooled: bool
     least: float
 
+    @functools.cached_property
+    def fit(self) -> Callable[[Floats], Fitted]:
+        """Fits the click model to the log."""
+        return fitting(self.log, self.propensities.method)
+
     @property
     def is_fitted(self) -> bool:
         """Whether a click model is fitted to the log, since propensities do not suffice."""
@@ -247,7 +253,7 @@ class _Placed:
         """Probability of a click at the old and the new place of each row, up to a factor."""
         log = self.log
         if self.is_fitted:
-            [fitted] = fits(log, self.propensities.method, [weights])
+            fitted = self.fit(weights)
             return fitted.placed(log.columns), fitted.placed(self.columns)
         known = self.propensities.at(log.positions) if known is None else known
         return np.maximum(known, max(self.least, _LEAST))[log.columns], known[self.columns]

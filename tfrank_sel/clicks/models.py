@@ -67,7 +67,8 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
     Args:
         log: A log; for all of `OF_SESSIONS`, with sessions.
         model: Name of the model, of `MODELS`.
-        weights: Weights of the rows, `[rows]` each. Each fit begins at the last one.
+        weights: Weights of the rows, `[rows]` each. Each fit begins at the last one; models of
+            positions keep the prior and posterior distributions of the first.
 
     References:
         [Chuklin, Markov and de Rijke, Click Models for Web Search, 2015](
@@ -81,11 +82,14 @@ def fits(log: Log, model: str, weights: Iterable[Floats]) -> Iterator[Fitted]:
         [Guo et al., PAL: a position-bias aware learning framework, RecSys 2019](
         https://doi.org/10.1145/3298689.3347033), for the additive model.
     """
+    return map(fitting(log, model), weights)
+
+
+def fitting(log: Log, model: str) -> Callable[[Floats], Fitted]:
+    """Returns the function of `fits` from weights to a fitted model."""
     if model == "ubm":
-        return map(_Contexts(log).fit, weights)
-    if model in READING:
-        return map(_Reading(log, model).fit, weights)
-    return map(_Places(log, model).fit, weights)
+        return _Contexts(log).fit
+    return (_Reading if model in READING else _Places)(log, model).fit
 
 
 class _Places:
@@ -94,6 +98,7 @@ class _Places:
     def __init__(self, log: Log, model: str) -> None:
         self.log, self.model, self.prior = log, model, Attractions(log)
         self.additive = Additive(log) if model == "additive" else None
+        self.posterior: Floats | None = None  # of the first fit
 
     def table(self, weights: Floats) -> Floats:
         """Probability of a click at each pool of positions by attraction, `[pools, grid]`."""
@@ -110,9 +115,11 @@ class _Places:
         log, table = self.log, self.table(weights)
         cells = log.cells
         clicks, others = (cells.sums(weights * x) for x in (log.clicks, log.shown - log.clicks))
-        posterior = self.prior.posterior(
-            log_likelihood(table, cells.item, cells.pool, clicks, others, log.num_items)
-        )
+        if self.posterior is None:
+            self.posterior = self.prior.posterior(
+                log_likelihood(table, cells.item, cells.pool, clicks, others, log.num_items)
+            )
+        posterior = self.posterior
         coarse = posterior @ GRID
         seen = cells.sums(weights * log.shown) * expected(posterior, table, cells.item, cells.pool)
         amounts, counts = (

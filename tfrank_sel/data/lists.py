@@ -17,19 +17,20 @@ class InputError(ValueError):
     Args:
         place: Place of the error: a file, or `file:line`.
         reason: The rule and the received value, in one line.
+        *more: Further lines.
 
     Example:
         >>> print(InputError("train.txt:7", "expected `qid:ID` after the label. Received: '1:0.5'"))
         train.txt:7: expected `qid:ID` after the label. Received: '1:0.5'
     """
 
-    def __init__(self, place: str, reason: str) -> None:
+    def __init__(self, place: str, reason: str, *more: str) -> None:
         reason = " ".join(reason.splitlines())  # of other libraries
-        super().__init__(place, reason)
-        self.place, self.reason = place, reason
+        super().__init__(place, reason, *more)
+        self.place, self.reason, self.more = place, reason, more
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.reason}"
+        return "\n".join([f"{self.place}: {self.reason}", *self.more])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

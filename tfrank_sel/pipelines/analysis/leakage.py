@@ -40,7 +40,7 @@ def of_features(
 
     Example:
         >>> labels = np.tile([0.0, 1.0, 2.0], 40)
-        >>> rows, lists = np.stack([10.0 - labels, labels % 2], axis=1), np.arange(120) // 3
+        >>> rows, lists = np.stack([10.0 - labels, 0.0 * labels], axis=1), np.arange(120) // 3
         >>> [(x.feature, x.distance) for x in of_features(["a", "b"], rows, labels, lists)]
         [('a', 1.0)]
     """

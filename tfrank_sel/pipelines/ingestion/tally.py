@@ -206,7 +206,7 @@ def _refused(first: list[Rejected], count: int, allowed: int) -> data.InputError
     if count > 1:
         wanted = f"at most {allowed} bad lines" if allowed else "no bad line"
         lines.append(f"expected {wanted}. Received: {count}")
-    return data.InputError(first[0].place, "\n".join(lines))
+    return data.InputError(first[0].place, *lines)
 
 
 def check_distinct(repeated: Sequence[Mapping[str, Any]], places: Places, allowed: int) -> None:
