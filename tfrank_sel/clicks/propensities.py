@@ -135,11 +135,11 @@ def estimate(
     """Estimates the propensities of the positions of a log.
 
     `"auto"` takes the model that best predicts held-out clicks, which may be `"none"`: see
-    `compare`. `"all_pairs"` compares the clicks of the same items at different positions, and does
-    not assume how clicks depend on items. The others fit a click model; see `compare`.
-    `"additive"` fits many kinds of users. In `"ubm"`, examination also depends on the last click
-    above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and stop. These four
-    but `"additive"` need sessions.
+    `compare`. `"pbm"`, which is `"all_pairs"`, compares the clicks of the same items at different
+    positions, and does not assume how clicks depend on items. The others fit a click model. In
+    `"additive"`, the log-odds of position and item add up. In `"ubm"`, examination also depends on
+    the last click above. `"cascade"`, `"dcm"` and `"dbn"` are for users who read from the top and
+    stop. These and `"ubm"` need sessions.
 
     Beyond the tenth position, positions of few clicks are pooled: they have equal propensities.
 
