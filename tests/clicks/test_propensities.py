@@ -201,6 +201,20 @@ def test_memory_is_bounded_for_lists_of_a_thousand_positions():
     assert estimated.at(500) == pytest.approx(5.0 / 504.0, rel=0.5)
 
 
+def test_pooled_positions_connect_no_item():
+    """Each item of each of many queries is shown once, at up to 60 positions."""
+    random = np.random.default_rng(0)
+    sizes = random.integers(1, 61, 400)
+    session = np.repeat(np.arange(400), sizes)
+    places = np.concatenate([np.arange(1, n + 1) for n in sizes])
+    clicked = random.random(len(places)) < 0.3 / places**0.5
+    log = clicks.Log(session, places, places, clicked, session=session)
+    with pytest.warns(UserWarning, match="at one position only.*The method is (none|cascade|dcm)"):
+        clicks.estimate(log, resamples=1)
+    with pytest.raises(ValueError, match="at one position only"):
+        clicks.estimate(log, "pbm")
+
+
 def test_few_clicks_are_told():
     table = synthetic.sessions(LABELS, 100, temperature=2.0, seed=0)
     with pytest.warns(UserWarning, match="too few clicks: the propensity of position .* interval"):

@@ -7,7 +7,7 @@ import numpy as np
 
 from tfrank_sel.clicks.log import Log
 from tfrank_sel.clicks.models import MODELS, OF_SESSIONS, fits
-from tfrank_sel.clicks.pairs import groups
+from tfrank_sel.clicks.pairs import connected
 
 _SURE = 1e-6  # least probability of what happened: a model may exclude it
 
@@ -92,7 +92,7 @@ def unidentified(log: Log, model: str) -> str:
     that the first position and all below it are examined until the first click, which identifies
     the items without any swap.
     """
-    if model in ("none", "cascade", "dcm") or max(map(len, groups(log))) > 1:
+    if model in ("none", "cascade", "dcm") or len(set(connected(log))) < log.cells.num_pools:
         return ""
     return (
         "each clicked item was shown at one position only, as in the log of a single ranker. "
