@@ -180,9 +180,10 @@ def reordered(
     taken = log.columns[np.lexsort((log.columns, session))]
     columns[np.lexsort((log.columns, -score, session))] = taken
     placed = _Placed(log, propensities, columns, correction == "doubly_robust", least)
-    size, gains = effective(placed.weights()), placed.gains(np.ones(len(score)))
+    old, new = placed.probable(np.ones(len(score)))
+    size, gains = effective(new / np.maximum(old, _LEAST)), placed.gains(old, new)
     parts = [
-        (weight, placed.gains(weight) if placed.is_fitted else gains)
+        (weight, placed.gains(*placed.probable(weight)) if placed.is_fitted else gains)
         for weight in _left_out(log, seed)
     ]
     drawn = placed.drawn()
@@ -258,9 +259,9 @@ class _Placed:
         known = self.propensities.at(log.positions) if known is None else known
         return np.maximum(known, max(self.least, _LEAST))[log.columns], known[self.columns]
 
-    def gains(self, weights: Floats, known: Floats | None = None) -> Floats:
-        """Clicks on each row at its new place, `[rows]`, by a model of weighted rows."""
-        log, (old, new) = self.log, self.probable(weights, known)
+    def gains(self, old: Floats, new: Floats) -> Floats:
+        """Clicks on each row at its new place, `[rows]`, by the probabilities of `probable`."""
+        log = self.log
         if self.propensities.method in READING:
             return log.clicks + new - old
         if not self.is_pooled:
@@ -268,18 +269,14 @@ class _Placed:
         clicks, expected = (np.bincount(log.items, x, log.num_items) for x in (log.clicks, old))
         return np.asarray(new * (clicks / np.maximum(expected, _LEAST))[log.items])
 
-    def weights(self) -> Floats:
-        """Weight of each impression."""
-        old, new = self.probable(np.ones(len(self.columns)))
-        return new / np.maximum(old, _LEAST)
-
     def drawn(self) -> list[Floats]:
         """The gains by each draw of the propensities."""
         if self.is_fitted or not self.propensities.draws.size:
             return []
         place = np.searchsorted(self.propensities.positions, self.log.positions)
         weights = np.ones(len(self.columns))
-        return [self.gains(weights, x[place]) for x in self.propensities.draws]
+        draws = self.propensities.draws
+        return [self.gains(*self.probable(weights, x[place])) for x in draws]
 
 
 def _resampled(

@@ -61,10 +61,10 @@ def corrected(
     }
     allowed -= tally.keep_dead_letters(letters, folder / "dead_letters.jsonl", allowed)["count"]
     try:
-        logs = {split: tables.log_of(table) for split, table in found.items()}
+        log = tables.log_of(found[learned])
         unconnected = settings.unconnected
         with told(tell):
-            propensities = clicks.estimate(logs[learned], settings.method, unconnected=unconnected)
+            propensities = clicks.estimate(log, settings.method, unconnected=unconnected)
         propensities.save(folder / PROPENSITIES)
         correction = (roles["click"], settings.correction, settings.least)
         numbers = _numbers(inputs)
