@@ -29,7 +29,7 @@ FORMULAS = tests/contracts tests/golden tests/links tests/losses tests/metrics t
 MODELS = tests/clicks tests/data tests/estimator tests/migration tests/models
 # what `make check` and `make test-all` run, one after the other
 CHECKS = lint test test-wheel test-tfr-sample test-tfx-run test-engine
-ALL = lint test test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
+ALL = lint test ratios test-long test-wheel test-tfr test-tfx demo-tfx test-engines \
 	$(if $(shell command -v go),test-kubernetes)
 # the second stack's tests but its contracts
 TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr \
@@ -38,7 +38,7 @@ TFR_TESTS = tests/golden tests/ops tests/links tests/data tests/models tests/tfr
 
 .PHONY: check coverage demo demo-tfx test test-all test-engine test-engines test-kubernetes \
 	test-long test-matrix test-tfr test-tfr-sample test-tfx test-tfx-run test-torch test-wheel \
-	benchmark evidence lint docs serving clean
+	benchmark evidence ratios lint docs serving clean
 
 demo: .venv/installed
 	rm -rf $(DEMO)
@@ -100,6 +100,7 @@ for group in $(3); do \
 	count=$$((count + 1)); \
 	$$run --junit-xml=build/$(2)-$$count.xml $$group || status=1; \
 done; \
+times > build/$(2).times; \
 $(1)/bin/python tests/closing_line.py build/$(2)-*.xml || status=1; \
 exit $$status
 endef
@@ -171,6 +172,11 @@ coverage: .venv/installed
 benchmark: .venv/installed
 	-$(MAKE) --keep-going .venv/benchmarks .venv-tfr/installed
 	.venv/bin/python -m benchmarks.speed --output build/benchmark $(BENCHMARK)
+
+# CPU ratios beside their recorded values, among them that of the last `make test`
+ratios: .venv/installed
+	-$(MAKE) --keep-going .venv/benchmarks
+	.venv/bin/python -m benchmarks.speed.ratios
 
 evidence: .venv/installed
 	-$(MAKE) --keep-going .venv/benchmarks .venv-tfr/installed
