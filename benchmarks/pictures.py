@@ -12,9 +12,9 @@ import tensorflow as tf
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from examples.figures.panels import legend_below
 from tfrank_sel import bounds, links, losses, metrics, models, objectives, plots
 from tfrank_sel.data import batching, synthetic
-from tfrank_sel.plots.panels import legend_below
 
 LINKS = {
     "Exp(scale=0.5)": links.Exp(scale=0.5),

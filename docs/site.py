@@ -3,7 +3,7 @@
     PYTHONPATH=. python docs/site.py && zensical build
 
 README becomes the overview, and its first code a part of the landing page, `docs/index.md`. The
-gallery has a thumbnail of each figure of `tfrank_sel.plots` and of each picture of
+gallery has a thumbnail of each figure of `examples/figures` and of each picture of
 `benchmarks.pictures`, which leads to a page with the code that draws it. Each tutorial is a script
 of `examples`, run as a notebook: its page has the code and its output. A page for each command of
 `docs/evidence` has all its tables. The reference has a sheet of all commands and configuration
@@ -28,9 +28,9 @@ from matplotlib.figure import Figure
 
 from benchmarks import evidence
 from benchmarks.pictures import PICTURES
+from examples.figures import FIGURES
 from tfrank_sel.launch import COMMANDS
 from tfrank_sel.pipelines.configuration import reference
-from tfrank_sel.plots import FIGURES
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = ROOT / "build" / "docs"
@@ -107,6 +107,7 @@ def write_tutorial(name: str) -> None:
     notebook.cells = [cell for cell in notebook.cells if not cell.source.startswith("# ruff: ")]
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     pictures = {**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+    pictures["PYTHONPATH"] = f"{EXAMPLES}:{ROOT}"
     nbclient.NotebookClient(notebook, timeout=600, coalesce_streams=True).execute(env=pictures)
     for cell in notebook.cells:
         if cell.cell_type == "code":  # without the logs of TensorFlow
@@ -135,7 +136,7 @@ def figures() -> Iterator[str]:
         drawn.savefig(PAGES / "figures" / f"{name}.png", dpi=200)
         drawn.savefig(PAGES / "figures" / f"{name}_small.png", dpi=80)
         of = f"Figure {name} of [Selective Matching Losses](https://arxiv.org/abs/2506.04446)"
-        command = f"tfrank-sel-plots figures --output figures --only {name}"
+        command = f"python examples/figures --output figures --only {name}"
         text = f"{figure.caption}\n\n{of}."
         write_figure(name, figure.title, text, f"{name}.png", command, figure.draw)
         yield thumbnail(name, figure.title, f"figures/{name}_small.png")

@@ -17,17 +17,18 @@
 import keras
 import matplotlib.pyplot as plt
 import numpy as np
+from figures import FIGURES
 from matplotlib.figure import Figure
 
-from tfrank_sel import bounds, losses, metrics, models, plots
+from tfrank_sel import bounds, losses, metrics, models
 
 random = np.random.default_rng(0)
 
 
 def figure_of(name: str) -> Figure:
     """Draws a figure of the gallery, with its title."""
-    figure = plots.FIGURES[name].draw()
-    figure.suptitle(plots.FIGURES[name].title)
+    figure = FIGURES[name].draw()
+    figure.suptitle(FIGURES[name].title)
     return figure
 
 

@@ -9,9 +9,9 @@ import runpy
 import pytest
 
 from benchmarks.pictures import PICTURES
+from examples.figures import FIGURES
 from tfrank_sel import links, losses, metrics
 from tfrank_sel.pipelines import configuration
-from tfrank_sel.plots import FIGURES
 from tfrank_sel.serialization import Frozen, Named
 
 SITE = pathlib.Path(__file__).parent.parent / "docs" / "site.py"

@@ -12,7 +12,6 @@ COMMANDS = {
     "tfrank-sel-metrics": "tfrank_sel.metrics",
     "tfrank-sel-migrate": "tfrank_sel.migration",
     "tfrank-sel-pipelines": "tfrank_sel.pipelines",
-    "tfrank-sel-plots": "tfrank_sel.plots",
     "tfrank-sel-serving": "tfrank_sel.serving",
 }
 

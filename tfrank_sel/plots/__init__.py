@@ -1,4 +1,4 @@
-"""Plots of links, losses and sensitivities, and the figures of the paper."""
+"""Plots of links, losses, sensitivities and calibration."""
 
 from tfrank_sel import lazy
 
@@ -9,7 +9,6 @@ try:
         draw_reliability as draw_reliability,
         draw_sensitivity as draw_sensitivity,
     )
-    from tfrank_sel.plots.catalogue import FIGURES as FIGURES, save_figures as save_figures
 except ModuleNotFoundError as error:
     raise ImportError(
         f"`tfrank_sel.plots` needs {error.name}: pip install 'tfrank_sel[plots]'"

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from tfrank_sel import links
-from tfrank_sel.plots import panels
-from tfrank_sel.plots.panels import Composite, Decomposed, Panel, Subject, figure_of
+
+from . import panels
+from .panels import Composite, Decomposed, Panel, Subject, figure_of
 
 LINK = Panel("h, h' (dashed)", panels.link_and_slope)
 LOSS = Panel("scalar loss", panels.scalar_losses)

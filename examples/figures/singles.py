@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from tfrank_sel import links
 from tfrank_sel.plots.axes import AROUND, LOW_MIDDLE_HIGH, Array, colors, evaluate, grid
-from tfrank_sel.plots.composites import LIST_LOSS, LOSS, SHARES
-from tfrank_sel.plots.panels import Composite, Decomposed, Subject, figure_of, legend_below
+
+from .composites import LIST_LOSS, LOSS, SHARES
+from .panels import Composite, Decomposed, Subject, figure_of, legend_below
 
 SQUARE = (-1.0, 7.0)
 LEVELS = 0.05 * 2.0 ** np.arange(8.0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from matplotlib.figure import Figure
 
-from tfrank_sel.plots import composites, singles
+from . import composites, singles
 
 
 class Entry(NamedTuple):
@@ -151,13 +151,6 @@ def save_figures(
 
     Raises:
         ValueError: If a name is not that of a figure.
-
-    Example:
-        >>> import pathlib, tempfile
-        >>> from tfrank_sel import plots
-        >>> folder = pathlib.Path(tempfile.mkdtemp())
-        >>> [path.name for path in plots.save_figures(folder, ["1"], dpi=50)]
-        ['figure_1.png', 'index.html']
     """
     names = list(names)
     if unknown := [name for name in names if name not in FIGURES]:
