@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import packed, stores
 from tfrank_sel.data.lists import ItemList
 from tfrank_sel.data.spec import FeatureSpec, ListFeatures
@@ -278,6 +279,7 @@ def _records(
     return dataset
 
 
+@unconverted
 def _fetched(name: tf.Tensor, first: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     def near(url: bytes) -> str:
         return stores.near(url.decode())
@@ -346,6 +348,7 @@ class Assembler:
             )
             raise ValueError(f"{wanted}. Received: {sparse}")
 
+    @unconverted
     def sizes(self, serialized: tf.Tensor) -> tf.Tensor:
         """Returns the number of items of each list."""
         if isinstance(self.spec, FeatureSpec) and self.parse is packed.parse:
@@ -353,12 +356,14 @@ class Assembler:
         # Only the part of the parser that the mask needs is run.
         return tf.math.count_nonzero(self.parse(serialized, self.spec)[self._named.mask], axis=1)
 
+    @unconverted
     def sized(self, serialized: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns the unchanged serialized lists, their sizes, and the indices of their edges."""
         sizes = self.sizes(serialized)
         places = tf.searchsorted(tf.constant(self.edges, tf.int64), sizes, out_type=tf.int64)
         return serialized, sizes, tf.minimum(places, len(self.edges) - 1)
 
+    @unconverted
     def dense(
         self,
         serialized: tf.Tensor,
@@ -525,6 +530,7 @@ def in_memory(
     return dataset.map(_divided).prefetch(tf.data.AUTOTUNE)
 
 
+@unconverted
 def _divided(one: dict[str, tf.Tensor]) -> tuple[dict[str, tf.Tensor] | tf.Tensor, ...]:
     others = [one.pop(name) for name in ("labels", "weights") if name in one]
     return one, *others

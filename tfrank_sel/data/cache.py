@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tfrank_sel import kept
 from tfrank_sel.arguments import Checked
+from tfrank_sel.compilation import unconverted
 
 LABELS, WEIGHTS = "labels", "weights"
 INDEX = "index.npz"
@@ -208,6 +209,7 @@ class Cache(Checked):
             blocks.append((int(edges[-1]), filled[np.newaxis]))
         return blocks if orders is None else [blocks[i] for i in orders.permutation(len(blocks))]
 
+    @unconverted
     def _read(self, edge: tf.Tensor, lists: tf.Tensor) -> tuple[Any, ...]:
         """Reads a batch of lists, of which -1 is an empty one."""
         numbers = tf.maximum(lists, 0)

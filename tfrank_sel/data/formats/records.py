@@ -324,7 +324,7 @@ def _parser(
 ) -> Callable[[Sequence[tuple[int, bytes]]], Batch]:
     """Returns the parser of numbered records of a file."""
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def parse(serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         parsed = parser.parse(serialized, features)
         return {**parsed, **typed.padded(parsed, schema.features)}

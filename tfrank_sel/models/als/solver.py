@@ -59,7 +59,7 @@ class BatchedRows:
             begin = end
 
 
-@tf.function(reduce_retracing=True)
+@tf.function(reduce_retracing=True, autograph=False)
 def _solved(rows: Any, shared: Any, batch: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the solutions of some rows, and the number of rows without a solution."""
     first, last = tf.gather(rows.indptr, batch), tf.gather(rows.indptr, batch + 1)
