@@ -204,8 +204,8 @@ def test_memory_is_bounded_for_lists_of_a_thousand_positions():
 def test_pooled_positions_connect_no_item():
     """Each item of each of many queries is shown once, at up to 60 positions."""
     random = np.random.default_rng(0)
-    sizes = random.integers(1, 61, 400)
-    session = np.repeat(np.arange(400), sizes)
+    sizes = random.integers(1, 61, 120)
+    session = np.repeat(np.arange(120), sizes)
     places = np.concatenate([np.arange(1, n + 1) for n in sizes])
     clicked = random.random(len(places)) < 0.3 / places**0.5
     log = clicks.Log(session, places, places, clicked, session=session)

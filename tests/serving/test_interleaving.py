@@ -248,19 +248,17 @@ def test_a_log_that_is_moved_away_is_made_again(ranker, log):
     assert [json.loads(line)["session"] for line in kept] == ["s0", "s1", "s2"]
 
 
-NAMES = dict.fromkeys(("a", "!", "a b", "x" * 256, '"\\', "{}"), True)
-NAMES |= dict.fromkeys((" a", "a ", "\x7f", "x" * 257), False)
-NAMES |= dict.fromkeys(("Zoë", "日本", "a\nb", "a\tb", "a\x00"), False)
+LOGGED = ("a", "!", "a b", "x" * 256, '"\\', "{}")
+REFUSED = (" a", "a ", "\x7f", "x" * 257, "Zoë", "日本", "a\nb", "a\tb", "a\x00")
 
 
-@pytest.mark.parametrize("name", NAMES, ids=ascii)
-def test_a_name_of_a_session_is_logged_as_it_is_or_refused(ranker, log, name):
-    if NAMES[name]:
+def test_a_name_of_a_session_is_logged_as_it_is_or_refused(ranker, log):
+    for name in LOGGED:
         ranker.rank(FEATURES, IDS, session=name)
-        assert [line["session"] for line in lines(log)] == [name]
-    else:
+    for name in REFUSED:
         with pytest.raises(ValueError, match="`session` must have 1 to 256 printable"):
             ranker.rank(FEATURES, IDS, session=name)
+    assert [line["session"] for line in lines(log)] == list(LOGGED)
 
 
 @pytest.mark.parametrize("name", ["x" * 257, "Zo\u00eb", "a\tb"])
