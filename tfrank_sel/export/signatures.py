@@ -1,8 +1,7 @@
 """Signatures of a served ranker."""
 
-import contextlib
 import functools
-import io
+import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,8 @@ from tfrank_sel.ops import ranking
 PADDING_SCORE = tf.float32.min
 
 Endpoint = Callable[..., dict[str, tf.Tensor]]
+Signature = Any  # a `tf.function` or a trace of one
+Score = Callable[[dict[str, tf.Tensor]], tf.Tensor]
 
 
 def export(
@@ -37,6 +38,7 @@ def export(
     doc_id: str = "doc_id",
     examples: Sequence[bytes] = (),
     metadata: Mapping[str, Any] | None = None,
+    score: Score | None = None,
 ) -> None:
     """Writes a SavedModel with the signatures of a ranker.
 
@@ -87,6 +89,8 @@ def export(
         doc_id: Name of the item identifier, if `spec` does not define it.
         examples: Serialized lists for warm-up requests, such as a few of the validation split.
         metadata: Additional JSON-ready content of the manifest, such as metrics.
+        score: A `tf.function` from the features and the mask by name to the scores of `model`, if
+            there is one: then the model is not traced again.
 
     Raises:
         FileExistsError: If `path` exists, or another process is exporting to it.
@@ -105,18 +109,8 @@ def export(
         raise ValueError(f"`top_k` must be positive. Received: {top_k}")
     inputs = _inputs(spec, doc_id)
     with created(Path(path)) as written:
-        archive = keras.export.ExportArchive()
-        archive.track(model)
-        # Keras finds the tables of some models only; before Keras 3.4 the archive saves itself
-        getattr(archive, "_tf_trackable", archive).tables = [
-            found
-            for found in tf.train.TrackableView(model).descendants()
-            if isinstance(found, tf.saved_model.experimental.TrackableResource)
-        ]
-        for name, endpoint, signature in _endpoints(model, inputs, top_k):
-            archive.add_endpoint(name, _traced(endpoint, signature), input_signature=signature)
-        with contextlib.redirect_stdout(io.StringIO()):  # `verbose` exists since Keras 3.7
-            archive.write_out(str(written))
+        served = _signatures(model, inputs, top_k, score)
+        tf.saved_model.save(_module(model, served), str(written), signatures=served)
         saved_model.check_servable(written)
         saved_model.write_manifest(written, inputs.description(), metadata or {})
         saved_model.write_batching(written)
@@ -130,12 +124,13 @@ def _inputs(spec: FeatureSpec | ListFeatures | Mapping[str, Feature], doc_id: st
     return Named(spec, doc_id) if isinstance(spec, ListFeatures) else Typed(spec, doc_id)
 
 
-def _endpoints(
-    model: keras.Model, inputs: Inputs, top_k: int
-) -> list[tuple[str, Endpoint, list[Any]]]:
-    """Returns the name, function and inputs of each signature."""
-    # one trace of the model, which all signatures call
-    scores = tf.function(functools.partial(_scores, model, inputs), autograph=False)
+def _signatures(
+    model: keras.Model, inputs: Inputs, top_k: int, score: Score | None
+) -> dict[str, Signature]:
+    """Returns the signatures by name, each traced once."""
+    # one trace of the model and one of the parser, which all signatures call
+    scores = tf.function(functools.partial(_scores, model, inputs, score), autograph=False)
+    parse = tf.function(inputs.parse, autograph=False)
 
     def strings(name: str) -> tf.TensorSpec:
         return tf.TensorSpec([None], tf.string, name=name)
@@ -147,7 +142,7 @@ def _endpoints(
         }
 
     def serving_default(examples: tf.Tensor) -> dict[str, tf.Tensor]:
-        lists = inputs.parse(examples)
+        lists = parse(examples)
         return scored(lists.values, lists.mask)
 
     def predict(values: Values, mask: Any = tf.constant([[True]])) -> dict[str, tf.Tensor]:  # noqa: B008
@@ -171,7 +166,7 @@ def _endpoints(
         }
 
     def rank_top_k(examples: tf.Tensor, k: Any = tf.constant([top_k])) -> dict[str, tf.Tensor]:  # noqa: B008
-        lists = inputs.parse(examples)
+        lists = parse(examples)
         return _ranked(lists.doc_ids, **scored(lists.values, lists.mask), k=k)
 
     def items(examples: tf.Tensor) -> tf.Tensor:
@@ -192,7 +187,6 @@ def _endpoints(
         ("rank_top_k", rank_top_k, [strings("examples"), number]),
         ("regress", regress, [strings("inputs")]),
         ("tensorflow/serving/predict", ranking_predict, [strings("inputs")]),
-        ("tensorflow/serving/regress", regress, [strings("inputs")]),
     ]
     if dense is not None:
         endpoints.append(("predict", predict, [dense, mask]))
@@ -201,18 +195,35 @@ def _endpoints(
         endpoints.append(("explain", explain, [dense, mask, pairs]))
     if isinstance(inputs, Packed):
         endpoints.append(("predict_bytes", predict_bytes, [strings("features")]))
-    return endpoints
+    found = {name: _traced(endpoint, taken) for name, endpoint, taken in endpoints}
+    return {**found, "tensorflow/serving/regress": found["regress"]}
 
 
-def _traced(endpoint: Endpoint, signature: list[Any]) -> Endpoint:
-    """Returns a call of the only trace of a function, which an archive traces twice."""
-    trace = tf.function(endpoint, autograph=False).get_concrete_function(*signature)
+def _traced(endpoint: Endpoint, taken: list[Any]) -> Signature:
+    """Returns the only trace of a function, with its defaults if it has any."""
+    trace = tf.function(endpoint, autograph=False).get_concrete_function(*taken)
+    if all(x.default is x.empty for x in inspect.signature(endpoint).parameters.values()):
+        return trace
 
-    @functools.wraps(endpoint)  # with its names and defaults
+    @functools.wraps(endpoint)
     def call(*arguments: Any) -> Any:
         return trace(*arguments)
 
-    return call
+    return tf.function(call, input_signature=taken, autograph=False)
+
+
+def _module(model: keras.Model, served: Mapping[str, Signature]) -> tf.Module:
+    """Returns what a SavedModel holds: its signatures, and the variables and tables they use."""
+    root = tf.Module()
+    for name, signature in served.items():
+        setattr(root, name, signature)
+    root.captured = served["serving_default"].variables
+    root.tables = [
+        found
+        for found in tf.train.TrackableView(model).descendants()
+        if isinstance(found, tf.saved_model.experimental.TrackableResource)
+    ]
+    return root
 
 
 def _pair(inputs: Iterable[str]) -> str:
@@ -291,12 +302,14 @@ def _dense(inputs: Inputs, parsed: Request) -> dict[str, tf.Tensor]:
     return {inputs.mask: parsed.mask, **dict(pairs)}
 
 
-def _scores(model: keras.Model, inputs: Inputs, values: Values, mask: tf.Tensor) -> tf.Tensor:
+def _scores(
+    model: keras.Model, inputs: Inputs, score: Score | None, values: Values, mask: tf.Tensor
+) -> tf.Tensor:
     """Returns the model's scores of checked features."""
     values = inputs.check(values)
-    if getattr(model, "takes_mask", False):
-        values = inputs.with_mask(values, mask)
-    scores = as_lists(model(values, training=False))
+    takes_mask = getattr(model, "takes_mask", False)
+    taken = inputs.with_mask(values, mask) if score or takes_mask else values
+    scores = as_lists(score(taken) if score else model(taken, training=False))
     if scores.shape.rank != 2:
         raise ValueError(
             "`model` must give scores of shape [batch_size, list_size] or [batch_size, list_size, "
