@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.data import sets
+from tests.references import metrics as references
 from tfrank_sel import data, metrics
 from tfrank_sel.data.formats import Columns
 from tfrank_sel.metrics import significance
@@ -86,6 +87,28 @@ def test_a_comparison_equals_the_means_over_queries(evaluated, lists):
     assert evaluated.ideal["NDCG@10"].ours == compared.ours
 
 
+@pytest.mark.parametrize("gain", ["exponential", "linear"])
+def test_curves_equal_the_metrics_of_each_query(split, lists, tmp_path, gain):
+    found = evaluation.evaluate(label, noise, split, str(tmp_path), seed=1, gain=gain)
+    of_label = {"exponential": references.exponential, "linear": float}[gain]
+    assert list(found.curves["ours"].first(12).cutoffs) == [1, 2, 3, 5, 7, 10]
+    for name, index in {"ours": 0, "baseline": 2}.items():
+        values = [
+            [
+                references.ndcg(one.labels, scores, np.ones_like(scores), k, of_label)
+                for k in evaluation.CUTOFFS
+            ]
+            for one in [*lists, *lists[:5]]
+            for scores in [one.features[:, index]]
+        ]
+        curve = found.curves[name]
+        np.testing.assert_allclose(curve.mean, np.mean(values, axis=0), rtol=1e-5)
+        assert np.all(np.array(curve.low) <= curve.mean)
+        assert np.all(curve.mean <= np.array(curve.high))
+    again = Evaluation.of(json.loads(json.dumps(found.figures())))
+    assert again.figures() == json.loads(json.dumps(found.figures()))
+
+
 def test_beam_finds_the_same(split, evaluated, tmp_path):
     options = runners.pipeline_options()
     pipeline = runners.pipeline_if_many(options, runners.MANY)
@@ -97,6 +120,7 @@ def test_beam_finds_the_same(split, evaluated, tmp_path):
             np.testing.assert_allclose(
                 dataclasses.astuple(other), dataclasses.astuple(one), rtol=1e-6, atol=1e-9
             )
+    np.testing.assert_allclose(found.curves["ours"].low, evaluated.curves["ours"].low, rtol=1e-6)
     assert (list(tmp_path.iterdir()), found.against) == ([], evaluated.against)
     assert runners.pipeline_if_many(options, runners.MANY - 1) is None
 
@@ -158,12 +182,17 @@ def test_the_bootstrap_does_not_depend_on_order_or_bundles():
     values = random.normal(size=(300, 2))
     whole = significance.resampled(keys, values, seed=3, resamples=200)
     order = random.permutation(300)
-    combine = evaluation.Bootstrap(2, 3)
-    parts = [
-        combine.add_input(combine.create_accumulator(), (keys[rows], values[rows]))
+    first, *parts = (
+        significance.resampled(keys[rows], values[rows], seed=3, resamples=200)
         for rows in np.array_split(order, 7)
-    ]
-    merged = combine.extract_output(combine.merge_accumulators(parts))
+    )
+    merged = sum(parts, first)
+    rows = np.sort(order[:250])
+    [some] = significance.resampled_parts(
+        keys, {"some": (rows, values[rows])}, seed=3, resamples=200
+    ).values()
+    own = significance.resampled(keys[rows], values[rows], seed=3, resamples=200)
+    np.testing.assert_allclose(some.weighted, own.weighted, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(merged.weighted[:200], whole.weighted, rtol=1e-9, atol=1e-9)
     np.testing.assert_array_equal(merged.weights[:200], whole.weights)
     assert merged.queries == 300

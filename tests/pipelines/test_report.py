@@ -89,26 +89,6 @@ def page(made):
     return made / "report.html"
 
 
-@pytest.mark.parametrize("gain", ["exponential", "linear"])
-def test_curves_equal_the_metrics_of_each_query(lists, shards, scorers, gain):
-    found = inspection.ndcg(scorers, SPEC, shards, longest=12, seed=0, gain=gain)
-    of_label = {"exponential": references.exponential, "linear": float}[gain]
-    for name, model in scorers.items():
-        values = [
-            [
-                references.ndcg(one.labels, scores, np.ones_like(scores), k, of_label)
-                for k in found[name].cutoffs
-            ]
-            for one in lists
-            for scores in [model(one.features[None]).numpy()[0]]
-        ]
-        curve = found[name]
-        assert list(curve.cutoffs) == [1, 2, 3, 5, 7, 10]
-        np.testing.assert_allclose(curve.mean, np.mean(values, axis=0), rtol=1e-5)
-        assert np.all(curve.low <= curve.mean)
-        assert np.all(curve.mean <= curve.high)
-
-
 def test_the_page_shows_everything_and_asks_for_nothing(page):
     text = page.read_text()
     assert text.count("<figure>") == text.count("<figcaption>") == 5

@@ -102,7 +102,6 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
         statistics.Summary(lists.parse, NUMBERS),
         schema._Outside(SPEC, NUMBERS, rules),
         slices.Surveyor(lists),
-        evaluation.Bootstrap(4, 0),
-        evaluation._Score(model, model, lists, 0, "linear", True, []),
+        evaluation.Scored(model, model, lists, 0, "linear", True, []),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)

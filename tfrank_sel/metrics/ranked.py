@@ -1,13 +1,14 @@
 """Measures of the items at their ranks: gains, precision, first relevant item, user models."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 from tensorflow import Tensor
 
 from tfrank_sel.arguments import Cutoff, OpenShare, Positive
 from tfrank_sel.metrics.base import BinaryMetric, RankedMetric
-from tfrank_sel.metrics.ties import Ranks
+from tfrank_sel.metrics.ties import Ranks, retrieved
 from tfrank_sel.ops import ranking
 from tfrank_sel.serialization import register
 
@@ -110,12 +111,35 @@ class NDCG(_GainMetric):
 
     def at_ranks(self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks) -> Tensor:
         """Divides the DCG of the scores by that of the gains."""
-        gains = weights * self.worth(labels, mask)
+        discounted = self._discounted(labels, mask, weights, ranks)
+        dcg, ideal = (tf.reduce_sum(x, axis=-1) for x in discounted)
+        return tf.math.divide_no_nan(dcg, ideal)
+
+    def curve(self, y_true: Any, y_pred: Any, cutoffs: Sequence[int]) -> Tensor:
+        """Computes NDCG of each list at several cut-offs in place of `k`, with one sort.
+
+        Returns:
+            The values, `[batch_size, cut-offs]`.
+        """
+        batch = self.batch_of(y_true, y_pred, None, self.dtype)
+        mask = self.counted(batch)
+        order = self.ties.order(batch.scores, retrieved(batch.scores, mask), None)
+        ranks = Ranks(self.ties, batch.scores, mask, order, None, None)
+        ends = tf.minimum(cutoffs, tf.shape(batch.scores)[1])
         dcg, ideal = (
-            tf.reduce_sum(x * self.discount(ranking.positions(x)), axis=-1)
-            for x in (ranks.at(gains), ranks.best(gains))
+            tf.gather(tf.pad(tf.cumsum(x, axis=-1), [[0, 0], [1, 0]]), ends, axis=1)
+            for x in self._discounted(batch.labels, mask, batch.weights, ranks)
         )
         return tf.math.divide_no_nan(dcg, ideal)
+
+    def _discounted(
+        self, labels: Tensor, mask: Tensor, weights: Tensor, ranks: Ranks
+    ) -> tuple[Tensor, Tensor]:
+        """The discounted gain at each rank by the scores, and by the gains."""
+        gains = weights * self.worth(labels, mask)
+        by_score, best = ranks.at(gains), ranks.best(gains)
+        discounts = self.discount(ranking.positions(by_score))
+        return by_score * discounts, best * discounts
 
 
 @register

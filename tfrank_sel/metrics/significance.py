@@ -12,6 +12,7 @@ Reference:
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -73,13 +74,37 @@ def resampled(
         seed: Seed of the weights.
         resamples: Number of resamples.
     """
-    total = nothing(values.shape[1], resamples)
+    whole = {"": (np.arange(len(keys)), values)}
+    return resampled_parts(keys, whole, seed=seed, resamples=resamples)[""]
+
+
+def resampled_parts(
+    keys: np.ndarray,
+    parts: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    seed: int,
+    resamples: int = RESAMPLES,
+) -> dict[str, Resampled]:
+    """Sums values over parts of the queries, plain and resampled with the same weights.
+
+    Args:
+        keys: As in `resampled`.
+        parts: For each part, by name, the indices of its queries, which increase, and their values
+            `[queries of the part, values]`.
+        seed: As in `resampled`.
+        resamples: As in `resampled`.
+    """
+    found = {name: nothing(x.shape[1], resamples) for name, (_, x) in parts.items()}
     chunk = max(_DRAWN // resamples, 1)
     for start in range(0, len(keys), chunk):
-        part = values[start : start + chunk].astype(np.float64)
-        weights = _weights(keys[start : start + chunk], seed, resamples)
-        total += Resampled(len(part), part.sum(axis=0), weights.sum(axis=0), weights.T @ part)
-    return total
+        drawn = _weights(keys[start : start + chunk], seed, resamples)
+        for name, (rows, values) in parts.items():
+            own = slice(*np.searchsorted(rows, [start, start + chunk]))
+            if own.start < own.stop:
+                part, weights = values[own].astype(np.float64), drawn[rows[own] - start]
+                sums = part.sum(axis=0), weights.sum(axis=0), weights.T @ part
+                found[name] += Resampled(len(part), *sums)
+    return found
 
 
 def splitmix64(numbers: np.ndarray) -> np.ndarray:

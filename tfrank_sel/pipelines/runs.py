@@ -17,10 +17,11 @@ from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.saved import TracedScorer
 from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.ingestion.job import Job
-from tfrank_sel.pipelines.ingestion.stored import Earlier, Records
+from tfrank_sel.pipelines.ingestion.stored import Earlier, Records, Scorer
 from tfrank_sel.pipelines.learning import instantiate
 from tfrank_sel.pipelines.learning.step import read
 from tfrank_sel.pipelines.learning.training import Trained
@@ -94,6 +95,12 @@ class Run:
     def trained(self) -> dict[str, Trained]:
         """The models, `ours` and, if there is one, `baseline`."""
         return read(self.output / "train", self.candidates)
+
+    @functools.cached_property
+    def scorers(self) -> dict[str, Scorer]:
+        """The scoring function of each of the models, whose graph all steps share."""
+        inputs = self.splits["test"].inputs
+        return {name: TracedScorer(one.scores, inputs) for name, one in self.trained.items()}
 
     @functools.cached_property
     def evaluation(self) -> Evaluation:

@@ -137,7 +137,7 @@ def _functions(value: Any) -> Iterator[str]:
 def _evaluate(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.evaluation.step import evaluate
 
-    found = run.trained, run.splits, run.settings, run.options
+    found = run.scorers, run.splits, run.settings, run.options
     evaluate(run.job, run.progress, folder, *found)
 
 

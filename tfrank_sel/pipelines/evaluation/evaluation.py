@@ -3,25 +3,29 @@
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import metrics
-from tfrank_sel.data import stores
-from tfrank_sel.metrics.significance import Resampled, nothing, resampled, splitmix64
+from tfrank_sel.metrics.significance import Resampled, resampled_parts, splitmix64
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
-from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.evaluation.slices import OVERALL, Slicing, Surveyor
 from tfrank_sel.pipelines.ingestion import stored, tally
 from tfrank_sel.pipelines.ingestion.stored import Lists, Ranking, Scorer
 
+if TYPE_CHECKING:
+    import apache_beam as beam
+
 PER_SESSION = "clicks per session"
 ERROR = "excess error"  # a measure of which less is better
+CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)  # of the curves
+CURVES = "curves"  # in the place of a slice: NDCG at the cut-offs on all queries
+_CHUNK = 512  # lists that are sorted by size
+_BATCH = 64  # lists that are scored at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +67,28 @@ class Comparison:
 
 
 @dataclasses.dataclass(frozen=True)
+class Curve:
+    """NDCG of a model by cut-off.
+
+    Args:
+        cutoffs: The cut-offs.
+        mean: Mean over the queries at each cut-off.
+        low: Lower ends of the 95 % intervals.
+        high: Upper ends of the 95 % intervals.
+    """
+
+    cutoffs: Sequence[int]
+    mean: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+    def first(self, longest: int) -> Self:
+        """Returns the curve up to the longest list."""
+        count = sum(k <= longest for k in self.cutoffs)
+        return type(self)(*(x[:count] for x in dataclasses.astuple(self)))
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     """Evaluation of our model.
 
@@ -77,6 +103,7 @@ class Evaluation:
             values, which are below 1 if there are lists without a relevant item.
         simple: Our model against each of the simple rankings, by their name and metric.
         clicks: Our model against the order of the log, if there is one, as `clicks.compare`.
+        curves: NDCG at `CUTOFFS` of our model, `ours`, and of the other one, `baseline`.
     """
 
     slices: Mapping[str, Mapping[str, Comparison]]
@@ -86,6 +113,7 @@ class Evaluation:
     ideal: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
     simple: Mapping[str, Mapping[str, Comparison]] = dataclasses.field(default_factory=dict)
     clicks: Mapping[str, Comparison] = dataclasses.field(default_factory=dict)
+    curves: Mapping[str, Curve] = dataclasses.field(default_factory=dict)
 
     @property
     def overall(self) -> Mapping[str, Comparison]:
@@ -109,6 +137,7 @@ class Evaluation:
             _comparisons(figures.get("ideal", {})),
             {name: _comparisons(x) for name, x in figures.get("simple", {}).items()},
             _comparisons(figures.get("clicks", {})),
+            {name: Curve(**x) for name, x in figures.get("curves", {}).items()},
         )
 
 
@@ -143,12 +172,13 @@ def evaluate(
     gain: str | float = "exponential",
     has_irrelevant: bool = True,
     simple: Mapping[str, Ranking] | None = None,
-    pipeline: beam.Pipeline | None = None,
+    pipeline: "beam.Pipeline | None" = None,
 ) -> Evaluation:
     """Compares two models on a split, with paired bootstrap intervals.
 
     Args:
-        ours: Scoring function of our model.
+        ours: Scoring function of our model, which is called with lists of similar sizes. It should
+            be a graph of any shape.
         baseline: Scoring function of the model to compare with; a random order if None.
         lists: The split. It is streamed: memory holds sums, and 8 bytes per query. Its context has
             one slice for each quartile of a number, and for each of the ten most frequent values of
@@ -170,15 +200,19 @@ def evaluate(
     """
     simple = simple or {}
     measured = measures(gain, has_irrelevant=has_irrelevant)
-    rivals = ("baseline", "chance", "ideal", *simple)
     parts = (
         Surveyor(lists),
-        _Score(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
-        Bootstrap((1 + len(rivals)) * len(measured) + 1, seed),
+        Scored(ours, baseline, lists, seed, gain, has_irrelevant, list(simple.values())),
         functools.partial(_compared, list(measured)),
     )
-    found = _here(lists, *parts) if pipeline is None else _by_beam(lists, *parts, scratch, pipeline)
+    if pipeline is None:
+        found = _here(lists, *parts)
+    else:  # Beam takes as long to import as some steps
+        from tfrank_sel.pipelines.evaluation import on_beam
+
+        found = on_beam.found(lists, *parts, scratch, pipeline)
     compared = {name: values for name, *values in found}
+    [curves] = compared.pop(CURVES)
     slices = {
         name: _comparisons(compared[name][0][0])
         for name in sorted(compared, key=lambda name: (name != OVERALL, name))
@@ -192,89 +226,51 @@ def evaluate(
         equal_scores,
         ideal,
         dict(zip(simple, others, strict=True)),
+        curves={name: Curve(**x) for name, x in curves.items()},
     )
 
 
 def _here(
-    lists: Lists, surveyor: Surveyor, score: "_Score", bootstrap: "Bootstrap", compared: "_Compared"
+    lists: Lists, surveyor: Surveyor, scored: "Scored", compared: "Compared"
 ) -> list[Sequence[Any]]:
-    """The results of `_compared` for each slice, in this process."""
+    """The results of `compared` for each slice, in this process."""
     survey = surveyor.create_accumulator()
-    for serialized in stored.serialized_batches(lists.shards):
-        survey = surveyor.add_input(survey, serialized.numpy().tolist())
+    for serialized in _chunks(lists.shards):
+        survey = surveyor.add_input(survey, serialized)
     slicing = surveyor.extract_output(survey)
-    score.setup()
-    sums: dict[str, Resampled] = collections.defaultdict(bootstrap.create_accumulator)
-    for serialized in stored.serialized_batches(lists.shards):
-        for name, element in score.process(serialized.numpy().tolist(), slicing):
-            sums[name] = bootstrap.add_input(sums[name], element)
+    sums: dict[str, Resampled] = {}
+    for serialized in _chunks(lists.shards):
+        for name, found in scored.sums(serialized, slicing):
+            sums[name] = sums[name] + found if name in sums else found
     return [compared(name, found) for name, found in sums.items()]
 
 
-def _by_beam(
-    lists: Lists,
-    surveyor: Surveyor,
-    score: "_Score",
-    bootstrap: "Bootstrap",
-    compared: "_Compared",
-    scratch: str,
-    pipeline: beam.Pipeline,
-) -> list[Sequence[Any]]:
-    """The results of `_compared` for each slice, by a Beam pipeline."""
-    folder = stores.join(scratch, ".slices")
-    with pipeline as root:
-        # Read twice, because elements that wait for a side input would be kept in memory.
-        slicing = (
-            root | "Read to survey" >> stored.Read(lists.shards) | beam.CombineGlobally(surveyor)
-        )
-        sums = (
-            root
-            | "Read to score" >> stored.Read(lists.shards)
-            | beam.ParDo(score, beam.pvalue.AsSingleton(slicing))
-            | beam.CombinePerKey(bootstrap)
-        )
-        runners.gather(sums | beam.MapTuple(compared), stores.join(folder, "told"))
-    found = list(runners.gathered(stores.join(folder, "told")))
-    stores.drop(folder)
-    return found
-
-
-class Bootstrap(beam.CombineFn):
-    """Beam combiner from `(keys, values)` of some queries to `Resampled` of all.
-
-    Args:
-        num_values: Number of values per query.
-        seed: Seed of the weights.
-    """
-
-    def __init__(self, num_values: int, seed: int) -> None:
-        self.num_values, self.seed = num_values, seed
-
-    def create_accumulator(self) -> Resampled:
-        return nothing(self.num_values)
-
-    def add_input(
-        self, accumulator: Resampled, element: tuple[np.ndarray, np.ndarray]
-    ) -> Resampled:
-        return accumulator + resampled(*element, seed=self.seed)
-
-    def merge_accumulators(self, accumulators: Iterable[Resampled]) -> Resampled:
-        return sum(accumulators, self.create_accumulator())
-
-    def extract_output(self, accumulator: Resampled) -> Resampled:
-        return accumulator
+def _chunks(shards: Sequence[str]) -> Iterator[list[bytes]]:
+    """The records of files, as many at a time as are sorted by size."""
+    found: list[bytes] = []
+    for serialized in stored.serialized_batches(shards):
+        found += serialized.numpy().tolist()
+        if len(found) >= _CHUNK:
+            yield found
+            found = []
+    if found:
+        yield found
 
 
 def _comparisons(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Comparison]:
     return {metric: Comparison(**one) for metric, one in values.items()}
 
 
-class _Score(beam.DoFn):
-    """Beam transform from batches of serialized lists to `(slice, (keys, values))`.
+class Scored:
+    """Sums of the measures of lists, plain and resampled, for each slice.
 
     The values of a query are all measures of our model, then of ours less those of each rival: the
     baseline, a random order, the order of the labels, and the simple rankings. The last value is 1
-    if our model gives several items one score, and 0 if the scores differ.
+    if our model gives several items one score, and 0 if the scores differ. `CURVES` has other
+    values: NDCG of our model at each of `CUTOFFS`, and that of the baseline if there is one.
+
+    Args:
+        ours: As in `evaluate`, and so are the others.
     """
 
     def __init__(
@@ -291,57 +287,80 @@ class _Score(beam.DoFn):
         self.seed, self.gain, self.simple = seed, gain, simple
         self.has_irrelevant = has_irrelevant
 
-    def setup(self) -> None:
-        measured = measures(self.gain, has_irrelevant=self.has_irrelevant)
-        evaluate = metrics.Evaluator(list(measured.values()))
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: x for name, x in vars(self).items() if name != "_measured"}
+
+    @functools.cached_property
+    def _measured(self) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+        """The values of each list of a batch, given labels and the scores of all models."""
+        measured = measures(self.gain, has_irrelevant=self.has_irrelevant).values()
+        # each metric is traced: all cut-offs of NDCG as one
+        others = metrics.Evaluator([x for x in measured if not isinstance(x, metrics.NDCG)])
+        ndcg = metrics.NDCG(**gain_arguments(self.gain), ties=AVERAGED)
+        models = 4 + len(self.simple)
 
         @tf.function(
-            input_signature=[
-                dict(self.lists.inputs),
-                tf.TensorSpec([None, None]),
-                tf.TensorSpec([2 + len(self.simple), None, None]),
-            ],
+            input_signature=[tf.TensorSpec([None, None]), tf.TensorSpec([models, None, None])],
             autograph=False,
         )
-        def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-            chance, *_ = others = tf.unstack(others)
-            # as one batch, so that the metrics are traced once
-            ours = self.ours(inputs)
-            models = [ours, self.baseline(inputs) if self.baseline else chance, *others]
-            found = evaluate(tf.tile(labels, [len(models), 1]), tf.concat(models, axis=0))
-            by_metric = tf.stack([x.values for x in found.values()], axis=1)
-            own, *others = tf.split(by_metric, len(models))
-            return tf.concat(
-                [own, *(own - other for other in others), _are_equal(ours, labels == labels)],
-                axis=1,
+        def values(labels: tf.Tensor, scores: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            both = tf.tile(labels, [models, 1]), tf.concat(tf.unstack(scores), axis=0)
+            found, curves = others(*both), ndcg.curve(*both, CUTOFFS)
+            columns = [
+                curves[:, CUTOFFS.index(x.k)]
+                if isinstance(x, metrics.NDCG)
+                else found[x.name].values
+                for x in measured
+            ]
+            own, *rivals = tf.split(tf.stack(columns, axis=1), models)
+            equal = _are_equal(scores[0], labels == labels)
+            drawn = tf.split(curves, models)[: 2 if self.baseline else 1]
+            return (
+                tf.concat([own, *(own - rival for rival in rivals), equal], axis=1),
+                tf.concat(drawn, axis=1),
             )
 
-        self.values = values
+        return values
 
-    def process(
-        self, serialized: list[bytes], slicing: Slicing
-    ) -> Iterator[tuple[str, tuple[np.ndarray, np.ndarray]]]:
-        records = tf.constant(serialized)
+    def sums(
+        self, serialized: Sequence[bytes], slicing: Slicing
+    ) -> Iterator[tuple[str, Resampled]]:
+        """Returns the sums of some lists for each slice, and for `CURVES`."""
+        ordered = sorted(serialized, key=len)  # lists of similar sizes need little padding
+        for start in range(0, len(ordered), _BATCH):
+            yield from self._of_batch(tf.constant(ordered[start : start + _BATCH]), slicing)
+
+    def _of_batch(self, records: tf.Tensor, slicing: Slicing) -> Iterator[tuple[str, Resampled]]:
         inputs, labels = self.lists.parse(records)
         context = self.lists.queries(records)
         ids = context.pop(self.lists.spec.query_id)
         queries = [tally.hash_of(query.decode()) for query in ids]
         keys = np.array(queries, np.uint64)
-        places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
-        chance = splitmix64(splitmix64(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
-        ideal = np.nan_to_num(labels)  # padding is of no account
-        orders = [chance, *(ranking(records) for ranking in self.simple)]
-        if not isinstance(self.gain, str):  # their error is that of no score in the region
-            orders = [_at_most(self.gain, x) for x in orders]
-        others = np.stack([orders[0], ideal, *orders[1:]])
-        values = self.values(inputs, labels, others.astype(np.float32)).numpy()
+        scores = self._scores(records, inputs, labels, keys)
+        values, curves = (x.numpy() for x in self._measured(labels, scores))
         members = collections.defaultdict(list)
         for i, size in enumerate(inputs["mask"].numpy().sum(axis=1).tolist()):
             known = {name: values[i] for name, values in context.items()}
             for name in slicing.names(queries[i], size, known):
                 members[name].append(i)
-        for name, rows in members.items():
-            yield name, (keys[rows], values[rows])
+        parts = {name: (np.array(rows), values[rows]) for name, rows in members.items()}
+        parts[CURVES] = np.arange(len(keys)), curves
+        yield from resampled_parts(keys, parts, seed=self.seed).items()
+
+    def _scores(
+        self, records: tf.Tensor, inputs: dict[str, tf.Tensor], labels: tf.Tensor, keys: np.ndarray
+    ) -> tf.Tensor:
+        """The scores of our model and of each rival, `[models, batch_size, list_size]`."""
+        places = np.arange(1, labels.shape[1] + 1, dtype=np.uint64)
+        chance = splitmix64(splitmix64(keys[:, None] + np.uint64(self.seed)) + places) * 2.0**-64
+        ideal = np.nan_to_num(labels)  # padding is of no account
+        orders = [chance, *(ranking(records, inputs) for ranking in self.simple)]
+        if not isinstance(self.gain, str):  # their error is that of no score in the region
+            orders = [_at_most(self.gain, x) for x in orders]
+        chance, *simple = orders
+        baseline = self.baseline(inputs) if self.baseline else chance
+        models = [self.ours(inputs), baseline, chance, ideal, *simple]
+        return tf.stack([tf.cast(x, tf.float32) for x in models])
 
 
 def _at_most(top: float, scores: np.ndarray) -> np.ndarray:
@@ -358,14 +377,19 @@ def _are_equal(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.cast(is_equal & is_list, scores.dtype)
 
 
-_Compared = Callable[[str, Resampled], tuple[str, list[dict[str, Any]], float]]
+Compared = Callable[[str, Resampled], tuple[Any, ...]]
 
 
-def _compared(
-    metrics: Sequence[str], name: str, sums: Resampled
-) -> tuple[str, list[dict[str, Any]], float]:
-    """The comparisons of a slice with each rival, and the share of lists of equal scores."""
+def _compared(metrics: Sequence[str], name: str, sums: Resampled) -> tuple[Any, ...]:
+    """The name and the JSON-ready results of a slice, or of `CURVES`.
+
+    Those of a slice are the comparisons with each rival, and the share of lists of equal scores.
+    """
     means, (lows, highs) = sums.mean().tolist(), (x.tolist() for x in sums.interval())
+    if name == CURVES:
+        ends = [np.reshape(x, [-1, len(CUTOFFS)]).tolist() for x in (means, lows, highs)]
+        drawn = (dataclasses.asdict(Curve(CUTOFFS, *x)) for x in zip(*ends, strict=True))
+        return name, dict(zip(("ours", "baseline"), drawn, strict=False))
     count = len(metrics)
     against = [
         {

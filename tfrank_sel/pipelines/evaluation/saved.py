@@ -1,4 +1,4 @@
-"""Scorers of exported models, which are loaded on each worker."""
+"""Scorers that can be sent to workers: of models in memory, and of exported ones."""
 
 import dataclasses
 import functools
@@ -15,8 +15,32 @@ from tfrank_sel.data.formats import Columns
 from tfrank_sel.data.lists import InputError
 from tfrank_sel.export.saved_model import read_manifest
 from tfrank_sel.features import Feature, Vector, of_config
+from tfrank_sel.pipelines.ingestion.stored import Scorer
 
 _MASK = "mask"
+
+
+class TracedScorer:
+    """Scores lists by a model in memory, as a graph that each process traces once.
+
+    Args:
+        scorer: Scoring function of the model.
+        inputs: Its inputs, by name.
+    """
+
+    def __init__(self, scorer: Scorer, inputs: Mapping[str, tf.TensorSpec]) -> None:
+        self._arguments = scorer, dict(inputs)
+
+    @functools.cached_property
+    def _graph(self) -> Scorer:
+        scorer, inputs = self._arguments
+        return tf.function(scorer, input_signature=[inputs], autograph=False)
+
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        return self._graph(inputs)
+
+    def __reduce__(self) -> tuple[type["TracedScorer"], tuple[Any, ...]]:
+        return TracedScorer, self._arguments
 
 
 class SavedScorer:

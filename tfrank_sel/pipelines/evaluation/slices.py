@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import tensorflow as tf
 
@@ -93,8 +92,8 @@ class Slicing:
         return names
 
 
-class Surveyor(beam.CombineFn):
-    """Beam combiner from batches of serialized lists to `Slicing`.
+class Surveyor:
+    """Combiner from batches of serialized lists to `Slicing`, in the form of Beam's.
 
     Args:
         lists: The lists, with their parser.

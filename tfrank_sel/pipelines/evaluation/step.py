@@ -24,7 +24,6 @@ from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Ranking, Scorer
-from tfrank_sel.pipelines.learning.training import Trained
 
 COUNTED = 1_000_000  # items whose labels popularity counts
 
@@ -43,9 +42,8 @@ class ByFeature:
     column: int
     sign: float
 
-    def __call__(self, serialized: tf.Tensor) -> np.ndarray:
-        spec = self.schema.spec
-        numbers = tf.cast(packed.parse(serialized, spec)[spec.features], tf.float64)
+    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
+        numbers = tf.cast(inputs[self.schema.spec.features], tf.float64)
         columns = preparation.columns(self.schema.features, numbers)[..., self.column].numpy()
         least = float(np.finfo(np.float32).min)
         values = np.clip(self.sign * columns, 0.5 * least, None)
@@ -66,7 +64,7 @@ class ByPopularity:
     labels: Mapping[bytes, float]
     mean: float
 
-    def __call__(self, serialized: tf.Tensor) -> np.ndarray:
+    def __call__(self, serialized: tf.Tensor, inputs: dict[str, tf.Tensor]) -> np.ndarray:
         ids = packed.parse(serialized, self.spec)[self.spec.doc_id].numpy()
         found = [self.labels.get(x, self.mean) for x in ids.ravel()]
         return np.array(found).reshape(ids.shape)
@@ -139,7 +137,7 @@ def evaluate(
     job: Job,
     progress: Progress,
     folder: Path,
-    trained: Mapping[str, Trained],
+    scores: Mapping[str, Scorer],
     splits: Mapping[str, Split],
     settings: Settings,
     options: PipelineOptions,
@@ -150,7 +148,7 @@ def evaluate(
         job: The job.
         progress: Progress display.
         folder: Folder to write to.
-        trained: The trained candidates.
+        scores: Scoring function of each trained candidate.
         splits: The splits.
         settings: Settings of training, with seed and gain.
         options: Options of the Beam pipeline.
@@ -158,7 +156,6 @@ def evaluate(
     train, test, metric = splits["train"], splits["test"], job.configuration.blessing.metric
     with progress.step("evaluation") as step:
         step.reads(test.shards, times=2)
-        scores = {name: one.scores for name, one in trained.items()}
         has_irrelevant = test.has_irrelevant or metric == "MRR"
         found = evaluation.evaluate(
             scores["ours"],

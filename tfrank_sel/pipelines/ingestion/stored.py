@@ -22,8 +22,9 @@ SLOTS = 20_000  # items of a sample, with padding
 
 # Maps the named outputs of `Lists.parse` to scores; such a function is sent to workers.
 Scorer: TypeAlias = Callable[[dict[str, tf.Tensor]], tf.Tensor]
-# Maps serialized lists to scores `[batch_size, list_size]`; it is sent to workers, too.
-Ranking: TypeAlias = Callable[[tf.Tensor], np.ndarray]
+# Maps serialized lists and their parsed inputs to scores `[batch_size, list_size]`; it is sent to
+# workers, too.
+Ranking: TypeAlias = Callable[[tf.Tensor, dict[str, tf.Tensor]], np.ndarray]
 
 
 def records(shard: str) -> Iterator[bytes]:
