@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfrank_sel import data
+from tfrank_sel import data, metrics
 from tfrank_sel.data import synthetic
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import Number, Vector
+from tfrank_sel.metrics.importance import REPEATS, importances
+from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.ingestion import stored
 
@@ -31,7 +34,7 @@ def test_a_sample_is_bounded_and_of_the_first_lists(monkeypatch, shards, lists):
     assert len(stored.sample(shards, SPEC, longest=1000).labels) == 1
 
 
-def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeypatch, shards):
+def test_importance_is_of_the_features_of_items(shards):
     sample = stored.sample(shards, SPEC, longest=10)
     found = inspection.feature_importances(by_b, LAYOUT, sample, seed=0)
     assert sorted(found) == ["a", "b", "c"]
@@ -45,17 +48,33 @@ def test_importance_is_of_the_features_of_items_and_takes_a_bounded_time(monkeyp
     assert split["features[2]"] == found["b"]
     assert len(split) == 4
 
-    asked = []
 
-    def counted(values, items, sizes, columns, **options):
-        asked.append((len(sizes), values(items).shape, options["repeats"]))
-        return {}
+def test_importance_scores_only_what_can_change(monkeypatch, shards):
+    sample, scored = stored.sample(shards, SPEC, longest=10).by_size(), []
+    mask, features = ~np.isnan(sample.labels), sample.inputs["features"]
 
-    longest = sample.labels.shape[1]
-    monkeypatch.setattr(inspection, "SCORED", (3 + 1) * 5 * longest)
-    monkeypatch.setattr(inspection, "importances", counted)
-    inspection.feature_importances(by_b, LAYOUT, sample, seed=0)
-    assert asked == [(5, (5,), 1)]
+    def counted(inputs):
+        scored.append(int(tf.math.count_nonzero(inputs["mask"])))
+        return by_b(inputs)
+
+    def values(items):
+        scores = np.zeros(mask.shape, np.float32)
+        scores[mask] = items["features"][:, 1]
+        return metrics.NDCG(10, ties=AVERAGED).evaluate(sample.labels, scores).values
+
+    def found():
+        scored.clear()
+        return inspection.feature_importances(counted, LAYOUT, sample, seed=0)
+
+    columns, items = inspection.columns(LAYOUT), {"features": features[mask]}
+    expected = importances(values, items, mask.sum(axis=1), columns)
+    for name, one in found().items():
+        assert one.drop == pytest.approx(expected[name].drop, abs=1e-6)
+    assert sum(scored) < 0.95 * mask.sum() * (1 + REPEATS * len(columns))
+    for budget in (100, 500, 1000):
+        monkeypatch.setattr(inspection, "SCORED", budget)
+        found()
+        assert 0.5 * budget < sum(scored) <= budget
 
 
 def test_a_lead_is_explained_by_the_features_of_items(lists):
@@ -69,7 +88,9 @@ def test_a_lead_is_explained_by_the_features_of_items(lists):
 
 def test_calibration_is_the_mean_label_of_equal_parts_by_score(shards, lists):
     sample = stored.sample(shards, SPEC, longest=10)
-    found = inspection.calibrations({"ours": by_b}, sample)["ours"]
+    found = inspection.calibrations({"ours": inspection.scores(by_b, sample.inputs)}, sample)[
+        "ours"
+    ]
     scores = np.concatenate([one.features[:, 1] for one in lists])
     labels = np.concatenate([one.labels for one in lists])[np.argsort(scores, kind="stable")]
     assert np.all(np.diff(found.scores) > 0.0)

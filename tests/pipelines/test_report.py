@@ -4,7 +4,6 @@ import re
 import shutil
 import subprocess
 
-import keras
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,14 +11,11 @@ from pyarrow import parquet
 from rich.console import Console
 
 from tests.pipelines.test_main import invoke
-from tests.references import metrics as references
-from tfrank_sel import data, losses, models
-from tfrank_sel.data import synthetic
+from tfrank_sel import data, losses
 from tfrank_sel.pipelines.analysis import leakage
 from tfrank_sel.pipelines.candidates import Candidate
 from tfrank_sel.pipelines.configuration import Configuration
 from tfrank_sel.pipelines.console import Progress
-from tfrank_sel.pipelines.evaluation import inspection
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Records
 from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
@@ -32,17 +28,6 @@ HISTORY = {
 }
 NUMBERS = ["position", "after", "<b>second</b>", "third & last", "0"]
 LISTS = 80  # of five items
-
-
-@pytest.fixture(scope="module")
-def lists():
-    return list(synthetic.lists(9, num_features=4, max_list_size=12, seed=2))
-
-
-@pytest.fixture(scope="module")
-def scorers():
-    keras.utils.set_random_seed(0)  # and no two items of a list have equal scores
-    return {name: models.ListScorer([0.0] * 4, [1.0] * 4, [16]) for name in ("baseline", "ours")}
 
 
 def written(path, number, first, scale=1.0):

@@ -18,6 +18,7 @@ from tfrank_sel.pipelines import trial
 from tfrank_sel.pipelines.analysis import schema, statistics
 from tfrank_sel.pipelines.analysis.gates import Anomaly
 from tfrank_sel.pipelines.console import Progress
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import ingest, stored
 from tfrank_sel.pipelines.ingestion.inputs import Source
@@ -152,9 +153,10 @@ def test_a_saved_model_of_other_weights_is_not_let_through(tmp_path, shards):
         scorer.build((None, None, 6))
     export.export(model, SPEC, tmp_path / "model")
     arguments = {"schema": SCHEMA, "shards": shards, "lists": 8}
-    assert trial.infra_validate(tmp_path / "model", model, **arguments) <= 1e-5
+    exported = RecordScorer(str(tmp_path / "model"), SCHEMA.features)
+    assert trial.infra_validate(exported, model, **arguments) <= 1e-5
     with pytest.raises(ValueError, match="must score as the model does"):
-        trial.infra_validate(tmp_path / "model", other, **arguments)
+        trial.infra_validate(exported, other, **arguments)
 
 
 def test_the_synthetic_set_has_its_splits(tmp_path, monkeypatch):

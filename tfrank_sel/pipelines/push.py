@@ -120,6 +120,7 @@ def push(
     job: Job,
     progress: Progress,
     folder: Path,
+    ours: RecordScorer,
     test: Split,
     measured: Evaluation,
     leaks: Sequence[Anomaly],
@@ -134,6 +135,7 @@ def push(
         job: The job.
         progress: Progress display.
         folder: Folder to write to: `blessing.json` and `pushed.json`.
+        ours: The exported model.
         test: The test split.
         measured: The evaluation of the model.
         leaks: Features of the training split that leak the label.
@@ -142,7 +144,7 @@ def push(
         settings: Settings of training, with seed and gain.
         options: Options of the Beam pipeline.
     """
-    configuration, saved_model = job.configuration, job.path / "export" / "saved_model"
+    configuration, saved_model = job.configuration, Path(ours.folder)
     serving, chosen = configuration.serving, configuration.blessing.champion
     releases = Releases(job.served, serving.model_name)
     with progress.step("push") as step:
@@ -153,9 +155,7 @@ def push(
             damaged = before.saved_model
             step.tell(f"{damaged} was damaged: the model is published again")
         champion = None if served in (published, damaged) else _checked(served)
-        types = test.layout.features
-        ours = RecordScorer(str(saved_model), types)
-        theirs = None if champion is None else RecordScorer(champion, types)
+        theirs = None if champion is None else RecordScorer(champion, test.layout.features)
         lists = stored.lists(test.shards, test.spec)
         one_by_one = (stored.batch_of(one, test.spec) for one in lists)
         compared = side_by_side(ours, theirs, one_by_one)

@@ -17,7 +17,7 @@ from tfrank_sel.pipelines.analysis.statistics import Split, Statistics
 from tfrank_sel.pipelines.candidates import Candidate, Settings
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
-from tfrank_sel.pipelines.evaluation.saved import TracedScorer
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.ingestion.job import Job
@@ -101,6 +101,12 @@ class Run:
         """The scoring function of each of the models, whose graph all steps share."""
         inputs = self.splits["test"].inputs
         return {name: TracedScorer(one.scores, inputs) for name, one in self.trained.items()}
+
+    @functools.cached_property
+    def exported(self) -> RecordScorer:
+        """The exported model, loaded at first use."""
+        folder = self.output / "export" / "saved_model"
+        return RecordScorer(str(folder), self.records.layout.features)
 
     @functools.cached_property
     def evaluation(self) -> Evaluation:

@@ -145,8 +145,9 @@ def _export(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.reporting import card
     from tfrank_sel.pipelines.trial import export
 
-    found = run.trained["ours"], run.splits, run.evaluation, card.facts(run)
-    export(run.job, run.progress, folder, *found)
+    found = run.trained["ours"], run.scorers["ours"], run.splits, run.evaluation, card.facts(run)
+    exported = export(run.job, run.progress, folder, *found)
+    run.exported = exported.moved(str(run.output / "export" / "saved_model"))
 
 
 def _push(run: "Run", folder: Path) -> None:
@@ -154,7 +155,8 @@ def _push(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.push import push
 
     leaks = leakage.read(run.output / "analyze" / "anomalies" / "train.json")
-    found = run.splits["test"], run.evaluation, leaks, run.digest("export"), run.pushed
+    known = run.evaluation, leaks, run.digest("export"), run.pushed
+    found = run.exported, run.splits["test"], *known
     push(run.job, run.progress, folder, *found, run.settings, run.options)
 
 

@@ -20,6 +20,7 @@ from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.console import Progress
 from tfrank_sel.pipelines.evaluation.evaluation import Evaluation
+from tfrank_sel.pipelines.evaluation.saved import RecordScorer, TracedScorer
 from tfrank_sel.pipelines.files import folders
 from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.job import Job
@@ -37,10 +38,11 @@ def export(
     progress: Progress,
     folder: Path,
     ours: Trained,
+    score: Scorer,
     splits: Mapping[str, Split],
     measured: Evaluation,
     facts: Mapping[str, Any],
-) -> None:
+) -> RecordScorer:
     """Exports and tests a model: `saved_model/`, and a query of the test split, also for REST.
 
     Args:
@@ -48,9 +50,13 @@ def export(
         progress: Progress display.
         folder: Folder to write to.
         ours: The model.
+        score: Its scoring function, as a graph.
         splits: The splits.
         measured: The evaluation of the model.
         facts: Facts for the model card, as from `card.facts`.
+
+    Returns:
+        The exported model, loaded.
     """
     configuration, test, held_out = job.configuration, splits["test"], splits["validation"]
     schema, saved_model = test.layout, folder / "saved_model"
@@ -58,6 +64,7 @@ def export(
         if method := configuration.serving.recalibration:
             model = _recalibrated(ours.model, held_out.batches(), method)
             ours = dataclasses.replace(ours, model=model)
+            score = TracedScorer(ours.scores, test.inputs)
             step.tell(f"scores are expected labels: {method}")
         exports.export(
             ours.model,
@@ -70,6 +77,7 @@ def export(
                 "feature_names": schema.names,
                 "card": facts,
             },
+            score=score,
         )
         folders.write_text(saved_model / CARD, card.text(facts))
         as_onnx = folder / "model.onnx" if configuration.export.onnx else None
@@ -79,8 +87,9 @@ def export(
             except ValueError as error:
                 raise configuration.error("export.onnx", str(error)) from error
     with progress.step("infra validation") as step, interrupts.deferred():
+        exported = RecordScorer(str(saved_model), schema.features)
         gap = infra_validate(
-            saved_model, ours.scores, schema, test.shards, lists=TRIED_LISTS, as_onnx=as_onnx
+            exported, score, schema, test.shards, lists=TRIED_LISTS, as_onnx=as_onnx
         )
         step.tell(f"every signature scores as the model does, to {gap:.1g}")
     # the first list with two different labels
@@ -90,6 +99,7 @@ def export(
     text = letor.text(first) if schema.types is None else typed.text(first, schema.types)
     folders.write_text(folder / one_query, text)
     folders.write_text(folder / folders.REQUEST, rest_request(first, schema))
+    return exported
 
 
 def _recalibrated(
@@ -168,7 +178,7 @@ def _plain(array: np.ndarray) -> list[object]:
 
 
 def infra_validate(
-    saved_model: Path,
+    exported: RecordScorer,
     model: Scorer,
     schema: Schema,
     shards: Sequence[str],
@@ -176,10 +186,10 @@ def infra_validate(
     lists: int,
     as_onnx: Path | None = None,
 ) -> float:
-    """Loads a SavedModel and runs its scoring signatures on real lists.
+    """Loads an exported model and runs its scoring signatures on real lists.
 
     Args:
-        saved_model: Folder of the SavedModel.
+        exported: The exported model.
         model: Scoring function of the original model.
         schema: Schema of the lists.
         shards: TFRecord files of the packed layout, whose first lists are used.
@@ -198,7 +208,7 @@ def infra_validate(
     parsed = packed.parse(tf.constant(list(itertools.islice(records, lists))), spec)
     mask = parsed["mask"].numpy()
     expected = model(stored.inputs(parsed, spec)).numpy()
-    signatures = tf.saved_model.load(str(saved_model)).signatures
+    signatures = exported.signatures
     examples, dense = tf.constant(requests), _dense(requests, schema)
     served = {
         "serving_default": signatures["serving_default"](examples=examples)["scores"].numpy(),
@@ -226,7 +236,7 @@ def infra_validate(
     worst = max(worst, *(difference(scores[mask], expected[mask]) for scores in served.values()))
     if not worst <= TOLERANCE or not np.array_equal(ranked["mask"].numpy(), by_rank):
         raise ValueError(
-            f"{saved_model} must score as the model does, to {TOLERANCE:g}. "
+            f"{exported.folder} must score as the model does, to {TOLERANCE:g}. "
             f"Received: a difference of {worst:.3g}"
         )
     return worst

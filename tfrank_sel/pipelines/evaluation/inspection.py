@@ -1,27 +1,23 @@
-"""Inspection of models on a split: NDCG curves, feature importance and calibration."""
+"""Inspection of models on a sample: feature importance, calibration and explanations."""
 
 import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from tfrank_sel import data, metrics
-from tfrank_sel.data import packed
+from tfrank_sel import metrics
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.features import spans
-from tfrank_sel.metrics import significance
 from tfrank_sel.metrics.importance import REPEATS, Importance, importances
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.models import explanation
 from tfrank_sel.ops.ranking import gain_arguments
-from tfrank_sel.pipelines.ingestion import stored
 from tfrank_sel.pipelines.ingestion.stored import Sample, Scorer
 
-SCORED = 1_000_000  # items that importance scores, all features and shuffles together
+SCORED = 100_000  # items that importance scores, all features and shuffles together
+AT_ONCE = 2_000  # items that are scored at once
 BINS = 10
-PARTS = 8  # of the lists, by size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,11 +33,11 @@ class Calibration:
     labels: np.ndarray
 
 
-def calibrations(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Calibration]:
-    """Returns the mean label by score of each model."""
+def calibrations(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Calibration]:
+    """Returns the mean label by score of each model, given its `scores` of the lists."""
     mask, found = ~np.isnan(lists.labels), {}
-    for name, model in models.items():
-        scores = model(_tensors(lists.inputs)).numpy()[mask]
+    for name, of_items in scored.items():
+        scores = of_items[mask]
         order = np.argsort(scores, kind="stable")
         bins = [x for x in np.array_split(order, BINS) if len(x)]
         found[name] = Calibration(
@@ -64,17 +60,36 @@ class Errors:
     error: np.ndarray
 
 
-def errors(models: Mapping[str, Scorer], lists: Sample) -> dict[str, Errors]:
+def errors(scored: Mapping[str, np.ndarray], lists: Sample) -> dict[str, Errors]:
     """Returns the error of each model by label, for labels that are scores."""
     mask = ~np.isnan(lists.labels)
     labels = lists.labels[mask]
     order = np.argsort(labels, kind="stable")
     bins = [x for x in np.array_split(order, BINS) if len(x)]
     means, found = np.array([labels[x].mean() for x in bins]), {}
-    for name, model in models.items():
-        squares = np.square(model(_tensors(lists.inputs)).numpy()[mask] - labels)
+    for name, scores in scored.items():
+        squares = np.square(scores[mask] - labels)
         found[name] = Errors(means, np.sqrt([squares[x].mean() for x in bins]))
     return found
+
+
+def scores(model: Scorer, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the scores of padded lists, `[lists, items]`; 0 at padding."""
+    found = np.zeros(inputs["mask"].shape, np.float32)
+    for part in _parts(inputs["mask"].sum(axis=1)):
+        found[part] = model(_tensors({name: x[part] for name, x in inputs.items()}))
+    return found
+
+
+def _parts(sizes: np.ndarray) -> Iterator[tuple[np.ndarray, slice]]:
+    """Parts of padded lists, of similar sizes: most lists are much shorter than the longest."""
+    order = np.argsort(sizes, kind="stable")
+    first = 0
+    while first < len(order):
+        slots = sizes[order[first:]] * np.arange(1, len(order) - first + 1)
+        last = first + max(int(np.searchsorted(slots, AT_ONCE, side="right")), 1)
+        yield order[first:last], np.s_[: sizes[order[last - 1]]]
+        first = last
 
 
 def feature_importances(
@@ -87,7 +102,8 @@ def feature_importances(
 ) -> dict[str, Importance]:
     """Returns the drop of NDCG@10 without each feature of items, the largest first.
 
-    The numbers of a single feature are features of their own.
+    The numbers of a single feature are features of their own. A list of equal labels, and one that
+    a shuffle leaves as it was, are not scored for it, because their NDCG cannot change.
 
     Args:
         model: Scores lists.
@@ -97,30 +113,70 @@ def feature_importances(
         gain: Gain of NDCG, as in `ranking.gain_arguments`.
     """
     columns_of = columns(schema)
-    # more lists are worth more than more shuffles
-    shuffles = SCORED // (max(len(columns_of), 1) * lists.labels.size)
-    repeats = min(max(shuffles, 1), REPEATS)
-    slots = SCORED // (repeats * len(columns_of) + 1)
-    lists = lists.first(slots // lists.labels.shape[1]).by_size()
+    lists, repeats = _affordable(lists, columns_of)
+    lists = lists.by_size()
     mask, ndcg = ~np.isnan(lists.labels), metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED)
-    sizes = mask.sum(axis=1)
-    ends = np.linspace(0, len(sizes), min(len(sizes), PARTS) + 1).astype(int)
-    parts = [np.s_[i:j, : sizes[j - 1]] for i, j in itertools.pairwise(ends)]
-
-    def values(items: Mapping[str, np.ndarray]) -> np.ndarray:
-        inputs = dict(lists.inputs)
-        for name, x in items.items():
-            inputs[name] = inputs[name].copy()
-            inputs[name][mask] = x
-        scores = np.zeros(mask.shape, np.float32)
-        for part in parts:  # most lists are much shorter than the longest
-            scores[part] = model(_tensors({name: x[part] for name, x in inputs.items()}))
-        return ndcg.evaluate(lists.labels, scores).values
-
+    sizes, can_change = mask.sum(axis=1), _differ(lists.labels, mask)
     names = {name for own in columns_of.values() for name, _ in own}
     items = {name: lists.inputs[name][mask] for name in names}
-    found = importances(values, items, sizes, columns_of, seed=seed, repeats=repeats)
+    of_list = np.repeat(np.arange(len(sizes)), sizes)
+    spec = tf.TensorSpec([None, None])
+
+    @tf.function(input_signature=[spec, spec], autograph=False)
+    def values(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+        return ndcg.evaluate(labels, scores).values
+
+    def measured(shuffled: Mapping[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
+        inputs, found = dict(lists.inputs), np.zeros(len(rows))
+        for name, x in shuffled.items():
+            inputs[name] = inputs[name].copy()
+            inputs[name][mask] = x
+        for part, items in _parts(sizes[rows]):
+            own = rows[part], items
+            scored = model(_tensors({name: x[own] for name, x in inputs.items()}))
+            found[part] = values(lists.labels[own], scored)
+        return found
+
+    whole = measured(items, np.arange(len(sizes)))
+
+    def after(shuffled: Mapping[str, np.ndarray]) -> np.ndarray:
+        changed = [_filled(x) != _filled(items[name]) for name, x in shuffled.items()]
+        moved = np.bincount(of_list, np.concatenate(changed, axis=1).any(axis=1), len(sizes)) > 0
+        rows, found = np.flatnonzero(moved & can_change), whole.copy()
+        if len(rows):
+            found[rows] = measured(shuffled, rows)
+        return found
+
+    found = importances(after, items, sizes, columns_of, seed=seed, repeats=repeats)
     return dict(sorted(found.items(), key=lambda one: -one[1].drop))
+
+
+def _affordable(
+    lists: Sample, columns_of: Mapping[str, Sequence[tuple[str, int]]]
+) -> tuple[Sample, int]:
+    """The first lists, and the number of shuffles, for which at most `SCORED` items are scored."""
+    mask = ~np.isnan(lists.labels)
+    differ = {
+        name: _differ(_filled(lists.inputs[name]), mask[:, :, None])
+        for name in {name for own in columns_of.values() for name, _ in own}
+    }
+    shuffles = sum(np.any([differ[x][:, i] for x, i in own], axis=0) for own in columns_of.values())
+    sizes = mask.sum(axis=1)
+    costs = sizes * shuffles * _differ(lists.labels, mask)
+    # more lists are worth more than more shuffles
+    repeats = int(np.clip((SCORED - sizes.sum()) // max(costs.sum(), 1), 1, REPEATS))
+    count = np.searchsorted(np.cumsum(sizes + repeats * costs), SCORED, side="right")
+    return lists.first(int(count)), repeats
+
+
+def _differ(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Whether the items of each list have several values, `[lists, ...]`."""
+    return np.any((x != x[:, :1]) & mask, axis=1)
+
+
+def _filled(x: np.ndarray) -> np.ndarray:
+    """Values that equal themselves: without NaN."""
+    return np.nan_to_num(x, nan=-np.inf) if x.dtype.kind == "f" else x
 
 
 def explained(
@@ -165,71 +221,3 @@ def columns(schema: Schema) -> dict[str, list[tuple[str, int]]]:
 
 def _tensors(inputs: Mapping[str, np.ndarray]) -> dict[str, tf.Tensor]:
     return {name: tf.constant(x) for name, x in inputs.items()}
-
-
-CUTOFFS = (1, 2, 3, 5, 7, 10, 15, 20)  # each is traced, which takes longer than to draw it
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """NDCG of a model by cut-off.
-
-    Args:
-        cutoffs: The cut-offs.
-        mean: Mean over the queries, `[cut-offs]`.
-        low: Lower ends of the 95 % intervals.
-        high: Upper ends of the 95 % intervals.
-    """
-
-    cutoffs: Sequence[int]
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-
-def ndcg(
-    models: Mapping[str, Scorer],
-    spec: data.FeatureSpec,
-    shards: Sequence[str],
-    *,
-    longest: int,
-    seed: int,
-    gain: str | float = "exponential",
-) -> dict[str, Curve]:
-    """Measures NDCG at `CUTOFFS`, up to the longest list.
-
-    Args:
-        models: Scoring function of each model, by name.
-        spec: Names of the parts and number of features.
-        shards: TFRecord files of the packed layout. They are streamed: only sums are kept.
-        longest: Number of items of the longest list.
-        seed: Seed of the bootstrap.
-        gain: Gain, as in `ranking.gain_arguments`.
-    """
-    cutoffs = [k for k in CUTOFFS if k <= longest]
-    evaluate = metrics.Evaluator(
-        [metrics.NDCG(k, **gain_arguments(gain), name=f"{k}", ties=AVERAGED) for k in cutoffs],
-    )
-
-    signature = [stored.inputs_spec(spec), tf.TensorSpec([None, None])]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def values(inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        # as one batch, so that the metrics are traced once
-        scores = tf.concat([model(inputs) for model in models.values()], axis=0)
-        found = evaluate(tf.tile(labels, [len(models), 1]), scores)
-        of_models = tf.split(tf.stack([x.values for x in found.values()], axis=1), len(models))
-        return tf.concat(of_models, axis=1)
-
-    total, seen = None, 0
-    for serialized in stored.serialized_batches(shards):
-        parsed = packed.parse(serialized, spec)
-        found = values(stored.inputs(parsed, spec), parsed[spec.label]).numpy()
-        keys = np.arange(seen, seen + len(found), dtype=np.uint64)
-        part, seen = significance.resampled(keys, found, seed=seed), seen + len(found)
-        total = part if total is None else total + part
-    if total is None:
-        raise ValueError(f"expected a list in {', '.join(shards)}. Received: none")
-    ends = (total.mean(), *total.interval())
-    by_model = zip(*(np.split(end, len(models)) for end in ends), strict=True)
-    return {name: Curve(cutoffs, *curve) for name, curve in zip(models, by_model, strict=True)}

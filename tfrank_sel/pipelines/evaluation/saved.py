@@ -71,8 +71,13 @@ class SavedScorer:
             )
         self._arguments = folder, inputs
 
+    @property
+    def signatures(self) -> Mapping[str, Callable[..., dict[str, tf.Tensor]]]:
+        """The signatures by name."""
+        return self._loaded.signatures
+
     def __call__(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        return self._loaded.signatures["predict"](**inputs)["scores"]
+        return self.signatures["predict"](**inputs)["scores"]
 
     @functools.cached_property
     def explain(self) -> Callable[..., dict[str, tf.Tensor]]:
@@ -202,10 +207,21 @@ class RecordScorer:
     """
 
     def __init__(self, folder: str, features: Mapping[str, Feature]) -> None:
-        self._takes = Takes.read(folder)
+        self.folder, self._takes = folder, Takes.read(folder)
         self._numbers, self._texts = self._takes.columns(features)
         self._structure = typed.structure(self._takes.types)
         self._arguments = folder, features
+
+    @property
+    def signatures(self) -> Mapping[str, Callable[..., dict[str, tf.Tensor]]]:
+        """The signatures of the model by name."""
+        return self._score.signatures
+
+    def moved(self, folder: str) -> "RecordScorer":
+        """Returns the scorer of the model in the folder to which its own was renamed."""
+        found = RecordScorer(folder, self._arguments[1])
+        found._score = self._score  # it is not loaded again
+        return found
 
     @functools.cached_property
     def _score(self) -> SavedScorer:

@@ -11,13 +11,14 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
 from tfrank_sel.clicks import Propensities
 from tfrank_sel.pipelines.analysis.drift import GRADES
 from tfrank_sel.pipelines.analysis.statistics import Statistics
-from tfrank_sel.pipelines.evaluation.evaluation import Comparison
-from tfrank_sel.pipelines.evaluation.inspection import Calibration, Curve, Errors
+from tfrank_sel.pipelines.evaluation.evaluation import Comparison, Curve
+from tfrank_sel.pipelines.evaluation.inspection import Calibration, Errors
 from tfrank_sel.pipelines.learning.training import Fit, Trained, each_once
 
 COLORS = {"baseline": "#d9822b", "ours": "#3b82c4"}
@@ -214,9 +215,10 @@ def _svg(
     """Returns a figure as an element of a page, without anything that points elsewhere."""
     file = io.StringIO()
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
+        figure = Figure(figsize=(width, height), dpi=72)  # as in a file of SVG
         axes = figure.subplots()
         draw(axes)
+        ConstrainedLayoutEngine().execute(figure)  # the figure's own would draw it twice
         for ground in (figure.patch, axes.patch):
             ground.set_alpha(0.0)
         figure.savefig(file, format="svg", metadata={"Date": None})

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from tfrank_sel import data, metrics
 from tfrank_sel.clicks import Propensities
@@ -44,18 +43,14 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
     Returns:
         The page.
     """
-    trained, splits = run.trained, run.splits
+    trained, splits, models = run.trained, run.splits, run.scorers
     test, training = splits["test"], splits["train"].statistics
-    signature = [stored.inputs_spec(test.spec)]  # one trace of each model for all parts
-    models = {
-        name: tf.function(one.scores, input_signature=signature, autograph=False)
-        for name, one in trained.items()
-    }
     measured, told = run.evaluation, card.facts(run)
     judged = json.loads((run.output / "push" / "blessing.json").read_text())
     options: Any = {"seed": run.settings.seed, "gain": run.settings.gain}
-    found = inspection.ndcg(models, test.spec, test.shards, longest=test.longest, **options)
+    curves = {name: x.first(test.longest) for name, x in sorted(measured.curves.items())}
     sample = test.sample()
+    scored = {name: inspection.scores(model, sample.inputs) for name, model in models.items()}
     important = inspection.feature_importances(models["ours"], test.layout, sample, **options)
     columns = inspection.columns(test.layout)
     valued = {name: columns[name] for name in list(important)[:WITH_VALUES]}
@@ -86,6 +81,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
         champion=champion,
         importances=list(important.items())[:IMPORTANT],
         num_features=len(important),
+        most_scored=inspection.SCORED,
         pushed=run.pushed,
         anomalies=card.anomalies(run),
         splits=statistics,
@@ -97,12 +93,12 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
                 "shares": figures.shares(statistics),
                 "propensities": figures.propensities(propensities) if propensities else "",
                 "learning": figures.learning(trained),
-                "cutoffs": figures.cutoffs(found),
+                "cutoffs": figures.cutoffs(curves),
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
-                "errors": figures.errors(inspection.errors(models, sample), above)
+                "errors": figures.errors(inspection.errors(scored, sample), above)
                 if isinstance(above, float) and run.configuration.training.region
                 else "",
-                "calibration": figures.calibration(inspection.calibrations(models, sample)),
+                "calibration": figures.calibration(inspection.calibrations(scored, sample)),
                 "champion": figures.slices(champion.slices, "NDCG@10", "champion")
                 if champion
                 else "",
