@@ -146,8 +146,8 @@ def _export(run: "Run", folder: Path) -> None:
     from tfrank_sel.pipelines.trial import export
 
     found = run.trained["ours"], run.scorers["ours"], run.splits, run.evaluation, card.facts(run)
-    exported = export(run.job, run.progress, folder, *found)
-    run.exported = exported.moved(str(run.output / "export" / "saved_model"))
+    run.exported = export(run.job, run.progress, folder, *found)
+    run.exported.moved(str(run.output / "export" / "saved_model"))
 
 
 def _push(run: "Run", folder: Path) -> None:

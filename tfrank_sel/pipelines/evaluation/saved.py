@@ -210,18 +210,16 @@ class RecordScorer:
         self.folder, self._takes = folder, Takes.read(folder)
         self._numbers, self._texts = self._takes.columns(features)
         self._structure = typed.structure(self._takes.types)
-        self._arguments = folder, features
+        self._features = features
 
     @property
     def signatures(self) -> Mapping[str, Callable[..., dict[str, tf.Tensor]]]:
         """The signatures of the model by name."""
         return self._score.signatures
 
-    def moved(self, folder: str) -> "RecordScorer":
-        """Returns the scorer of the model in the folder to which its own was renamed."""
-        found = RecordScorer(folder, self._arguments[1])
-        found._score = self._score  # it is not loaded again
-        return found
+    def moved(self, folder: str) -> None:
+        """Follows the model, which is not loaded again, to the new name of its folder."""
+        self.folder, self._takes = folder, dataclasses.replace(self._takes, folder=folder)
 
     @functools.cached_property
     def _score(self) -> SavedScorer:
@@ -262,7 +260,7 @@ class RecordScorer:
         return {**taken, _MASK: inputs[_MASK]}
 
     def __reduce__(self) -> tuple[type["RecordScorer"], tuple[Any, ...]]:
-        return RecordScorer, self._arguments
+        return RecordScorer, (self.folder, self._features)
 
 
 def _nameless(count: int) -> list[str]:

@@ -182,7 +182,7 @@ def _samples(
     features: Mapping[str, Sequence[tuple[str, int]]],
 ) -> Iterator[dict[str, Any]]:
     """Some lists with different labels as the models rank them, with values of these features."""
-    measure, left = metrics.NDCG(10, **gain_arguments(gain), ties=AVERAGED), SAMPLES
+    measure, left = metrics.NDCG(**gain_arguments(gain), ties=AVERAGED), SAMPLES
     spec = split.spec
     for one in stored.lists(split.shards, spec):
         if one.labels.min() == one.labels.max():
@@ -213,7 +213,7 @@ def _samples(
             "gap": sum(parts.values()),
             "parts": [part for part in list(parts.items())[:WITH_VALUES] if part[1]],
             "ndcg": {
-                name: float(measure.evaluate(one.labels[None], score[None]).values[0])
+                name: float(measure.curve(one.labels[None], score[None], [10])[0, 0])
                 for name, score in scores.items()
             },
         }
