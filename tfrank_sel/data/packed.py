@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.data.spec import FeatureSpec
 from tfrank_sel.data.writing import field, head
 
@@ -79,6 +80,7 @@ def serialize(
     return b"".join([head(1, sum(map(len, parts))), *parts])
 
 
+@unconverted
 def parse(
     serialized: tf.Tensor, spec: FeatureSpec, *, list_size: int | tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:
@@ -176,6 +178,7 @@ def decode(
     return _floats(octets, spec.num_features, list_size), tf.sequence_mask(sizes, list_size)
 
 
+@unconverted
 def list_sizes(serialized: tf.Tensor, spec: FeatureSpec) -> tf.Tensor:
     """Returns the number of items of each list, reading as little as possible.
 

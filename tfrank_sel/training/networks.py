@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import compilation, metrics
@@ -44,61 +45,54 @@ class Validation(keras.callbacks.Callback):
         gain: str | float = "exponential",
     ) -> None:
         super().__init__()
-        self._passes = [iter(x.repeat()) for x in measured]
-        self._steps = [int(x.cardinality()) for x in measured]
+        sample, held_out = measured
+        self._pass = iter(sample.concatenate(held_out).repeat())
+        self._steps = int(sample.cardinality()), int(held_out.cardinality())
         self._loss, self._workers = loss, workers or Workers()
         self._evaluate = _evaluator(gain)
-        names = "loss", "val_loss", "val_ndcg", "val_mrr"
-        self._means = {name: keras.metrics.Mean() for name in names}
-        self._scored = compilation.graph(self._of_batch)  # traced once for both passes
 
-    # the passes are arguments, because graphs, which Python does not free, would keep them open
-    @tf.function
-    def _measure(self, sample: Any, held_out: Any) -> None:
+    # the pass is an argument, because graphs, which Python does not free, would keep it open
+    @tf.function(autograph=False)
+    def _sums(self, batches: Any) -> tf.Tensor:
+        """The sum and the weight of loss, NDCG and MRR on both splits, `[2, 3, 2]`."""
         sample_steps, steps = self._steps
-        for _ in tf.range(sample_steps):
-            self._measure_batch("loss", *next(sample))
-        for _ in tf.range(steps):
-            self._measure_batch("val_loss", *next(held_out))
 
-    @compilation.unconverted
-    def _measure_batch(
-        self, name: str, inputs: Any, labels: tf.Tensor, weights: Any = None
-    ) -> None:
-        scores, loss, size = self._scored(inputs, labels, weights)
-        self._means[name].update_state(loss, size)
-        if name == "val_loss":
-            for metric, result in self._evaluate(labels, scores).items():
-                self._means[metric].update_state(result.values, result.weights)
+        def add(step: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            split = tf.cast(step >= sample_steps, tf.int32)
+            of_batch = self._of_batch(*next(batches))
+            return step + 1, tf.tensor_scatter_nd_add(sums, [[split]], of_batch[tf.newaxis])
 
-    def _of_batch(
-        self, inputs: Any, labels: tf.Tensor, weights: Any
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The scores, the mean loss and the number of lists."""
+        start = 0, tf.zeros([2, 3, 2])
+        _, sums = tf.while_loop(lambda step, _: step < sample_steps + steps, add, start)
+        return sums
+
+    def _of_batch(self, inputs: Any, labels: tf.Tensor, weights: Any = None) -> tf.Tensor:
         scores = self.model(inputs, training=False)
         # an empty list, which fills up a batch, adds 0 to the mean loss
         is_list = tf.cast(tf.reduce_any(labels == labels, axis=1), tf.float32)
         loss = tf.math.divide_no_nan(self._loss(labels, scores, weights), tf.reduce_mean(is_list))
-        return scores, loss, tf.reduce_sum(is_list)
+        size = tf.reduce_sum(is_list)
+        found = self._evaluate(labels, scores)
+        metrics = (
+            tf.reduce_sum([x.values * x.weights, x.weights], axis=1)
+            for x in (found["ndcg"], found["mrr"])
+        )
+        return tf.stack([[loss * size, size], *metrics])
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        for mean in self._means.values():
-            mean.reset_state()
-        self._measure(*self._passes)
-        variables = [v for mean in self._means.values() for v in mean.variables]
-        for variable in variables if self._workers.count > 1 else ():
-            variable.assign(self._workers.sum(variable.numpy()))
+        sums, sizes = np.moveaxis(self._workers.sum(self._sums(self._pass).numpy()), -1, 0)
+        [[loss, *_], [val_loss, ndcg, mrr]] = (sums / np.where(sizes > 0.0, sizes, 1.0)).tolist()
         assert logs is not None
         # for the subsequent callbacks
-        logs.update({name: float(mean.result()) for name, mean in self._means.items()})
+        logs.update({"loss": loss, "val_loss": val_loss, "val_ndcg": ndcg, "val_mrr": mrr})
 
 
 @functools.cache
 def _evaluator(gain: str | float) -> Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]]:
     """Evaluates the metrics of a batch, in a graph that all trainings share."""
     options = gain_arguments(gain)
-    ndcg = metrics.NDCG(10, **options, name="val_ndcg", ties=AVERAGED)
-    mrr = metrics.MRR(above=options["above"], name="val_mrr", ties=AVERAGED)
+    ndcg = metrics.NDCG(10, **options, name="ndcg", ties=AVERAGED)
+    mrr = metrics.MRR(above=options["above"], name="mrr", ties=AVERAGED)
     evaluate = metrics.Evaluator([ndcg, mrr])
     compiled: Callable[[tf.Tensor, tf.Tensor], dict[str, ListValues]] = compilation.graph(evaluate)
     return compiled
@@ -206,16 +200,41 @@ def fit(
         # on a CPU, compiling for each shape would take longer than it saves in thousands of steps
         jit_compile=False,
     )
+    network.train_function = _steps(network)
     network.fit(
         dataset,  # infinite, because starting a dataset takes as long as some steps
         epochs=epochs,
         initial_epoch=initial_epoch,
         steps_per_epoch=steps,
-        callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True), *callbacks],
+        callbacks=[_averages(), *callbacks],
         shuffle=False,  # the lists are shuffled
         verbose=verbose,
     )
 
 
+def _averages() -> keras.callbacks.Callback:
+    """Keras' callback that swaps the weights and their averages, by one operation for all."""
+    found = keras.callbacks.SwapEMAWeights(swap_on_epoch=True)
+    found._swap_variables = tf.function(found._swap_variables, autograph=False)
+    return found
+
+
+def _steps(network: keras.Model) -> Callable[[Any], dict[str, tf.Tensor]]:
+    """`STEPS_AT_A_TIME` training steps as one graph, with fewer operations than that of Keras."""
+
+    @tf.function(autograph=False)
+    def steps(batches: Any) -> dict[str, tf.Tensor]:
+        def step(number: tf.Tensor) -> tf.Tensor:
+            network.train_step(next(batches))
+            return number + 1
+
+        tf.while_loop(lambda number: number < STEPS_AT_A_TIME, step, [0])
+        metrics: dict[str, tf.Tensor] = network.get_metrics_result()
+        return metrics
+
+    return steps
+
+
+@compilation.unconverted
 def _without_mask(inputs: dict[str, tf.Tensor], *others: tf.Tensor) -> Any:
     return inputs["features"], *others

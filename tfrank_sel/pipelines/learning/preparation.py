@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import models
+from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.formats import Schema
@@ -102,7 +103,7 @@ def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
 def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
     if preparation is None:
         return batches
-    return batches.map(lambda inputs, *others: (preparation(inputs), *others))
+    return batches.map(unconverted(lambda inputs, *others: (preparation(inputs), *others)))
 
 
 def parts_of(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
