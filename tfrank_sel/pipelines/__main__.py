@@ -1,5 +1,6 @@
 """Command line of `tfrank-sel-pipelines`."""
 
+import gc
 import logging
 import os
 
@@ -23,6 +24,8 @@ def _commands(version: Version = False) -> None:
 
 def main() -> None:
     """Runs the command line."""
+    # by default, Python searches the modules and graphs of a run for garbage for 1/15 of its time
+    gc.set_threshold(20_000, 20, 100)
     # Beam warns about cloud clients that are not used here
     logging.basicConfig(level=logging.ERROR)
     # and logs with its traceback what it then raises
