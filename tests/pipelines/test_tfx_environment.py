@@ -51,9 +51,11 @@ def test_an_old_glibc_without_apt_is_refused_with_what_to_do(tmp_path):
 
 
 @pytest.mark.parametrize("image", ["tfx", "dataflow"])
-def test_hadolint_finds_nothing_in_the_image(image):
+def test_an_image_has_no_fault_and_no_root(image):
     hadolint = deployments.tool("hadolint")
-    assert deployments.run(hadolint, FOLDER.with_name(image) / "Dockerfile") == (0, "")
+    file = FOLDER.with_name(image) / "Dockerfile"
+    assert deployments.run(hadolint, file) == (0, "")
+    assert "\nUSER 1000\n" in file.read_text()
 
 
 def test_without_tfx_the_import_error_names_extra_and_script():
