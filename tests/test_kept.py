@@ -17,6 +17,7 @@ import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
 from tfrank_sel import data, export, kept, locks
+from tfrank_sel.clicks.propensities import Propensities
 from tfrank_sel.data import stores
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.schema import Schema
@@ -54,6 +55,8 @@ def table(tmp_path_factory) -> dict[str, Kept]:
     factorizer = RGFactorizer(num_factors=4, sweeps=1, num_threads=1).fit(pairs)
     schema = Schema({"price": Number()}, {})
     arrays = [np.arange(500.0)]
+    ends = np.linspace(1.0, 0.1, 40)
+    propensities = Propensities(np.arange(1, 41), ends, ends, ends, "pbm")
 
     def published(path: pathlib.Path) -> None:
         kept.check(path / "1", "SavedModel")
@@ -74,12 +77,13 @@ def table(tmp_path_factory) -> dict[str, Kept]:
         ),
         "deployment": Kept(lambda path: deployment.write(path, "ranker", folder / "root/ranker")),
         "backup": Kept(lambda path: Backup(path).save({}, [], arrays), Backup),
+        "propensities": Kept(propensities.save, Propensities.load),
     }
 
 
 NAMES = (
     *("factoriser", "cache", "schema", "letor", "text"),
-    *("version", "release", "deployment", "backup"),
+    *("version", "release", "deployment", "backup", "propensities"),
 )
 
 
@@ -210,7 +214,9 @@ NONE |= {("backup", "longer")}
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("name", ["factoriser", "cache", "schema", "version", "backup"])
+@pytest.mark.parametrize(
+    "name", ["factoriser", "cache", "schema", "version", "backup", "propensities"]
+)
 def test_damage_is_told_by_the_name_of_the_file(name, how, table, tmp_path):
     one = table[name]
     assert one.read is not None
@@ -229,7 +235,7 @@ def test_damage_is_told_by_the_name_of_the_file(name, how, table, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "other JSON", "not UTF-8", "missing"])
-@pytest.mark.parametrize("name", ["factoriser", "cache", "schema"])
+@pytest.mark.parametrize("name", ["factoriser", "cache", "schema", "propensities"])
 def test_damage_without_digests_is_told_too(name, how, table, tmp_path):
     """As in files of an earlier version."""
     one = table[name]
