@@ -199,6 +199,33 @@ def test_a_reload_does_not_wait_while_the_file_makes_a_version_load(half, tmp_pa
         core.stop()
 
 
+def test_a_slow_folder_delays_no_other_model(half, tmp_path):
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(path, version):
+        if version == 2 and path.parent.name == "slow":
+            loading.set()
+            go_on.wait(20)
+        return Model(path, version)
+
+    for name in ("slow", "half"):
+        shutil.copytree(half / "1", tmp_path / name / "1")
+    models = [ModelConfig(name, tmp_path / name) for name in ("slow", "half")]
+    core = ServerCore(models, poll_seconds=0.02, load=load)
+    core.start()
+    try:
+        shutil.copytree(half / "2", tmp_path / "slow" / "2")
+        assert loading.wait(20)
+        shutil.copytree(half / "2", tmp_path / "half" / "2")
+        assert soon(lambda: served(core) == 2)
+        with core.acquire("slow") as model:
+            assert model.version == 1
+        assert not core.stop()
+    finally:
+        go_on.set()
+        core.stop()
+
+
 def test_a_configuration_that_is_refused_is_tried_again(half, tmp_path):
     path, base = tmp_path / "models.config", tmp_path / "base"
     shutil.copytree(half / "1", base / "1")

@@ -24,6 +24,8 @@ class InputError(ValueError):
         train.txt:7: expected `qid:ID` after the label. Received: '1:0.5'
     """
 
+    _tagged_with_step = True  # Beam adds the name of a step to the text of others
+
     def __init__(self, place: str, reason: str, *more: str) -> None:
         reason = " ".join(reason.splitlines())  # of other libraries
         super().__init__(place, reason, *more)

@@ -79,6 +79,7 @@ class ServerCore:
         self._changing = threading.Lock()  # held while the configuration is replaced
         self._stopped = threading.Event()
         self._config_rounds = Rounds()
+        self._checks: dict[ModelVersions, threading.Thread] = {}  # of folders, that run
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("versions", self._poll), ("configuration", self._follow))
@@ -109,10 +110,11 @@ class ServerCore:
         """
         self._stopped.set()
         due = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
+        threads = [*self._threads, *self._checks.values()]
+        for thread in threads:
             thread.join(max(0.0, due - time.monotonic()))
         self._close_models()
-        return not any(thread.is_alive() for thread in self._threads)
+        return not any(thread.is_alive() for thread in threads)
 
     def request(self, configs: Sequence[ModelConfig]) -> None:
         """Replaces the served models as `reload`, as a client asks for it.
@@ -300,11 +302,21 @@ class ServerCore:
                 )
 
     def _poll(self) -> None:
+        """Checks each folder in a thread of its own, since a slow store would delay the others."""
         while not self._stopped.wait(self._poll_seconds):
-            for name, model in self._models.items():
-                model.poll()
-                if model.fault:
-                    self._metrics.failed_round(name)
+            checks = {model: thread for model, thread in self._checks.items() if thread.is_alive()}
+            for model in self._models.values():
+                if model not in checks:
+                    checks[model] = threading.Thread(
+                        target=self._poll_one, args=[model], daemon=True
+                    )
+                    checks[model].start()
+            self._checks = checks
+
+    def _poll_one(self, model: ModelVersions) -> None:
+        model.poll()
+        if model.fault:
+            self._metrics.failed_round(model.config.name)
 
     def _follow(self) -> None:
         if self._config_file and self._config_poll_seconds:
