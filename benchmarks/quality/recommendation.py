@@ -36,9 +36,9 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from benchmarks.quality.judging import interval
+from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models import als
 from tfrank_sel.models.als import retrieval
-from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.objectives import activity_weights
 
 K = 20

@@ -7,12 +7,10 @@ DIR holds `gowalla.npz`. It needs the extras `als` and, for `exchange`, `pipelin
 """
 
 import argparse
-import json
 import logging
 import multiprocessing
 import os
 import pathlib
-import socket
 import statistics
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.speed import local_group
 from benchmarks.speed.rg import K, random_factors, read
 from tfrank_sel.models import als
 
@@ -53,15 +52,10 @@ def _exchanged(shape: tuple[int, int], results: Any) -> None:
 
 def _by_collectives(shape: tuple[int, int]) -> float:
     """The exchange of a sweep between two processes of a cluster."""
-    with socket.socket() as first, socket.socket() as second:
-        for free in (first, second):
-            free.bind(("127.0.0.1", 0))
-        addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in (first, second)]
     context = multiprocessing.get_context("spawn")
     results, processes = context.Queue(), []
-    for rank in range(2):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-        os.environ["TF_CONFIG"] = json.dumps(task)  # which the process inherits
+    for configuration in local_group.configurations(2):
+        os.environ["TF_CONFIG"] = configuration  # which the process inherits
         processes.append(context.Process(target=_exchanged, args=(shape, results)))
         processes[-1].start()
     slowest = max(results.get() for _ in processes)

@@ -14,15 +14,13 @@ import argparse
 import json
 import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
-from benchmarks.speed import training_step
+from benchmarks.speed import local_group, training_step
 from benchmarks.speed.interleaved import machine
 from tfrank_sel import distribution, losses, models
 from tfrank_sel.pipelines.candidates import Candidate, Settings
@@ -32,12 +30,12 @@ SETTINGS = Settings(epochs=4, batch_size=64)
 LIST_SIZE, NUM_FEATURES = 120, 136
 
 
-def train(workers: distribution.Workers, lists: int, folder: str) -> list[tuple[float, float]]:
+def train(workers: distribution.Group, lists: int, folder: str) -> list[tuple[float, float]]:
     """Trains on each worker; returns CPU time of all and time at the end of each epoch."""
     times: list[tuple[float, float]] = []
 
     def on_epoch(epoch: object) -> None:
-        spent = workers.sum(np.array([time.process_time()]))
+        spent = workers.total(np.array([time.process_time()]))
         times.append((spent.item(), time.perf_counter()))
 
     place = pathlib.Path(folder) / "prepared"
@@ -54,13 +52,13 @@ def train(workers: distribution.Workers, lists: int, folder: str) -> list[tuple[
 
 
 def measure(count: int, lists: int) -> tuple[float, float]:
-    """Trains in this process and others; returns CPU seconds and seconds for a list."""
+    """Trains by several processes; returns CPU seconds and seconds for a list."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", __spec__.name, "--lists", str(lists), "--join", folder]
-        with distribution.launch(command, count) as workers:
-            times = train(workers, lists, folder)
-    trained = lists * (len(times) - 1)
-    cpu, seconds = (np.subtract(times[-1], times[0]) / trained).tolist()
+        module = [__spec__.name, "--lists", str(lists), "--join", folder]
+        (status, text, errors), *_ = local_group.run(module, count, timeout=3600.0)
+    if status:
+        raise RuntimeError(errors)
+    cpu, seconds = json.loads(text.splitlines()[-1])
     return cpu, seconds
 
 
@@ -69,24 +67,18 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--lists", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--join", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     if options.join:
-        with distribution.Cluster.of_environment().join() as workers:
-            train(workers, options.lists, options.join)
-        return
-    if options.measure:
-        print(json.dumps(measure(options.measure, options.lists)))
+        times = train(distribution.CollectiveGroup(), options.lists, options.join)
+        trained = options.lists * (len(times) - 1)
+        print(json.dumps((np.subtract(times[-1], times[0]) / trained).tolist()))
         return
     counts = (1, options.workers)
     found: dict[int, list[tuple[float, float]]] = {count: [] for count in counts}
     for _ in range(options.rounds):
         for count in counts:
-            arguments = ["--lists", str(options.lists), "--measure", str(count)]
-            command = [sys.executable, "-m", __spec__.name, *arguments]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found[count].append(tuple(json.loads(done.stdout.splitlines()[-1])))
+            found[count].append(measure(count, options.lists))
     print(machine(), "| workers | CPU, ms a list | lists a second |\n|---|---|---|", sep="\n\n")
     for count, measured in found.items():
         cpu, seconds = map(statistics.median, zip(*measured, strict=True))

@@ -1,12 +1,13 @@
-"""Training on several processes or machines, each on a share of every batch."""
+"""Groups of processes, on one or several machines, that train or factorise together."""
 
 from tfrank_sel import lazy
-from tfrank_sel.distribution.cluster import Cluster as Cluster, launch as launch
-from tfrank_sel.distribution.workers import (
-    LostWorkerError as LostWorkerError,
-    MeanLogs as MeanLogs,
-    Workers as Workers,
+from tfrank_sel.distribution.cluster import Cluster as Cluster
+from tfrank_sel.distribution.groups import (
+    CollectiveGroup as CollectiveGroup,
+    Group as Group,
+    SingleProcess as SingleProcess,
 )
+from tfrank_sel.distribution.logs import MeanLogs as MeanLogs
 
 
 def __dir__() -> list[str]:

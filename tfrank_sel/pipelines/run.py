@@ -73,6 +73,8 @@ def carry_out(
             stale = {step: stale.get(step, "forced") for step in (*stale, *after)}
         _check_turn(chosen[0], stale, job.output)
         manifests.check_written(result.output, [step for step in STEPS if step not in stale])
+        if "train" in stale and "train" in chosen:
+            _ = result.group  # before TensorFlow makes objects
         _check_objects(result)
         try:
             for step in chosen:
@@ -116,7 +118,7 @@ def check(job: Job) -> dict[str, str]:
 
 def _check_objects(result: Run) -> None:
     """Raises an error, before data are read, for a configured object that cannot be created."""
-    _ = result.candidates, result.options, result.curated, workers.cluster(result.configuration)
+    _ = result.candidates, result.options, result.curated
 
 
 def assist(configuration: Configuration, output: str, *, is_forced: bool = False) -> bool:
@@ -132,7 +134,7 @@ def assist(configuration: Configuration, output: str, *, is_forced: bool = False
         Whether this process is a worker other than the chief.
 
     Raises:
-        tfrank_sel.data.InputError: If the chief does not start, or a worker is lost.
+        tfrank_sel.data.InputError: If a worker is lost.
         tfrank_sel.pipelines.configuration.ConfigurationError: If `TF_CONFIG` is invalid.
     """
     cluster = workers.cluster(configuration)
@@ -142,14 +144,11 @@ def assist(configuration: Configuration, output: str, *, is_forced: bool = False
         reason = "workers on several machines require a run folder that all of them can access"
         raise InputError(output.rstrip("/"), f"{reason}. Received: the URL of a store")
     job = Job.of(configuration, output)
-    result = Run(job, Progress(Console(quiet=True)))
-    now = steps.wanted(job)
-
-    def is_done() -> bool:
-        return not is_forced and "train" not in steps.stale(job, now)
-
-    folder = folders.partial(job.path, "train")
-    workers.assist(cluster, is_done, lambda x: steps.training(result, folder).together(x))
+    if is_forced or "train" in steps.stale(job):
+        result = Run(job, Progress(Console(quiet=True)))
+        with workers.watched(job.place):
+            result.group.wait()  # for the steps before
+            steps.training(result, folders.partial(job.path, "train")).together()
     return True
 
 

@@ -10,6 +10,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from tfrank_sel.data import stores
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.distribution import Group
 from tfrank_sel.losses import choice
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema
@@ -22,7 +23,7 @@ from tfrank_sel.pipelines.files import manifests
 from tfrank_sel.pipelines.ingestion.inputs import SPLITS, Inputs
 from tfrank_sel.pipelines.ingestion.job import Job
 from tfrank_sel.pipelines.ingestion.stored import Earlier, Records, Scorer
-from tfrank_sel.pipelines.learning import instantiate
+from tfrank_sel.pipelines.learning import instantiate, workers
 from tfrank_sel.pipelines.learning.step import read
 from tfrank_sel.pipelines.learning.training import Trained
 from tfrank_sel.pipelines.push import Pushed
@@ -46,6 +47,11 @@ class Run:
         data = self.configuration.data
         run = data.continue_from
         return None if run is None else Earlier.of(run, data.memory)
+
+    @functools.cached_property
+    def group(self) -> Group:
+        """The workers, which must join before TensorFlow runs anything."""
+        return workers.join(self.configuration, self.job.place)
 
     @functools.cached_property
     def settings(self) -> Settings:

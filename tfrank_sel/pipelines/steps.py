@@ -99,7 +99,7 @@ def training(run: "Run", folder: Path) -> "Training":
     candidates = run.candidates
     if run.configuration.training.region is not None:
         candidates = instantiate.named_candidates(run.configuration, run.labels)
-    found = candidates, run.splits, run.settings, _earlier(run)
+    found = candidates, run.splits, run.settings, _earlier(run), run.group
     return Training(run.job, run.progress, folder, *found)
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfrank_sel import compilation, metrics
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
-from tfrank_sel.distribution import Workers
+from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.metrics.evaluator import ListValues
 from tfrank_sel.metrics.ties import AVERAGED
 from tfrank_sel.ops.ranking import gain_arguments
@@ -41,14 +41,14 @@ class Validation(keras.callbacks.Callback):
         self,
         measured: tuple[tf.data.Dataset, tf.data.Dataset],
         loss: keras.losses.Loss,
-        workers: Workers | None = None,
+        workers: Group = SingleProcess(),  # noqa: B008, it has no state
         gain: str | float = "exponential",
     ) -> None:
         super().__init__()
         sample, held_out = measured
         self._pass = iter(sample.concatenate(held_out).repeat())
         self._steps = int(sample.cardinality()), int(held_out.cardinality())
-        self._loss, self._workers = loss, workers or Workers()
+        self._loss, self._workers = loss, workers
         self._evaluate = _evaluator(gain)
 
     # the pass is an argument, because graphs, which Python does not free, would keep it open
@@ -80,7 +80,7 @@ class Validation(keras.callbacks.Callback):
         return tf.stack([[loss * size, size], *metrics])
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        sums, sizes = np.moveaxis(self._workers.sum(self._sums(self._pass).numpy()), -1, 0)
+        sums, sizes = np.moveaxis(self._workers.total(self._sums(self._pass).numpy()), -1, 0)
         [[loss, *_], [val_loss, ndcg, mrr]] = (sums / np.where(sizes > 0.0, sizes, 1.0)).tolist()
         assert logs is not None
         # for the subsequent callbacks
@@ -106,7 +106,7 @@ def batches(
     seed: int,
     *,
     epochs: int = 0,
-    workers: Workers | None = None,
+    workers: Group = SingleProcess(),  # noqa: B008, it has no state
 ) -> tuple[tf.data.Dataset, tuple[tf.data.Dataset, tf.data.Dataset] | None, int]:
     """Returns batches to learn from, without an end, batches to measure on, and steps per epoch.
 
@@ -122,11 +122,10 @@ def batches(
         epochs: Number of epochs that were trained before.
         workers: The workers that train together, each on a share of every batch.
     """
-    workers = workers or Workers()
     sizes = collections.Counter(learned.sizes.tolist())
     sizes.update([] if held_out is None else held_out.sizes.tolist())
     edges = batching.bucket_edges(sizes, BUCKETS, min_lists=batch_size)
-    shard = (workers.index, workers.count)
+    shard = (workers.rank, workers.size)
     shuffled = functools.partial(learned.batches, batch_size, edges, seed=seed, shard=shard)
     steps = int(shuffled().cardinality())
     # Keras does not shorten the last execution of an epoch

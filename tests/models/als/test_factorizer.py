@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tests import refusals
 from tests.references import metrics as reference
+from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import (
     RG2,
     RGCross,
@@ -20,7 +21,6 @@ from tfrank_sel.models.als import (
     retrieval,
     tune,
 )
-from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 
 USERS = np.array([0, 0, 1, 1, 1, 2, 3, 3])

@@ -1,12 +1,7 @@
-import json
-import os
-import socket
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
+from benchmarks.speed import local_group
 from tests.models.als import one_process
 
 
@@ -14,26 +9,8 @@ from tests.models.als import one_process
 def of_two(tmp_path_factory):
     """What two processes on this machine fit together."""
     folder = tmp_path_factory.mktemp("group")
-    with socket.socket() as first, socket.socket() as second:
-        for free in (first, second):
-            free.bind(("127.0.0.1", 0))
-        addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in (first, second)]
-    processes = []
-    for rank in range(2):
-        task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}}
-        command = [
-            sys.executable,
-            "-m",
-            "tests.models.als.one_process",
-            str(folder / f"{rank}.npz"),
-        ]
-        environment = {**os.environ, "TF_CONFIG": json.dumps(task), "CUDA_VISIBLE_DEVICES": "-1"}
-        processes.append(subprocess.Popen(command, env=environment))
-    try:
-        assert [process.wait(300) for process in processes] == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
+    found = local_group.run([one_process.__name__, str(folder)], 2)
+    assert [status for status, _, _ in found] == [0, 0], found
     return [dict(np.load(folder / f"{rank}.npz")) for rank in range(2)]
 
 

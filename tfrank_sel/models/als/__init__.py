@@ -9,8 +9,8 @@ if _missing:
         f"`tfrank_sel.models.als` needs {', '.join(_missing)}: pip install 'tfrank_sel[als]'"
     )
 
+from tfrank_sel.distribution import CollectiveGroup  # noqa: E402
 from tfrank_sel.models.als.factorizer import RGFactorizer  # noqa: E402
-from tfrank_sel.models.als.group import CollectiveGroup  # noqa: E402
 from tfrank_sel.models.als.objectives import RG2, Objective, RGCross, WeightedSquare  # noqa: E402
 from tfrank_sel.models.als.towers import fit_towers  # noqa: E402
 from tfrank_sel.models.als.tuning import tune  # noqa: E402

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from tfrank_sel import kept
 from tfrank_sel.arguments import AtLeast0, Count, Cutoff, Natural, Positive
+from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als import ids, progress, retrieval
-from tfrank_sel.models.als.group import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix, merged
 from tfrank_sel.models.als.objectives import (
     RG2,

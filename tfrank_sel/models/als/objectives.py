@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfrank_sel.arguments import AtLeast0, Positive
-from tfrank_sel.models.als.group import Group
+from tfrank_sel.distribution import Group
 from tfrank_sel.serialization import Frozen, register
 
 _CHUNK = 1 << 12  # rows of random numbers at a time

@@ -9,7 +9,7 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from tfrank_sel.models.als.group import Group, SingleProcess
+from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.objectives import Objective
 

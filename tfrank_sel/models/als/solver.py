@@ -10,8 +10,8 @@ from numba.extending import typeof_impl
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from tfrank_sel.models.als import rows as kernels
-from tfrank_sel.models.als.group import Group, Indices, SingleProcess
+from tfrank_sel.distribution.groups import Group, Indices, SingleProcess
+from tfrank_sel.models.als import blocks, rows as kernels
 from tfrank_sel.models.als.objectives import Objective
 from tfrank_sel.models.als.rows import Array, Rows, Scratch, Shared
 from tfrank_sel.models.als.vectors import lanes
@@ -162,7 +162,7 @@ class Solver:
         per_user = (list_weights, ones[0], self._scales, user_ridges)
         per_item = (ones[1], everyones_weights, base_weights, item_ridges)
         self.by_user = self._side(interactions, *per_user, dtype)
-        self.by_item = self._side(group.transposed(interactions), *per_item, dtype)
+        self.by_item = self._side(blocks.transposed(interactions, group), *per_item, dtype)
 
     def sweep(self, users: Array, items: Array) -> None:
         """Updates the users' factors, then the items' factors, in place."""
@@ -288,7 +288,7 @@ class Solver:
         ridges: Float64s,
         dtype: str,
     ) -> _Side:
-        matrix, needed = self.group.compact(matrix)
+        matrix, needed = blocks.compact(matrix, self.group)
         arrays = (matrix.data, weights, column_weights[needed], scales, ridges)
         rows = Rows(
             matrix.indptr.astype(np.int64),

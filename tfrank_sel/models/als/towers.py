@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from tfrank_sel.distribution import SingleProcess
 from tfrank_sel.models.als import progress
 from tfrank_sel.models.als.factorizer import RGFactorizer
-from tfrank_sel.models.als.group import SingleProcess
 from tfrank_sel.models.als.interactions import as_matrix
 from tfrank_sel.models.als.rows import Rows
 

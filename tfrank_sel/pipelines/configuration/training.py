@@ -175,7 +175,7 @@ class Training(Optimization):
         examples=[0.1],
     )
     workers: Count = option(
-        1, "Number of processes that train together, each on a share of every batch."
+        1, "Number of processes in `TF_CONFIG`, each of which trains on a share of every batch."
     )
 
     @model_validator(mode="after")

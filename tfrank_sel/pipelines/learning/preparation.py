@@ -16,7 +16,7 @@ from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.formats import Schema
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.distribution import Workers
+from tfrank_sel.distribution import Group, SingleProcess
 from tfrank_sel.features import Category
 from tfrank_sel.models import summary
 from tfrank_sel.pipelines.analysis.statistics import Statistics
@@ -41,9 +41,9 @@ class PreparedLists:
         validation: tf.data.Dataset,
         settings: Settings,
         folder: Path,
-        workers: Workers | None = None,
+        workers: Group = SingleProcess(),  # noqa: B008, it has no state
     ) -> None:
-        self.workers = workers or Workers()
+        self.workers = workers
         choose = functools.partial(_chosen, settings=settings)
         self._train, self._validation = (
             found.enumerate().map(choose) if settings.max_items else found

@@ -10,7 +10,7 @@ import keras
 
 from tfrank_sel import models
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.distribution import Workers
+from tfrank_sel.distribution import Group
 from tfrank_sel.pipelines import interrupts
 from tfrank_sel.pipelines.analysis.statistics import Split
 from tfrank_sel.pipelines.candidates import Candidate, Settings
@@ -35,6 +35,7 @@ class Training:
         splits: The splits.
         settings: Settings of training.
         earlier: The run that this one continues.
+        group: The workers.
     """
 
     job: Job
@@ -44,24 +45,26 @@ class Training:
     splits: Mapping[str, Split]
     settings: Settings
     earlier: Earlier | None
+    group: Group
 
     def run(self) -> None:
         """Trains the candidates, as the chief of the workers, and writes them.
 
         Raises:
-            tfrank_sel.data.InputError: If a loss cannot be computed for the labels, or the model of
-                the earlier run does not fit.
+            tfrank_sel.data.InputError: If a loss cannot be computed for the labels, the model of
+                the earlier run does not fit, or a worker is lost.
         """
         self._check_losses()
-        job = self.job
-        trained = workers.in_step(job.configuration, job.place, self.progress, self.together)
+        with workers.watched(self.job.place):
+            self.group.wait()
+            trained = self.together()
         for name, one in trained.items():
             one.model.save(self.folder / f"{name}.keras")
         figures = {name: one.figures() for name, one in trained.items()}
         folders.write_json(self.folder / "training.json", figures)
         shutil.rmtree(self.folder / "backup")
 
-    def together(self, workers: Workers) -> dict[str, Trained]:
+    def together(self) -> dict[str, Trained]:
         """Trains the candidates; each of the workers calls it."""
         start = None if self.earlier is None else _load(self.earlier.path / "train", "ours")
         train, held_out = self.splits["train"], self.splits["validation"]
@@ -70,7 +73,7 @@ class Training:
         trained: dict[str, Trained] = {}
         place, logs = self.folder / "prepared", self.folder / "logs"
         with PreparedLists(
-            train.batches(), held_out.batches(), self.settings, place, workers
+            train.batches(), held_out.batches(), self.settings, place, self.group
         ) as lists:
             for name, candidate in self.candidates.items():
                 with self.progress.step(f"training {name}") as step, interrupts.deferred():
@@ -80,7 +83,7 @@ class Training:
                             prepared,
                             lists,
                             self.settings,
-                            logs / name if workers.is_chief else None,
+                            logs / name if self.group.is_chief else None,
                             step.epoch,
                             before=list(trained.values()),
                             backup=self.folder / "backup" / name,

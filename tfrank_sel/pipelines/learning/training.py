@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfrank_sel import models
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.lists import InputError
-from tfrank_sel.distribution import MeanLogs, Workers
+from tfrank_sel.distribution import Group, MeanLogs
 from tfrank_sel.models.preparation import inputs_of
 from tfrank_sel.models.transfer import members_of
 from tfrank_sel.pipelines import interrupts
@@ -337,7 +337,7 @@ def _callbacks(
     watch: Stopwatch,
     history: keras.callbacks.History,
     backup: Backup | None,
-    workers: Workers,
+    workers: Group,
 ) -> list[keras.callbacks.Callback]:
     """The callbacks of a training, in the order of their dependencies."""
     board = keras.callbacks.TensorBoard(log) if log else keras.callbacks.Callback()
@@ -345,7 +345,7 @@ def _callbacks(
         "val_ndcg", mode="max", patience=settings.patience, restore_best_weights=True
     )
     return [
-        *([MeanLogs(workers)] if workers.count > 1 else []),
+        *([MeanLogs(workers)] if workers.size > 1 else []),
         networks.Validation(measured, loss, workers, settings.gain),
         watch,
         board,
