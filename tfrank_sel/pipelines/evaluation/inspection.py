@@ -131,8 +131,8 @@ def feature_importances(
         for name, x in shuffled.items():
             inputs[name] = inputs[name].copy()
             inputs[name][mask] = x
-        for part, items in _parts(sizes[rows]):
-            own = rows[part], items
+        for part, slots in _parts(sizes[rows]):
+            own = rows[part], slots
             scored = model(_tensors({name: x[own] for name, x in inputs.items()}))
             found[part] = values(lists.labels[own], scored)
         return found
@@ -140,8 +140,9 @@ def feature_importances(
     whole = measured(items, np.arange(len(sizes)))
 
     def after(shuffled: Mapping[str, np.ndarray]) -> np.ndarray:
-        changed = [_filled(x) != _filled(items[name]) for name, x in shuffled.items()]
-        moved = np.bincount(of_list, np.concatenate(changed, axis=1).any(axis=1), len(sizes)) > 0
+        moved = np.zeros(len(sizes), bool)
+        for name, x in shuffled.items():
+            moved[of_list[np.any(_filled(x) != _filled(items[name]), axis=1)]] = True
         rows, found = np.flatnonzero(moved & can_change), whole.copy()
         if len(rows):
             found[rows] = measured(shuffled, rows)

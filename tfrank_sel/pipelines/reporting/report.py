@@ -93,7 +93,7 @@ def write(run: Run, seconds: Mapping[str, float]) -> Path:
                 "shares": figures.shares(statistics),
                 "propensities": figures.propensities(propensities) if propensities else "",
                 "learning": figures.learning(trained),
-                "cutoffs": figures.cutoffs(curves),
+                "cutoffs": figures.cutoffs(curves) if curves else "",  # none in older runs
                 "slices": figures.slices(_slices(measured), "NDCG@10", measured.against),
                 "errors": figures.errors(inspection.errors(scored, sample), above)
                 if isinstance(above, float) and run.configuration.training.region
