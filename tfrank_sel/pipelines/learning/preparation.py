@@ -2,7 +2,7 @@
 
 import functools
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from tfrank_sel import models
-from tfrank_sel.compilation import unconverted
 from tfrank_sel.data import batching
 from tfrank_sel.data.cache import Cache
 from tfrank_sel.data.formats import Schema
@@ -79,7 +78,8 @@ class PreparedLists:
         folder = self._folder / str(len(self._kept))
         splits = {"train": self._train, "validation": self._validation}
         if self.workers.is_chief:
-            found = [Cache.write(_prepared(preparation, x), folder / y) for y, x in splits.items()]
+            prepared = _preparing(preparation, self._train.element_spec[0])
+            found = [Cache.write(prepared(x), folder / name) for name, x in splits.items()]
             self.workers.wait()
         else:
             self.workers.wait()
@@ -100,10 +100,15 @@ def _chosen(number: tf.Tensor, batch: Any, settings: Settings) -> Any:
     return tf.nest.map_structure(lambda x: tf.gather(x, kept, batch_dims=1), batch)
 
 
-def _prepared(preparation: Any, batches: tf.data.Dataset) -> tf.data.Dataset:
+def _preparing(preparation: Any, inputs: Any) -> Callable[[tf.data.Dataset], Iterable[Any]]:
+    """A function that prepares batches of such inputs, in a graph that all splits share."""
     if preparation is None:
-        return batches
-    return batches.map(unconverted(lambda inputs, *others: (preparation(inputs), *others)))
+        return lambda batches: batches
+    kinds = tf.nest.map_structure(
+        lambda x: tf.TensorSpec([None, None, *x.shape[2:]], x.dtype), inputs
+    )
+    prepare = tf.function(preparation, input_signature=[kinds], autograph=False)
+    return lambda batches: ((prepare(found), *others) for found, *others in batches)
 
 
 def parts_of(model: keras.Model) -> tuple[keras.layers.Layer | None, keras.Model]:
