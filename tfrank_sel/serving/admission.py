@@ -5,9 +5,10 @@ import contextlib
 import contextvars
 import ctypes
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+import functools
+from collections.abc import AsyncIterator, Callable
 from concurrent import futures
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfrank_sel.serving.limits import ExceededError, Limits
 from tfrank_sel.serving.status import Code, ServingError
@@ -136,22 +137,44 @@ class Admission:
             message = f"The request must be answered in {seconds:.3g} seconds"
             raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
 
-    def _submitted(
+    async def _submitted(
         self,
         pool: futures.ThreadPoolExecutor,
         work: Callable[[bytes, Limits], T],
         body: bytes,
         limits: Limits,
-    ) -> Awaitable[T]:
-        size = len(body)
+    ) -> T:
+        """Runs work in a thread, which wakes the event loop once, unlike `wrap_future`."""
+        size, is_large = len(body), pool is self._large
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        # Taken by the thread, or by the end of the request if that is first.
+        turn = iter([functools.partial(contextvars.copy_context().run, work, body, limits)])
+
+        def tell(setter: Callable[[Any], None], value: Any) -> None:
+            self._ended(size, is_large)
+            if not answer.done():
+                setter(value)
+
+        def run() -> None:
+            call = next(turn, None)
+            if call is None:
+                return
+            try:
+                loop.call_soon_threadsafe(tell, answer.set_result, call())
+            except BaseException as error:
+                # This frame refers to the answer: the cycle would keep the request in memory.
+                frames = error.__traceback__ and error.__traceback__.tb_next
+                loop.call_soon_threadsafe(tell, answer.set_exception, error.with_traceback(frames))
+
         self._requests += 1
         self._bytes += size
-        loop = asyncio.get_running_loop()
-        running = pool.submit(contextvars.copy_context().run, work, body, limits)
-        # A thread cannot be stopped: late work counts until it ends.
-        is_large = pool is self._large
-        running.add_done_callback(lambda _: loop.call_soon_threadsafe(self._ended, size, is_large))
-        return asyncio.wrap_future(running)
+        pool.submit(run)
+        try:
+            return await answer
+        finally:  # A thread cannot be stopped: late work counts until it ends.
+            if next(turn, None) is not None:
+                self._ended(size, is_large)
 
     def _ended(self, size: int, is_large: bool) -> None:
         self._requests -= 1

@@ -8,6 +8,7 @@ Python's own parser reads the rest.
 
 import base64
 import binascii
+import contextlib
 import itertools
 import json
 import math
@@ -79,10 +80,10 @@ class Document:
             ServingError: As the function `to_inputs`.
         """
         if self._parsed is not None:
-            try:
-                return self._of_blocks(types)
-            except (ServingError, _IrregularError):
-                self._members = read_object(self._body)
+            with contextlib.suppress(ServingError, _IrregularError):
+                if types_pb2.DT_STRING not in types.values():
+                    return self._of_blocks(types)
+            self._members = read_object(self._body)
         return to_inputs(self._members, types)
 
     def _of_blocks(self, types: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -125,8 +126,8 @@ class _Blocks:
             raise _IrregularError from error
 
     def tensor(self, value: Any, dtype: int) -> np.ndarray:
-        """Returns one tensor; only those without strings, which may be objects."""
-        if dtype == types_pb2.DT_STRING or isinstance(value, simdjson.Object):
+        """Returns one tensor of numbers."""
+        if isinstance(value, simdjson.Object):
             raise _IrregularError
         if isinstance(value, simdjson.Array) and _is_float(dtype):
             with np.errstate(over="ignore"):
@@ -447,6 +448,8 @@ def to_bytes(value: Any) -> bytes:
         raise _mismatch(value, types_pb2.DT_STRING)
     if not isinstance(value["b64"], str):
         raise _mismatch(value["b64"], types_pb2.DT_STRING)
+    with contextlib.suppress(ValueError):  # as most clients write it
+        return binascii.a2b_base64(value["b64"], strict_mode=True)
     try:
         text = "".join(value["b64"].split())  # padding and line breaks are optional
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
