@@ -178,6 +178,9 @@ class LimitedHttp(HttpToolsProtocol):
             task.cancel()
 
     def data_received(self, data: bytes) -> None:
+        if self._answered.is_left():  # before it is parsed, and gets a task
+            self.transport.abort()
+            return
         self._counted = len(data)
         super().data_received(data)
         if self._head is None:
