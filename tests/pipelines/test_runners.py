@@ -15,6 +15,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tests.data import sets
 from tfrank_sel import data, models
 from tfrank_sel.data.formats import Schema
+from tfrank_sel.data.lists import InputError
 from tfrank_sel.features import Vector
 from tfrank_sel.pipelines import runners
 from tfrank_sel.pipelines.analysis import schema, statistics
@@ -105,3 +106,12 @@ def test_what_a_step_does_can_be_sent_to_a_worker():
         evaluation.Scored(model, model, lists, 0, "linear", True, []),
     ):
         assert type(pickler.loads(pickler.dumps(step))) is type(step)
+
+
+def test_an_error_of_input_names_no_step_of_beam():
+    def refuse(path):
+        raise InputError(path, "must be whole. Received: a half")
+
+    told = pytest.raises(InputError, match=r"^x\.txt: must be whole\. Received: a half$")
+    with told, runners.pipeline() as pipeline:
+        pipeline | beam.Create(["x.txt"]) | beam.Map(refuse)
